@@ -11,13 +11,16 @@ Result = TypeVar("Result")
 PATIENCE = 60.0
 """Seconds after which a test gives up waiting. No test asserts that anything is faster."""
 _TURN = 0.05
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.1
 
 
 async def eventually(check: Callable[[], Awaitable[Any]], *, timeout: float = PATIENCE) -> Any:
     """Call `check` until it returns a true value, and return that. Raises TimeoutError."""
+    pause = _SHORTEST_PAUSE
     async with asyncio.timeout(timeout):
-        while not (result := await check()):  # noqa: ASYNC110 - it asks a database or a process
-            await asyncio.sleep(0.02)
+        while not (result := await check()):  # it asks a database or a process
+            await asyncio.sleep(pause)
+            pause = min(1.5 * pause, _LONGEST_PAUSE)
         return result
 
 

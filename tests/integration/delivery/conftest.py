@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import os
@@ -37,8 +36,6 @@ from tests.support.seed import KEY, attempt_rows, delivery_row, seed_delivery, s
 from tests.support.temporal_server import temporal_server
 from tests.support.waiting import PATIENCE, eventually
 from worker import running_worker
-
-_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.1
 
 # The sandbox reloads every other module; our pure modules and pydantic are safe to share.
 SANDBOX = SandboxedWorkflowRunner(
@@ -167,11 +164,12 @@ class Stack:
 
     async def until(self, delivery_id: str, reached: Callable[[Any], bool]) -> Any:
         """Wait until `reached` is true of the delivery's row, and return the row."""
-        pause = _SHORTEST_PAUSE
-        async with asyncio.timeout(PATIENCE):
-            while not reached(row := await self.row(delivery_id)):
-                pause = await _rest(pause)
-        return row
+
+        async def matching_row() -> Any:
+            row = await self.row(delivery_id)
+            return row if reached(row) else None
+
+        return await eventually(matching_row)
 
     async def until_status(self, delivery_id: str, *statuses: str) -> Any:
         """Wait until the delivery has one of these statuses, and return its row."""
@@ -185,16 +183,16 @@ class Stack:
         self, delivery_ids: Iterable[str], *statuses: str, timeout: float = PATIENCE
     ) -> None:
         """Wait until each of these deliveries has one of these statuses."""
-        missing, pause = set(delivery_ids), _SHORTEST_PAUSE
+        missing = set(delivery_ids)
         table = Delivery.__table__
         reached = select(table.c.id).where(table.c.status.in_(statuses))
-        async with asyncio.timeout(timeout):
-            while True:
-                async with self.database.read() as connection:
-                    missing -= set((await connection.execute(reached)).scalars())
-                if not missing:
-                    return
-                pause = await _rest(pause + len(missing) / 2_000)
+
+        async def all_reached() -> bool:
+            async with self.database.read() as connection:
+                missing.difference_update((await connection.execute(reached)).scalars())
+            return not missing
+
+        await eventually(all_reached, timeout=timeout)
 
     async def until_relayed(self, delivery_id: str) -> None:
         """Wait until the relay has started the workflow or woken it for the last change."""
@@ -270,12 +268,6 @@ async def skipping_stack(
 def control(stack: Stack) -> Control:
     """The endpoint actions of people, carried out as the API does."""
     return Control(stack)
-
-
-async def _rest(pause: float) -> float:
-    """Sleep for so long, and return a longer pause: each query takes CPU time from the worker."""
-    await asyncio.sleep(pause)
-    return min(1.3 * pause, _LONGEST_PAUSE)
 
 
 def _base64_key() -> str:
