@@ -18,6 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
 from tests.support import one_dialect, postgresql
+from tests.support.event_loop import chosen_loop, on_loop_of
 from tests.support.order import order_for_workers
 from tests.support.postgresql import PostgresqlServer
 from tests.support.time_limit import cancelled_after, time_limit_of
@@ -58,7 +59,7 @@ structlog.configure(
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the selection by `-m`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark second variants as slow, and run the long tests first."""
+    """Mark second variants as slow, and order the tests for the workers."""
     mark_second_variants(items)
     yield
     items[:] = order_for_workers(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
@@ -73,8 +74,13 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before anyio's hook, which runs the test
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """Cancel an async test that does not end within its time limit."""
-    if inspect.iscoroutinefunction(pyfuncitem.obj) and (limit := time_limit_of(pyfuncitem)):
+    """Check the event loop that an async test chooses, and cancel a test that does not end within
+    its time limit."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return
+    if loop := chosen_loop(pyfuncitem):
+        pyfuncitem.obj = on_loop_of(loop, pyfuncitem.obj)
+    if limit := time_limit_of(pyfuncitem):
         pyfuncitem.obj = cancelled_after(pyfuncitem.obj, limit)
 
 

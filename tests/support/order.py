@@ -2,7 +2,7 @@
 
 Long tests mostly wait, for timers and processes; short ones keep a processor busy. Mixed, they use
 all processors all the time. Only short tests are left for the end: otherwise one worker would still
-run a long test while the others are idle.
+run a long test while the others are idle. Tests that choose their event loop come first.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from itertools import groupby, islice
 from pathlib import Path
 
 import pytest
+
+from tests.support.event_loop import chosen_loop
 
 # Whole processes, browsers and workflows; other tests take milliseconds.
 _LONG = ("docs", "browser", "e2e", "integration/delivery", "integration/cli")
@@ -26,15 +28,17 @@ def order_for_workers(items: list[pytest.Item], workers: int) -> list[pytest.Ite
     xdist's `worksteal` gives each worker an equal, contiguous part of the list. The long tests of a
     file stay together, for the fixtures that they share.
     """
+    first = [item for item in items if chosen_loop(item)]
     long = [item for item in items if _is_long(item)]
-    short = iter([item for item in items if not _is_long(item)])
+    short = iter([item for item in items if not (chosen_loop(item) or _is_long(item))])
     files = [list(tests) for _, tests in groupby(long, key=lambda item: item.path)]
     ordered: list[pytest.Item] = []
     for worker in range(workers):
         size = len(items) * (worker + 1) // workers - len(ordered)
+        ordered += first[worker::workers]
         long_share = files[worker::workers]
-        short_share = list(islice(short, max(0, size - sum(map(len, long_share)))))
-        ordered += _alternating(long_share, short_share)
+        rest = size - len(first[worker::workers]) - sum(map(len, long_share))
+        ordered += _alternating(long_share, list(islice(short, max(0, rest))))
     return ordered + list(short)
 
 
