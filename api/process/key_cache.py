@@ -3,12 +3,11 @@ background. A revoked key stops working within those two seconds in every proces
 
 from __future__ import annotations
 
-import hashlib
 import time
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal, cast
+from typing import cast
 
 import asyncpg
 import structlog
@@ -18,9 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from api.process.flushing import flushing
 from hookfast.clock import Clock
 from hookfast.storage.accounts import api_keys
+from hookfast.storage.accounts.api_keys import Scope, key_hash
 from hookfast.storage.database.engine import Database
-
-Scope = Literal["operator", "tenant", "tenant:read", "emit"]
 
 FRESH_SECONDS = 2.0
 _CAPACITY = 4_096
@@ -38,12 +36,6 @@ class KnownKey:
     scope: Scope
     tenant_id: str | None
     expires_at: datetime | None
-
-
-def key_hash(key: str) -> str:
-    """Return the SHA-256 of a key, in hex. The timing of a look-up by hash reveals nothing about
-    the stored keys, because similar keys have unrelated hashes."""
-    return hashlib.sha256(key.encode()).hexdigest()
 
 
 class KeyCache:

@@ -7,16 +7,17 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.access.audit import Audit, RequestAudit
-from api.access.authentication import OperatorOnly, Writer, key_record, new_key
+from api.access.authentication import OperatorOnly, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.http.fields import ApiKeyPath, Input, Name, TenantPath, Time, TimeInput
 from api.http.pagination import Listing, Page, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
-from api.process.key_cache import Scope
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.storage.accounts import api_keys, tenants
+from hookfast.storage.accounts.api_keys import Scope
 from hookfast.storage.audit.audited import created, done, facts
+from hookfast.storage.keys.new_keys import key_record, new_key
 from hookfast.storage.tables import ApiKey
 
 routes = router("API keys")

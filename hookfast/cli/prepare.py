@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import asyncio
 
-from api.access.authentication import ensure_operator_key
 from hookfast.cli.console import out, print_operator_key, read_settings
 from hookfast.cli.database import open_database
 from hookfast.clock import utc_now
 from hookfast.logs import configure_logging
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.migrate import migrate, newest_revision
+from hookfast.storage.keys.new_keys import ensure_operator_key
 
 
 async def prepare(settings: Settings) -> str | None:

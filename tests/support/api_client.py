@@ -13,10 +13,10 @@ import httpx2
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-from api.access.authentication import ensure_operator_key
 from api.app import create_app
 from api.process.context import Context
 from hookfast.settings.settings import Settings
+from hookfast.storage.keys.new_keys import ensure_operator_key
 
 OPERATOR_KEY = "hf_" + "operator-key-of-the-tests-" * 2
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import uvicorn
 from fastapi import FastAPI
 
-from api.access.authentication import ensure_operator_key
 from api.process.context import Context
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
+from hookfast.storage.keys.new_keys import ensure_operator_key
 from tests.support.api_client import borrowed_app
 from tests.support.waiting import PATIENCE
 

@@ -20,9 +20,10 @@ from fastapi import Request, Response
 from api.access.authentication import Principal, count_request
 from api.access.client_address import client_site
 from api.process.context import Context
-from api.process.key_cache import KnownKey, Scope
+from api.process.key_cache import KnownKey
 from hookfast.errors import Unauthenticated
 from hookfast.storage.accounts import sessions
+from hookfast.storage.accounts.api_keys import Scope
 from hookfast.storage.accounts.sessions import LiveSession
 from hookfast.storage.tables import DashboardSession
 

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from api.access.authentication import new_key
 from hookfast.cli.demo.client import Api
 from hookfast.cli.demo.receiver import Receiver
 from hookfast.cli.demo.scene import ENDPOINTS, EVENT_TYPES, TENANT, DemoEndpoint
+from hookfast.storage.keys.new_keys import new_key
 
 
 @dataclass(slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from datetime import datetime
+from typing import Literal
 
 from sqlalchemy import func, insert, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,7 +15,15 @@ from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import ApiKey
 
+Scope = Literal["operator", "tenant", "tenant:read", "emit"]
+
 _KEYS = ApiKey.__table__
+
+
+def key_hash(key: str) -> str:
+    """Return the SHA-256 of a key, in hex. The timing of a look-up by hash reveals nothing about
+    the stored keys, because similar keys have unrelated hashes."""
+    return hashlib.sha256(key.encode()).hexdigest()
 
 
 async def add(connection: AsyncConnection, key: ApiKey) -> None:

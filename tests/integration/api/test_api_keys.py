@@ -8,13 +8,13 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import update
 
-from api.access.authentication import ensure_operator_key
 from api.process.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
 from hookfast.storage.accounts import api_keys
 from hookfast.storage.database.engine import Database
+from hookfast.storage.keys.new_keys import ensure_operator_key
 from hookfast.storage.tables import ApiKey
 from tests.support.api_client import OPERATOR_KEY, KeyClient, Make, assert_problem, client_with
 

@@ -16,9 +16,9 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
-from api.access.authentication import ensure_operator_key
 from hookfast.clock import utc_now
 from hookfast.storage.database.engine import Database
+from hookfast.storage.keys.new_keys import ensure_operator_key
 from tests.support.api_client import (
     OPERATOR_KEY,
     assert_problem,

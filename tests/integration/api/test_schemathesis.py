@@ -21,9 +21,9 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 
-from api.access.authentication import ensure_operator_key
 from hookfast.clock import rfc3339, utc_now
 from hookfast.storage.database.engine import Database
+from hookfast.storage.keys.new_keys import ensure_operator_key
 from tests.e2e.service_process import eventually
 from tests.integration.api.inbound import SECRET, signed
 from tests.support.api_client import OPERATOR_KEY, Json, borrowed_app, development_settings

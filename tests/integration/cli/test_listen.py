@@ -326,7 +326,7 @@ async def test_service_restart_neither_loses_nor_repeats_events(
 @asynccontextmanager
 async def _service(settings: Settings, listener: socket.socket) -> AsyncIterator[None]:
     """The API as `hookfast api` serves it; the listener outlives it."""
-    from api.access.authentication import ensure_operator_key
+    from hookfast.storage.keys.new_keys import ensure_operator_key
 
     config = server_config(create_app(settings))
     server = uvicorn.Server(config)

@@ -11,13 +11,13 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from api.access.authentication import ensure_operator_key
 from api.app import create_app
 from hookfast.clock import utc_now
 from hookfast.inbox import provider
 from hookfast.inbox.samples import sample
 from hookfast.receiver import Verifier
 from hookfast.settings.settings import Settings
+from hookfast.storage.keys.new_keys import ensure_operator_key
 from tests.integration.api.inbound import SECRET, post, signed
 from tests.integration.delivery.conftest import Stack
 from tests.support.api_client import OPERATOR_KEY, Json, client_with

@@ -26,7 +26,6 @@ from sqlalchemy import select
 from sqlmodel import SQLModel
 from standardwebhooks import Webhook
 
-from api.access.authentication import ensure_operator_key
 from api.app import create_app
 from api.process.context import Context
 from hookfast.clock import utc_now
@@ -35,6 +34,7 @@ from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring, encode_key
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
+from hookfast.storage.keys.new_keys import ensure_operator_key
 from hookfast.storage.keys.rekey import rekey, survey
 from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import QUICK

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from api.access.authentication import ensure_operator_key
 from hookfast.clock import utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.keys.key_file import load_or_create
+from hookfast.storage.keys.new_keys import ensure_operator_key
 from hookfast.storage.tables import ApiKey
 from tests.integration.doctor.conftest import OPERATOR_KEY, installation, problems, run_check
 from tests.support.seed import KEY, seed_endpoint

@@ -9,10 +9,10 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.access.authentication import key_record, new_key
 from api.process.context import Context
-from api.process.key_cache import Scope
 from hookfast.storage.accounts import api_keys
+from hookfast.storage.accounts.api_keys import Scope
+from hookfast.storage.keys.new_keys import key_record, new_key
 from tests.integration.api.shared.operations import EMITTING, OPERATIONS, UNKNOWN, Operation
 from tests.support.api_client import Make, assert_problem, client_with
 
