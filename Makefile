@@ -39,7 +39,8 @@ fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time
 	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o faulthandler_timeout=0 tests/integration/api/test_schemathesis.py
 
 slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; every test on the database that `make test` skips
-	HOOKFAST_EXAMPLES=200 $(BIN)/pytest -n $(JOBS) --dist worksteal -o faulthandler_timeout=0 -m slow tests
+	HOOKFAST_EXAMPLES=200 $(BIN)/pytest -n $(JOBS) --dist worksteal -o faulthandler_timeout=0 -m "slow and not alone" tests
+	$(BIN)/pytest -o faulthandler_timeout=0 -m alone tests/integration/delivery
 
 chaos: $(VENV)/.dev-ready   ## random kills and outages; checks that nothing is lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM=)
 	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \
