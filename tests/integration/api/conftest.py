@@ -57,6 +57,19 @@ async def own_app(settings: Settings) -> AsyncIterator[FastAPI]:
 
 
 @pytest.fixture
+async def answer_to_an_unexpected_error(own_app: FastAPI) -> httpx2.Response:
+    """The API's answer when the route `/boom` raises a RuntimeError that says "s3cret"."""
+
+    @own_app.get("/boom")
+    async def boom() -> None:
+        raise RuntimeError("s3cret")
+
+    transport = httpx2.ASGITransport(own_app, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
+        return await client.get("/boom")
+
+
+@pytest.fixture
 def context(app: FastAPI) -> Context:
     """The application's parts, for access to what is behind the API."""
     return app.state.context

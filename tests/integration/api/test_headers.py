@@ -60,14 +60,10 @@ async def test_every_response_has_security_headers(
     assert_secure(answer)
 
 
-async def test_unexpected_error_has_security_headers(own_app: FastAPI) -> None:
-    @own_app.get("/boom")
-    async def boom() -> None:
-        raise RuntimeError("boom")
-
-    transport = httpx2.ASGITransport(own_app, raise_app_exceptions=False)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
-        answer = await client.get("/boom")
+async def test_unexpected_error_has_security_headers(
+    answer_to_an_unexpected_error: httpx2.Response,
+) -> None:
+    answer = answer_to_an_unexpected_error
     assert answer.status_code == 500
     assert_secure(answer)
 

@@ -71,14 +71,10 @@ async def test_a_problem_names_its_request(
     assert problem["request_id"] == answer.headers["x-request-id"] == "mine"
 
 
-async def test_an_unexpected_error_names_its_request(own_app: FastAPI) -> None:
-    @own_app.get("/boom")
-    async def boom() -> None:
-        raise RuntimeError("boom")
-
-    transport = httpx2.ASGITransport(own_app, raise_app_exceptions=False)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
-        answer = await client.get("/boom")
+async def test_an_unexpected_error_names_its_request(
+    answer_to_an_unexpected_error: httpx2.Response,
+) -> None:
+    answer = answer_to_an_unexpected_error
     problem = assert_problem(answer, 500, code="internal_error")
     assert MADE.fullmatch(problem["request_id"])
     assert problem["request_id"] == answer.headers["x-request-id"]
