@@ -136,7 +136,7 @@ async def _register(port: int) -> None:
                 answer = await client.post(
                     f"{url}/v1/endpoints",
                     json={
-                        "url": f"http://127.0.0.1:9/{number}",
+                        "url": f"http://127.0.0.1:4/{number}",
                         "tenant_id": tenant,
                         "events": [event_type],
                         "verification": "none",

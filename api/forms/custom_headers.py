@@ -40,6 +40,10 @@ _RESERVED = frozenset(
         "x-real-ip",
     }
 )
+# With these a request passes as one by a program in a cloud, to which metadata services give
+# credentials: of Azure and Oracle (`Metadata`), Google and AWS.
+_METADATA = frozenset({"metadata", "metadata-flavor", "x-google-metadata-request"})
+_METADATA_PREFIX = "x-aws-ec2-metadata-token"
 _RESERVED_PREFIXES = (
     "content-",
     "proxy-",
@@ -62,6 +66,8 @@ def check_headers(headers: Mapping[str, str], *, pointer: str = "/headers") -> N
             raise _invalid(at, f"a header's name is an HTTP token of at most {MAX_NAME} characters")
         if lowered in _RESERVED or lowered.startswith(_RESERVED_PREFIXES):
             raise _invalid(at, "this header is set by Hookfast itself; leave it out")
+        if lowered in _METADATA or lowered.startswith(_METADATA_PREFIX):
+            raise _invalid(at, "this header is for the metadata services of clouds; leave it out")
         if lowered in seen:
             raise _invalid(at, "this header is repeated with different capitals; keep one")
         if len(value) > MAX_VALUE or not _VALUE.fullmatch(value):

@@ -112,6 +112,7 @@ _METADATA_NAMES = (
     "instance-data",
     "instance-data.ec2.internal",
     "metadata",
+    "metadata.amazonaws.com",
     "metadata.google.internal",
     "metadata.goog",
     "metadata.cloud.ibm.com",
@@ -141,6 +142,17 @@ _LOCAL_SUFFIXES = (
     "private",
     "svc",
 )
+# Ports of services that are not HTTP, of which some obey the lines of a request that they get: the
+# "bad ports" of the WHATWG Fetch Standard, section 2.9 ("Port blocking"), which browsers block too.
+_NON_HTTP_PORTS = frozenset(
+    {
+        *(0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95),
+        *(101, 102, 103, 104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179),
+        *(389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563, 587, 601),
+        *(636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000),
+        *(6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080),
+    }
+)
 
 
 class AddressBlocked(Exception):
@@ -155,7 +167,8 @@ class AddressBlocked(Exception):
 
 class AddressGuard:
     """Checks hosts and addresses. `allowed_private_networks` are exempt from the built-in rules;
-    `denied_networks` are always blocked. `ports` are the allowed ports (empty: any)."""
+    `denied_networks` are always blocked. `ports` are the allowed ports (empty: all but those of
+    well-known services that are not HTTP)."""
 
     def __init__(
         self,
@@ -176,8 +189,11 @@ class AddressGuard:
     def check_host(self, host: str, port: int) -> None:
         """Raise AddressBlocked if `host` (a lower-case ASCII name, or an address) must not be
         resolved or connected to at `port`, as far as known without resolving it."""
-        if self._ports and not any(port in ports for ports in self._ports):
-            raise AddressBlocked(host, f"port {port} is not an allowed port of this server")
+        if self._ports:
+            if not any(port in ports for ports in self._ports):
+                raise AddressBlocked(host, f"port {port} is not an allowed port of this server")
+        elif port in _NON_HTTP_PORTS:
+            raise AddressBlocked(host, f"port {port} belongs to a service that is not HTTP")
         if is_address(host):
             self.check([host])
         elif _is_metadata_name(host):

@@ -108,7 +108,8 @@ class Settings(BaseSettings):
     allowed_ports: str = Field(
         "",
         description="Comma-separated ports and ranges (`443,8000-8999`) that deliveries may go to; "
-        "default: any.",
+        "default: all but those of well-known services that are not HTTP (the WHATWG's bad ports, "
+        "such as 25 and 6000), which are allowed if listed here.",
     )
     trusted_proxies: Networks = Field(
         (),
@@ -367,7 +368,7 @@ class Settings(BaseSettings):
 
     @property
     def port_ranges(self) -> tuple[range, ...]:
-        """The ports that deliveries may go to; empty means any."""
+        """The ports that deliveries may go to; empty means the guard's default."""
         return parse_port_ranges(self.allowed_ports)
 
     @property

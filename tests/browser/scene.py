@@ -88,7 +88,7 @@ async def _create_resources(client: httpx2.AsyncClient) -> dict[str, str]:
     for name, words in (("fine", "Ledger"), ("broken", "Warehouse"), ("gone", "Old shop")):
         created = await endpoint_maker(client)(
             tenant_id=tenant,
-            url=f"http://127.0.0.1:9/{name}",
+            url=f"http://127.0.0.1:4/{name}",
             description=words,
             events=["order.**"],
             owner_emails=["ops@example.com"],

@@ -36,7 +36,7 @@ COMMITTED = {"committed"}
 
 async def subscribed_source(database: Database) -> str:
     """Store a source whose events have a subscriber, and return the source's id."""
-    endpoint = await seed_endpoint(database, "http://127.0.0.1:9/")
+    endpoint = await seed_endpoint(database, "http://127.0.0.1:4/")
     table = Subscription.__table__
     async with database.write() as connection:
         found = await connection.execute(select(table).where(table.c.endpoint_id == endpoint))

@@ -150,7 +150,7 @@ def _generate_traffic(service: Service) -> None:
         "/v1/endpoints",
         common
         | {
-            "url": "http://127.0.0.1:9/",
+            "url": "http://127.0.0.1:4/",
             "events": ["order.invoice.refused"],
             "owner_emails": ["owner@example.com"],
             "circuit": {"failure_threshold": 2, "min_span_seconds": 0},

@@ -121,7 +121,7 @@ def endpoint_maker(client: httpx2.AsyncClient) -> Make:
 
     Example: `await make_endpoint(tenant_id=…, events=["order.**"])`.
     """
-    return maker(client, "/endpoints", url="http://127.0.0.1:9/hook", verification="none")
+    return maker(client, "/endpoints", url="http://127.0.0.1:4/hook", verification="none")
 
 
 def event_type_maker(client: httpx2.AsyncClient) -> MakeEventType:

@@ -148,7 +148,7 @@ async def test_key_may_do_what_its_scope_allows(
     tenant = await make_tenant()
     valid = {"PUT": {}, "POST": {"name": "x"}}.get(method)
     if (scope, path) == ("tenant:read", "/endpoints"):
-        valid = {"url": "http://127.0.0.1:9/"}
+        valid = {"url": "http://127.0.0.1:4/"}
     if path == "/subscriptions":
         valid = {"endpoint_id": "ep_" + "0" * 32, "events": ["**"]}
     async with key_client(tenant["id"], scope=scope) as theirs:

@@ -108,7 +108,7 @@ async def test_sample_is_the_first_example_of_the_schema(
         ({"type": "nonsense"}, "invalid_event_type", "/type"),
         ({}, "invalid_input", "/type"),
         ({"type": TYPE, "data": {"forged": True}}, "invalid_input", "/data"),
-        ({"type": TYPE, "url": "http://127.0.0.1:9/"}, "invalid_input", "/url"),
+        ({"type": TYPE, "url": "http://127.0.0.1:4/"}, "invalid_input", "/url"),
     ],
 )
 async def test_test_request_sends_only_data_from_the_catalogue(

@@ -13,7 +13,7 @@ from tests.support.api_client import KeyClient, Make, assert_problem
 
 pytestmark = pytest.mark.anyio
 
-URL = "http://127.0.0.1:9/hook"
+URL = "http://127.0.0.1:4/hook"
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def test_it_keeps_every_member_it_is_given(
     client: httpx2.AsyncClient, context: Context, tenant_id: str
 ) -> None:
     given: dict[str, Any] = {
-        "url": "http://127.0.0.1:9/a?b=c",
+        "url": "http://127.0.0.1:4/a?b=c",
         "description": "orders — EU",
         "owner_emails": ["ops@example.com", "o'neil+x@sub.example.co.uk"],
         "verification": "none",

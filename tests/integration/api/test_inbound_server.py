@@ -59,7 +59,7 @@ async def server(database: Database, database_url: str, tmp_path: Path) -> Async
     )
     async with api_server(settings) as running:
         keyring = running.context.keyring
-        endpoint = await seed_endpoint(database, "http://127.0.0.1:9/")
+        endpoint = await seed_endpoint(database, "http://127.0.0.1:4/")
         async with database.read() as connection:
             table = Subscription.__table__
             found = await connection.execute(select(table).where(table.c.endpoint_id == endpoint))

@@ -210,7 +210,7 @@ async def test_private_encryption_key_is_rejected(
     answer = await client.post(
         "/endpoints",
         json={
-            "url": "http://127.0.0.1:9/",
+            "url": "http://127.0.0.1:4/",
             "tenant_id": tenant_id,
             "verification": "none",
             "encryption": {"jwk": private, "alg": "ECDH-ES+A256KW"},

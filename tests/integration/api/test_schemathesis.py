@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 FUZZ = int(os.environ.get("HOOKFAST_FUZZ", "0"))  # `make fuzz`; see tests/conftest.py
 # for each operation and mode; `make slow` and `make fuzz` have time for more
 EXAMPLES = FUZZ or max(2, settings().max_examples // 25)
-RECEIVER = "http://127.0.0.1:9/hook"  # closed: no generated URL is ever called
+RECEIVER = "http://127.0.0.1:4/hook"  # closed: no generated URL is ever called
 _WAITS = {str(seconds) for seconds in range(1, 31)}
 FRAMING = {"connection", "content-length", "expect", "host", "te", "transfer-encoding", "upgrade"}
 

@@ -122,7 +122,7 @@ async def test_deleted_tenant_gets_no_new_deliveries(
 ) -> None:
     tenant = await make_tenant()
     await client.delete(f"/tenants/{tenant['id']}")
-    endpoint = {"tenant_id": tenant["id"], "url": "http://127.0.0.1:9/", "verification": "none"}
+    endpoint = {"tenant_id": tenant["id"], "url": "http://127.0.0.1:4/", "verification": "none"}
     for path, body in (
         ("/endpoints", endpoint),
         (f"/tenants/{tenant['id']}/api-keys", {"name": "late"}),

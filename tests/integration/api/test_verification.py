@@ -239,7 +239,7 @@ async def test_topic_is_not_added_if_the_verified_url_changed_meanwhile(
             client.request(method, path, json={"events": ["d.e.f"], **ids})
         )
         await delayed.asked.wait()
-        patch = {"url": "http://127.0.0.1:9/", "verification": "none"}
+        patch = {"url": "http://127.0.0.1:4/", "verification": "none"}
         moved = await client.patch(f"/endpoints/{endpoint['id']}", json=patch)
         assert moved.status_code == 200
         delayed.answer.set()

@@ -150,7 +150,7 @@ async def endpoint(client: httpx2.AsyncClient, tenant: str) -> Json:
     """An endpoint of the tenant that subscribes to everything."""
     form = {
         "tenant_id": tenant,
-        "url": "http://127.0.0.1:9/hook",
+        "url": "http://127.0.0.1:4/hook",
         "verification": "none",
         "events": ["**"],
     }

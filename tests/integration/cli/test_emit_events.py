@@ -213,7 +213,7 @@ async def test_a_replay_counts_new_subscribers_too(
     hookfast: Run, client: httpx2.AsyncClient, tenant: str
 ) -> None:
     event = (await hookfast("emit", TYPE, "1", "--tenant", tenant, "--json")).json
-    form = {"tenant_id": tenant, "url": "http://127.0.0.1:9/", "verification": "none"}
+    form = {"tenant_id": tenant, "url": "http://127.0.0.1:4/", "verification": "none"}
     await client.post("/endpoints", json=form | {"events": ["**"]})
     counted = await hookfast("events", "replay", event["id"], "--include-new", "--dry-run")
     assert counted.out == "No delivery matches. 1 new delivery would be created.\n"
@@ -240,6 +240,6 @@ async def test_data_that_the_api_would_reject_is_not_sent(
     """The API would name a place in a request body that nobody sees."""
     file = tmp_path / "data.json"
     file.write_text(data)
-    ended = await hookfast("emit", TYPE, "--data-file", str(file), "--url", "http://127.0.0.1:9")
+    ended = await hookfast("emit", TYPE, "--data-file", str(file), "--url", "http://127.0.0.1:4")
     assert (ended.code, ended.out) == (2, "")
     assert f"the data is not JSON: {why}" in ended.error_text

@@ -111,7 +111,7 @@ async def test_a_server_gets_what_the_provider_would_send(
     url = receiver.url("/hooks")
     ended = await hookfast(
         *("trigger", "gitea.push", "--to", url),
-        env=WITH_SECRET | {"HOOKFAST_OPERATOR_KEY": "", "HOOKFAST_URL": "http://127.0.0.1:9"},
+        env=WITH_SECRET | {"HOOKFAST_OPERATOR_KEY": "", "HOOKFAST_URL": "http://127.0.0.1:4"},
     )
     assert ended.code == 0, ended.err
     verify(receiver.requests[0], "gitea", SECRET)
@@ -137,13 +137,13 @@ async def test_response_that_is_not_2xx_exits_with_1(
 
 async def test_unsendable_sample_is_reported(hookfast: Run) -> None:
     nobody = await hookfast(
-        "trigger", "github.push", "--to", "http://127.0.0.1:9/hooks", env=WITH_SECRET
+        "trigger", "github.push", "--to", "http://127.0.0.1:4/hooks", env=WITH_SECRET
     )
     assert (nobody.code, "Is it started?" in nobody.error_text) == (1, True)
     for url in ("http://[::1/hooks", "http://me@127.0.0.1/", "127.0.0.1/hooks"):
         nowhere = await hookfast("trigger", "github.push", "--to", url, env=WITH_SECRET)
         assert (nowhere.code, "it is not a URL" in nowhere.error_text) == (2, True), nowhere.err
-    unsigned = await hookfast("trigger", "github.push", "--to", "http://127.0.0.1:9/hooks")
+    unsigned = await hookfast("trigger", "github.push", "--to", "http://127.0.0.1:4/hooks")
     assert (unsigned.code, "HOOKFAST_TRIGGER_SECRET" in unsigned.error_text) == (1, True)
 
 

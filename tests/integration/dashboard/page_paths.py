@@ -68,7 +68,7 @@ def fields_for(ids: dict[str, str]) -> dict[str, Any]:
         "events": "order.**",
         "name": "taken over",
         "description": "taken over",
-        "url": "http://127.0.0.1:9/taken-over",
+        "url": "http://127.0.0.1:4/taken-over",
         "verification": "none",
         "signatures": "hook",
         "plan": "hourly",

@@ -21,7 +21,7 @@ async def test_new_endpoint_form_shows_the_secret_once(
 ) -> None:
     tenant = await new_tenant(client)
     fields = {
-        "url": "http://127.0.0.1:9/hook",
+        "url": "http://127.0.0.1:4/hook",
         "description": "Ledger",
         "events": "order.**\nuser.account.closed",
         "owner_emails": "ops@example.com",
@@ -57,7 +57,7 @@ async def test_settings_form_changes_only_what_differs(
     path = f"/dashboard/endpoints/{endpoint_id}/settings"
     async with tenant_visitor(app, client, tenant) as visitor:
         fields = {
-            "url": "http://127.0.0.1:9/hook",
+            "url": "http://127.0.0.1:4/hook",
             "description": "Renamed",
             "verification": "none",
             "signatures": ["hook", "standard"],
@@ -83,7 +83,7 @@ async def test_members_removed_from_a_custom_retry_plan_are_deleted(
     tenant = await new_tenant(client)
     endpoint_id = await new_endpoint(client, tenant, retry_plan=plan)
     fields = {
-        "url": "http://127.0.0.1:9/hook",
+        "url": "http://127.0.0.1:4/hook",
         "verification": "none",
         "signatures": ["hook", "standard"],
         "plan": "custom",
@@ -116,7 +116,7 @@ async def test_untouched_settings_are_saved_unchanged(
             "max_in_flight": "1000",
         }
         kept = {
-            "url": "http://127.0.0.1:9/hook",
+            "url": "http://127.0.0.1:4/hook",
             "verification": "none",
             "signatures": ["hook", "standard"],
             "plan": "hourly",

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 # a body is downloaded unescaped, in a way that no browser shows or runs: see test_receiving
 HTML = [page for page in SHOWN if page.path != "/dashboard/inbox/{inbox_id}/body"]
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{7*7}}{% raw %}"
-IN_URL = "http://127.0.0.1:9/hook?q=%22%3E&next=javascript:alert(1)&a='onload='x"
+IN_URL = "http://127.0.0.1:4/hook?q=%22%3E&next=javascript:alert(1)&a='onload='x"
 
 
 @pytest.fixture

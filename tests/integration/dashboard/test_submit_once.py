@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 FORMS = SentForm.__table__
 NEW_ENDPOINT = {
-    "url": "http://127.0.0.1:9/hook",
+    "url": "http://127.0.0.1:4/hook",
     "verification": "none",
     "signatures": "hook",
     "plan": "hourly",

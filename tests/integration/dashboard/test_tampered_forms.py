@@ -18,7 +18,7 @@ LONG = "9" * 5_000
 DEEP = "[" * 60_000
 NOT_JSON = ("NaN", "[1e999]", r'{"a": "\ud800"}', r'{"a": "\u0000"}', DEEP, '{"a": 1, "a": 2}')
 ENDPOINT: dict[str, Any] = {
-    "url": "http://127.0.0.1:9/hook",
+    "url": "http://127.0.0.1:4/hook",
     "verification": "none",
     "signatures": ["hook", "standard"],
     "plan": "hourly",

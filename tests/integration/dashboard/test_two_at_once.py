@@ -93,7 +93,7 @@ async def test_stale_event_type_form_conflicts(
     [
         (
             "/dashboard/endpoints/new",
-            {"url": "http://127.0.0.1:9/hook", "verification": "none", "signatures": "hook"},
+            {"url": "http://127.0.0.1:4/hook", "verification": "none", "signatures": "hook"},
         ),
         ("/dashboard/sources/new", {"name": "Kept", "provider": "github"}),
     ],

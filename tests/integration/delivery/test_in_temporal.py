@@ -31,7 +31,8 @@ async def test_state_query_answers_with_status_and_next_attempt(stack: Stack) ->
 
 
 async def test_search_attributes_and_summary_describe_a_delivery(stack: Stack) -> None:
-    endpoint = await stack.endpoint("/status/500?token=private", plan=PATIENT)
+    stack.receiver.routes["/hooks/private"] = "/status/500"
+    endpoint = await stack.endpoint("/hooks/private?token=private", plan=PATIENT)
     delivery = await stack.deliver(endpoint)
     row = await stack.until_status(delivery, "retrying")
 

@@ -74,7 +74,7 @@ async def unstarted(database: Database) -> int:
 
 
 async def test_a_claim_is_exclusive_until_its_lease_ends(database: Database) -> None:
-    endpoint = await seed_endpoint(database, "http://127.0.0.1:9/")
+    endpoint = await seed_endpoint(database, "http://127.0.0.1:4/")
     ids = [await seed_delivery(database, endpoint) for _ in range(3)]
     now = utc_now()
     async with database.write() as connection:
@@ -93,7 +93,7 @@ async def test_a_claim_is_exclusive_until_its_lease_ends(database: Database) -> 
 async def test_several_relays_share_the_outbox_without_overlap(
     temporal: WorkflowEnvironment, database: Database, make_relay: MakeRelay
 ) -> None:
-    endpoint = await seed_endpoint(database, "http://127.0.0.1:9/", timeout=20)
+    endpoint = await seed_endpoint(database, "http://127.0.0.1:4/", timeout=20)
     ids = {await seed_delivery(database, endpoint) for _ in range(60)}
     relays = [make_relay(temporal.client, batch=7) for _ in range(4)]
 

@@ -167,6 +167,6 @@ def test_a_key_directory_needs_https(url: str) -> None:
 
 
 def test_an_unreachable_key_directory_raises_keys_unavailable() -> None:
-    directory = KeyDirectory("http://127.0.0.1:9/", allow_http=True, timeout=timedelta(seconds=1))
+    directory = KeyDirectory("http://127.0.0.1:4/", allow_http=True, timeout=timedelta(seconds=1))
     with pytest.raises(KeysUnavailable):
         directory.ed25519()

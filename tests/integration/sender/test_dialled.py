@@ -215,8 +215,8 @@ async def test_the_environment_does_not_change_the_address_or_headers(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-        monkeypatch.setenv(name.upper(), "http://127.0.0.1:9")
+        monkeypatch.setenv(name, "http://127.0.0.1:4")
+        monkeypatch.setenv(name.upper(), "http://127.0.0.1:4")
     netrc = f"{tmp_path}/netrc"
     with open(netrc, "w") as file:  # noqa: ASYNC230
         file.write("machine hooks.example.com login admin password secret\n")

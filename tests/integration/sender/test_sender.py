@@ -201,7 +201,7 @@ async def test_proxies_of_the_environment_are_not_used(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
+        monkeypatch.setenv(name, "http://127.0.0.1:4")
     async with Sender(guard=AddressGuard(LOOPBACK)) as sender:
         assert (await post(sender, receiver.url())).succeeded
 
@@ -276,10 +276,10 @@ async def test_connection_refused_is_its_own_result(sender: Sender) -> None:
 
 async def test_a_host_without_a_route_is_unreachable() -> None:
     async with Sender(guard=AddressGuard([ip_network("255.255.255.255/32")])) as sender:
-        outcome = await post(sender, "http://255.255.255.255:9/")  # connect(2) refuses broadcasts
+        outcome = await post(sender, "http://255.255.255.255:4/")  # connect(2) refuses broadcasts
     assert outcome.result is Result.UNREACHABLE
     assert outcome.error is not None
-    assert outcome.error.startswith("255.255.255.255:9 cannot be reached: ")
+    assert outcome.error.startswith("255.255.255.255:4 cannot be reached: ")
 
 
 async def test_a_full_accept_queue_runs_into_the_deadline(sender: Sender) -> None:

@@ -291,7 +291,13 @@ def test_name_for_private_networks_must_resolve_into_allowed_ones() -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["metadata", "metadata.google.internal", "x.metadata.google.internal", "metadata.goog"],
+    [
+        "metadata",
+        "metadata.amazonaws.com",
+        "metadata.google.internal",
+        "x.metadata.google.internal",
+        "metadata.goog",
+    ],
 )
 def test_metadata_name_is_blocked_whatever_is_allowed(host: str) -> None:
     guard = AddressGuard([ip_network("0.0.0.0/0")])
@@ -308,6 +314,15 @@ def test_only_ports_in_the_settings_are_allowed(port: int, passes: bool) -> None
         else:
             with pytest.raises(AddressBlocked, match=f"port {port} is not an allowed port"):
                 guard.check_host(host, port)
+
+
+def test_ports_of_other_services_are_blocked_unless_the_settings_name_them() -> None:
+    for port in (22, 25, 6000, 6667, 10080):
+        with pytest.raises(AddressBlocked, match=f"port {port} belongs to a service"):
+            AddressGuard().check_host("example.com", port)
+    for port in (80, 443, 5000, 8080, 8443, 65535):
+        AddressGuard().check_host("example.com", port)
+    AddressGuard(ports=[range(25, 26)]).check_host("example.com", 25)
 
 
 def _passes(address: str, guard: AddressGuard | None = None) -> bool:

@@ -9,7 +9,7 @@ from tests.support.api_client import Json
 from tests.support.seed_inbox import SOURCE_SECRET
 
 EVENT_TYPE = "order.invoice.paid"
-RECEIVER = "http://127.0.0.1:9/hook"
+RECEIVER = "http://127.0.0.1:4/hook"
 
 EVENT = {"tenant_id": "{tenant_id}", "type": EVENT_TYPE, "data": {}}
 NOT_AUDITED: dict[str, Json | None] = {

@@ -49,7 +49,7 @@ async def test_paused_or_disabled_polled_endpoint_loses_no_event(
 @pytest.mark.parametrize(
     ("member", "value"),
     [
-        ("url", "http://127.0.0.1:9/"),
+        ("url", "http://127.0.0.1:4/"),
         ("headers", {"X-A": "b"}),
         ("owner_emails", ["ops@example.com"]),
         ("retry_plan", "capped"),
@@ -85,13 +85,13 @@ async def test_mode_cannot_be_changed_and_the_rest_can(
     tenant: httpx2.AsyncClient, polled: str
 ) -> None:
     changed = await tenant.patch(
-        f"/endpoints/{polled}", json={"mode": "push", "url": "http://127.0.0.1:9/"}
+        f"/endpoints/{polled}", json={"mode": "push", "url": "http://127.0.0.1:4/"}
     )
     assert_problem(changed, 409, code="mode_is_fixed")
     same = await tenant.patch(f"/endpoints/{polled}", json={"mode": "poll", "description": "x"})
     assert (same.status_code, same.json()["description"]) == (200, "x")
     pushed = (
-        await tenant.post("/endpoints", json={"url": "http://127.0.0.1:9/", "verification": "none"})
+        await tenant.post("/endpoints", json={"url": "http://127.0.0.1:4/", "verification": "none"})
     ).json()["id"]
     changed = await tenant.patch(f"/endpoints/{pushed}", json={"mode": "poll", "url": None})
     assert_problem(changed, 409, code="mode_is_fixed")

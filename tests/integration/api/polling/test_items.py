@@ -70,7 +70,7 @@ async def test_polled_endpoint_gets_its_tenants_events_and_broadcasts(
 async def test_poll_of_a_push_endpoint_shows_its_deliveries(
     tenant: httpx2.AsyncClient,
 ) -> None:
-    form = {"url": "http://127.0.0.1:9/", "verification": "none", "events": ["order.invoice.*"]}
+    form = {"url": "http://127.0.0.1:4/", "verification": "none", "events": ["order.invoice.*"]}
     endpoint = (await tenant.post("/endpoints", json=form)).json()["id"]
     events = [await emit(tenant, n) for n in range(2)]
     await emit(tenant, 9, "order.refund.made")  # not subscribed

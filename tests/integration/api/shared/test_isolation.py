@@ -38,7 +38,7 @@ BODIES: dict[str, Json] = {
     "POST /sources": {"tenant_id": "{tenant_id}", "name": "x", "provider": "github"},
     "POST /endpoints": {
         "tenant_id": "{tenant_id}",
-        "url": "http://127.0.0.1:9/",
+        "url": "http://127.0.0.1:4/",
         "verification": "none",
     },
     "POST /subscriptions": {"endpoint_id": "{endpoint_id}", "events": ["**"]},

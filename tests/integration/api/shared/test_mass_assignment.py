@@ -150,6 +150,6 @@ async def test_unknown_member_of_a_nested_object_is_rejected(
     client: httpx2.AsyncClient, path: str, body: dict[str, Any], pointer: str | None
 ) -> None:
     if path == "/endpoints":
-        body = {"url": "http://127.0.0.1:9/", "verification": "none"} | body
+        body = {"url": "http://127.0.0.1:4/", "verification": "none"} | body
     answer = await client.post(path, json=body)
     assert_problem(answer, 422, code="invalid_input", pointer=pointer)

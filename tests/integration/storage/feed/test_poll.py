@@ -67,7 +67,7 @@ async def end(database: Database) -> Cursor:
 async def test_event_that_commits_late_is_not_skipped(database: Database, mode: str) -> None:
     """The event whose id and transaction came first commits last, after a page was read."""
     endpoint = await endpoint_of(
-        database, await seed_endpoint(database, "http://127.0.0.1:9/", mode=mode)
+        database, await seed_endpoint(database, "http://127.0.0.1:4/", mode=mode)
     )
     after = await end(database)
     early, late = event(endpoint.tenant_id), event(endpoint.tenant_id)
@@ -180,7 +180,7 @@ async def test_events_of_others_are_skipped_in_bounded_steps(
 ) -> None:
     monkeypatch.setattr(feed, "_SCAN_AT_ONCE", 4)
     monkeypatch.setattr(feed, "_SCAN_MOST", 8)
-    endpoint = await endpoint_of(database, await seed_endpoint(database, "http://127.0.0.1:9/"))
+    endpoint = await endpoint_of(database, await seed_endpoint(database, "http://127.0.0.1:4/"))
     for _ in range(20):
         await add(database, event(endpoint.tenant_id))
     delivery_id = await seed_delivery(database, endpoint.id)
@@ -197,7 +197,7 @@ async def test_count_behind_counts_following_events(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = await endpoint_of(database, await seed_endpoint(database, "", mode="poll"))
-    other = await endpoint_of(database, await seed_endpoint(database, "http://127.0.0.1:9/"))
+    other = await endpoint_of(database, await seed_endpoint(database, "http://127.0.0.1:4/"))
     after = await end(database)
     await add(database, *(event(endpoint.tenant_id) for _ in range(3)), event(other.tenant_id))
     await seed_delivery(database, other.id)
@@ -211,9 +211,9 @@ async def test_count_behind_counts_following_events(
 async def test_first_poll_begins_with_the_endpoints_first_event(
     database: Database,
 ) -> None:
-    before = await seed_endpoint(database, "http://127.0.0.1:9/")
+    before = await seed_endpoint(database, "http://127.0.0.1:4/")
     await seed_delivery(database, before)
-    endpoint = await endpoint_of(database, await seed_endpoint(database, "http://127.0.0.1:9/"))
+    endpoint = await endpoint_of(database, await seed_endpoint(database, "http://127.0.0.1:4/"))
     delivery_id = await seed_delivery(database, endpoint.id)
     async with database.read() as connection:
         begin = await poll.first_cursor(connection, endpoint, now=utc_now())

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 NEW = b"n" * 32
 BOTH = Keyring([NEW, KEY])
 NEWEST = Keyring([NEW])
-URL = "http://127.0.0.1:9/"
+URL = "http://127.0.0.1:4/"
 
 
 async def _seed(database: Database, *, headers: dict[str, str]) -> str:
