@@ -27,6 +27,7 @@ from hookfast.deliveries.messages import (
     Urgency,
     workflow_id,
 )
+from hookfast.endpoints.short_url import short_url
 from hookfast.storage.deliveries.outbox import PendingDelivery
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 from hookfast.temporal import connection
@@ -144,7 +145,5 @@ def _search_attributes(row: PendingDelivery) -> TypedSearchAttributes:
 
 
 def _summary(row: PendingDelivery, endpoint: CachedEndpoint) -> str:
-    """The Temporal UI's summary, `order.invoice.paid → https://…`. The URL's query is left out,
-    because people put tokens there."""
-    url = endpoint.url.partition("?")[0][:_SUMMARY_URL_LENGTH]
-    return f"{row.event_type} → {url}"
+    """The Temporal UI's summary, `order.invoice.paid → https://example.com/hooks/…`."""
+    return f"{row.event_type} → {short_url(endpoint.url)[:_SUMMARY_URL_LENGTH]}"

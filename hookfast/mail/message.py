@@ -18,6 +18,7 @@ from email.utils import format_datetime, parseaddr
 from html import escape
 from urllib.parse import urlsplit
 
+from hookfast.endpoints.short_url import short_url
 from hookfast.errors import Misconfigured
 from hookfast.mail.wording import WORDING, details, format_moment
 from hookfast.owners.notice import Facts, NoticeKind
@@ -134,7 +135,7 @@ def _entries(
         latest[one.endpoint_id] = (one, times + 1)
     return [
         _Entry(
-            url=shown_url(one.url),
+            url=one_line(short_url(one.url)),
             host=_host(one.url),
             description=one_line(one.description),
             rows=tuple(
@@ -145,15 +146,6 @@ def _entries(
         )
         for one, times in latest.values()
     ]
-
-
-def shown_url(url: str) -> str:
-    """Return a URL without user and query for a mail: people put tokens there."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "your URL"
-    return one_line(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}")
 
 
 def _host(url: str) -> str:

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, Gate, State
 from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitInput, workflow_id
+from hookfast.endpoints.short_url import short_url
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 from hookfast.workflow_request import WorkflowRequest
@@ -342,7 +343,7 @@ class CircuitWorkflowRequests:
                 workflow=WORKFLOW_TYPE,
                 workflow_id=workflow_id(row.endpoint_id),
                 argument=CircuitInput(row.endpoint_id),
-                summary=f"episode {row.episode}: {row.url.partition('?')[0][:120]}",
+                summary=f"episode {row.episode}: {short_url(row.url)[:120]}",
             )
             for row in rows
         ]

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
+from hookfast.endpoints.short_url import short_url
 from hookfast.events.operational import Kind, OperationalEvent
 from hookfast.owners.notice import NoticeKind
 from hookfast.storage.circuits.circuits import EndpointCircuit
@@ -141,8 +142,8 @@ async def _emit(
     about = {
         "endpoint_id": endpoint.endpoint_id,
         "tenant_id": endpoint.tenant_id,
-        # without the query, which may have tokens; None for a poll endpoint
-        "url": endpoint.url.partition("?")[0] or None,
+        # short, because receivers of operational events show them to many; None if it is polled
+        "url": short_url(endpoint.url) if endpoint.url else None,
     }
     event = OperationalEvent(kind=kind, tenant_id=endpoint.tenant_id, data=about | data)
     await operational.emit(connection, [event], now=now)
