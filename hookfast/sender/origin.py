@@ -9,6 +9,7 @@ turns on a busy machine).
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import ssl
 import time
@@ -21,17 +22,23 @@ import h11
 from hookfast.sender.address_guard import Network
 from hookfast.sender.connection import Answer, Connection
 from hookfast.sender.dial import Dialer
-from hookfast.sender.failure import handshake_failed
+from hookfast.sender.failure import RequestFailed, broken, handshake_failed
 from hookfast.sender.progress import Phase, current_progress
 from hookfast.sender.stream import Stream
 from hookfast.sender.url import peer_name
+from hookfast.telemetry import instruments
+
+_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})(?![0-9.])", re.IGNORECASE)
+_MAX_IDLE_SECONDS = 60
 
 
 class Origin:
     """Sends requests to one host and port; with `ssl_context` over TLS, verified for the host.
     `streams` are the open ones; each of them is in `all_streams` too.
 
-    A request is never repeated on a second connection: when its connection is closed, it fails.
+    A server may close an idle connection in the moment in which the next request leaves. A request
+    on a reused connection that ends before the first byte of an answer is therefore sent once more,
+    on a new connection. The server may have seen both; they have the same message id (ADR 23).
     """
 
     def __init__(
@@ -67,30 +74,60 @@ class Origin:
         """Wait for a free connection, send a request and read its response. Raises the errors of
         `Dialer.dial` and `Connection.exchange`."""
         async with self._slots:
-            connection = self._take_idle() or await self._open()
+            idle = self._take_idle()
+            if idle is None:
+                return await self._exchange(await self._open(), request, body)
+            progress = current_progress()
             try:
-                answer = await connection.exchange(request, body)
-            except BaseException:
-                connection.close()
+                answer = await self._exchange(idle, request, body)
+            except RequestFailed as failed:
+                if progress.phase is not Phase.WAITING:
+                    raise
+                progress.unanswered = failed
+            else:
+                if not _ends_idle_connection(answer):
+                    return answer
+                progress.unanswered = broken(self._peer, Phase.WAITING, None)
+            instruments.REPEATED_REQUESTS.add(cause="connection")
+            try:
+                return await self._exchange(await self._open(), request, body)
+            except Exception as error:
+                # Its first sending cannot be undone by what prevents the second.
+                if progress.phase is Phase.CONFIRMING:
+                    raise progress.unanswered from error
                 raise
-            self._keep(connection)
-            return answer
+
+    async def _exchange(self, connection: Connection, request: h11.Request, body: bytes) -> Answer:
+        try:
+            answer = await connection.exchange(request, body)
+        except BaseException:
+            connection.close()
+            raise
+        self._keep(connection, answer)
+        return answer
+
+    @property
+    def kept_seconds(self) -> float:
+        """For how many seconds from now the idle connections are kept, at most."""
+        return max((until for until, _ in self._idle), default=0.0) - time.monotonic()
 
     def _take_idle(self) -> Connection | None:
         self._drop_expired()
+        now = time.monotonic()
         while self._idle:
-            _, connection = self._idle.pop()
-            if connection.usable:
+            until, connection = self._idle.pop()
+            if now < until and connection.usable:
                 return connection
             connection.close()
         return None
 
-    def _keep(self, connection: Connection) -> None:
+    def _keep(self, connection: Connection, answer: Answer) -> None:
         self._drop_expired()
-        if not connection.prepare_reuse():
+        kept = keep_alive_seconds(answer.headers, default=self._idle_seconds)
+        if kept <= 0 or not connection.prepare_reuse():
             connection.close()
             return
-        self._idle.append((time.monotonic() + self._idle_seconds, connection))
+        self._idle.append((time.monotonic() + kept, connection))
         if len(self._idle) > self._max_idle:
             self._idle.popleft()[1].close()
 
@@ -125,3 +162,21 @@ class Origin:
             connected.close()
             raise
         return Connection(stream, self._peer)
+
+
+def keep_alive_seconds(headers: Sequence[tuple[bytes, bytes]], *, default: float) -> float:
+    """Return how long to keep the connection of an answer with these headers: a second less than
+    its `Keep-Alive: timeout` says (RFC 2068, section 19.7.1.1), `default` if it does not say it."""
+    for name, value in headers:
+        if name.lower() == b"keep-alive" and (found := _TIMEOUT.search(value)):
+            return min(int(found[1]) - 1, _MAX_IDLE_SECONDS)
+    return default
+
+
+def _ends_idle_connection(answer: Answer) -> bool:
+    """Whether a server ended an idle connection with this answer, which has then crossed the
+    request on its way (RFC 9110, section 15.5.9)."""
+    return answer.status == 408 and any(
+        name.lower() == b"connection" and b"close" in value.lower()
+        for name, value in answer.headers
+    )

@@ -11,6 +11,10 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hookfast.sender.failure import RequestFailed
 
 
 class Phase(StrEnum):
@@ -29,11 +33,13 @@ class Phase(StrEnum):
 @dataclass(slots=True)
 class Progress:
     """The state of a request. `ended`: the peer has closed the connection. `confirm` is awaited
-    when the connection is open and nothing is sent yet; it raises to prevent the request."""
+    when a connection is open, before the request is sent on it; it raises to prevent that.
+    `unanswered`: how the request failed on a reused connection, before it was repeated."""
 
     phase: Phase = Phase.QUEUED
     ended: bool = False
     confirm: Callable[[], Awaitable[None]] | None = None
+    unanswered: RequestFailed | None = None
 
 
 _current: ContextVar[Progress] = ContextVar("progress")

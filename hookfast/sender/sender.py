@@ -1,8 +1,9 @@
 """The sender: sends an HTTP request to an endpoint and returns its outcome.
 
 Whatever the server does, `post` and `get` return an `Outcome` within the deadline. Redirects are
-not followed, proxies of the environment and cookies are not used, and no request is sent twice:
-the retry plan decides whether a failed one is repeated.
+not followed, proxies of the environment and cookies are not used, and no request is sent twice,
+unless its reused connection ends before an answer begins (`origin`): the retry plan decides whether
+a failed one is repeated.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ class Sender:
         """POST `body` and return the outcome; no behaviour of the server raises an error.
 
         `timeout`, in seconds, is the deadline from resolving the name to reading the last byte.
-        `allowed_networks`, if any, must contain the host's addresses. `confirm` is awaited when the
-        connection is open, right before the first byte is sent.
+        `allowed_networks`, if any, must contain the host's addresses. `confirm` is awaited when a
+        connection is open, right before the first byte is sent on it.
 
         Raises InvalidInput for a URL that `check_url` rejects, Unavailable when the deadline passes
         during `confirm`, and any error of `confirm`: in all these cases nothing was sent.
@@ -174,6 +175,8 @@ class Sender:
         except TimeoutError:
             if not deadline.expired():
                 raise
+            if progress.phase is Phase.CONFIRMING and progress.unanswered is not None:
+                return _failure(progress.unanswered, started), None
             if progress.phase is Phase.CONFIRMING:
                 # Our own slow database says nothing about the receiver, so this is not an attempt.
                 raise Unavailable("The database did not confirm the attempt in time.") from None

@@ -1,4 +1,4 @@
-"""The httpx2 transport, which sends each request once over a connection to its origin."""
+"""The httpx2 transport, which sends requests over kept connections to their origins."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hookfast.sender.dial import Dialer
 from hookfast.sender.origin import Origin
 from hookfast.sender.stream import Stream
 
-IDLE_SECONDS = 10.0
-"""How long an idle connection is kept, in seconds. Common servers close theirs after 15–75 s, and a
-request on a connection that closes is a failed attempt, because a POST is never repeated here."""
+IDLE_SECONDS = 2.0
+"""How long an idle connection is kept, in seconds, unless the server says in `Keep-Alive` how long
+it keeps it. Common servers close theirs after 2 to 75 s, some proxies without notice."""
 MAX_IDLE_PER_ORIGIN = 32
 MAX_PER_ORIGIN = 256
 """Most connections to one origin. Further requests wait for a free one, within their deadlines."""
@@ -35,7 +35,7 @@ _Key = tuple[str, str, int, tuple[Network, ...]]
 
 
 class OriginTransport(httpx2.AsyncBaseTransport):
-    """Sends httpx2 requests, each once, keeping connections open between them. For one event loop.
+    """Sends httpx2 requests, keeping connections open between them. For one event loop.
 
     Failures raise RequestFailed, which says more than httpx2's errors. httpx2's client (redirects,
     cookies, proxies, environment) is not used: parsing every response's cookies and redirects would
@@ -124,7 +124,7 @@ class OriginTransport(httpx2.AsyncBaseTransport):
         origin.in_flight -= 1
         if origin.in_flight == 0:
             self._idle[key] = asyncio.get_running_loop().call_later(
-                self._idle_seconds, self._close, key
+                max(0.0, origin.kept_seconds), self._close, key
             )
             if self._closed or not origin.streams:
                 self._close(key)

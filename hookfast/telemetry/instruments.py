@@ -194,6 +194,14 @@ IN_FLIGHT = Level(
     "{attempt}",
     "Attempts in progress in this worker.",
 )
+REPEATED_REQUESTS = Counter(
+    "hookfast.requests.repeated",
+    "{request}",
+    "Requests that were sent once more within an attempt, by cause: connection (a reused "
+    "connection ended before an answer began), credentials (the receiver rejected the first).",
+    labels=("cause",),
+    by="api worker",
+)
 ATTEMPT_DURATION = Histogram(
     "hookfast.attempt.duration",
     "s",

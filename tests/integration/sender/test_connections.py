@@ -74,13 +74,6 @@ async def test_a_connection_that_did_not_end_cleanly_is_never_reused(
     assert [request.connection for request in receiver.requests] == [1, 2]
 
 
-async def test_a_request_is_never_sent_twice(sender: Sender, receiver: Receiver) -> None:
-    await post(sender, receiver.url("/ok"))
-    outcome = await post(sender, receiver.url("/close"))  # on the kept connection
-    assert outcome.result is Result.RESET
-    assert [request.path for request in receiver.requests] == ["/ok", "/close"]
-
-
 async def test_closing_the_sender_closes_its_idle_connections(receiver: Receiver) -> None:
     async with Sender(guard=AddressGuard(LOOPBACK)) as sender:
         await post(sender, receiver.url())
