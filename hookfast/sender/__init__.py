@@ -1,10 +1,11 @@
 """Send HTTP requests to endpoints, and guard the addresses to which they may go.
 
 `Sender` sends requests, `AddressGuard` allows or blocks their addresses, `check_url` and
-`verify_endpoint` validate endpoint URLs.
+`verify_endpoint` validate endpoint URLs. `EgressUnavailable` says that our own proxy is away.
 """
 
 from hookfast.sender.address_guard import AddressBlocked, AddressGuard, Network
+from hookfast.sender.proxy import EgressUnavailable
 from hookfast.sender.sender import Sender
 from hookfast.sender.url import check_url
 from hookfast.sender.verify import verify_endpoint
@@ -12,6 +13,7 @@ from hookfast.sender.verify import verify_endpoint
 __all__ = [
     "AddressBlocked",
     "AddressGuard",
+    "EgressUnavailable",
     "Network",
     "Sender",
     "check_url",

@@ -202,6 +202,14 @@ REPEATED_REQUESTS = Counter(
     labels=("cause",),
     by="api worker",
 )
+EGRESS_PROXY_FAILURES = Counter(
+    "hookfast.egress_proxy.failures",
+    "{connection}",
+    "Connections to receivers that the egress proxy did not open for a reason of its own, by "
+    "reason: unresolved, unreachable, rejected (407, 429), invalid_answer, no_answer.",
+    labels=("reason",),
+    by="api worker",
+)
 ATTEMPT_DURATION = Histogram(
     "hookfast.attempt.duration",
     "s",
