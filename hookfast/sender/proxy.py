@@ -34,7 +34,9 @@ MAX_HEAD = 16 * 1024
 
 _VERSION = b"HTTP/1."
 _BLANK_LINE = re.compile(rb"\n\r?\n")
-_REJECTS_US = frozenset({407, 429})  # whatever the address
+# Whatever the address. tinyproxy answers 407 to a request without credentials, but 401 to one with
+# wrong credentials.
+_REJECTS_US = frozenset({401, 407, 429})
 _LOG_SECONDS = 60.0
 
 log = structlog.get_logger()

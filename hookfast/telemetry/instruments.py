@@ -206,7 +206,7 @@ EGRESS_PROXY_FAILURES = Counter(
     "hookfast.egress_proxy.failures",
     "{connection}",
     "Connections to receivers that the egress proxy did not open for a reason of its own, by "
-    "reason: unresolved, unreachable, rejected (407, 429), invalid_answer, no_answer.",
+    "reason: unresolved, unreachable, rejected (401, 407, 429), invalid_answer, no_answer.",
     labels=("reason",),
     by="api worker",
 )
