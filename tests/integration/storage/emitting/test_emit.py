@@ -12,9 +12,11 @@ from sqlalchemy import event, insert, select, text
 
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict, InvalidInput, Unavailable
+from hookfast.quotas import Quotas
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.emitting.emit import Accepted, EmitResult, Emitter
+from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.events.new_events import NewEvent
 from hookfast.storage.tables import Event, EventType
 from hookfast.telemetry.traceparent import new as new_traceparent
@@ -29,7 +31,7 @@ async def process(url: str) -> AsyncIterator[Emitter]:
     """Yield an emitter with its own database pool, like another process."""
     async with Database(url) as database:
         doorbell = doorbell_for(database)
-        emitter = Emitter(database, doorbell)
+        emitter = Emitter(database, doorbell, quotas=EventQuotas(Quotas()))
         try:
             yield emitter
         finally:

@@ -15,9 +15,11 @@ from sqlalchemy import insert, select, text
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
 from hookfast.inbox.source_secrets import open_secrets
+from hookfast.quotas import Quotas
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
+from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.inbox import inbox_keys, sources
 from hookfast.storage.inbox.inbox import Inbox
 from hookfast.storage.inbox.inbox_batch import Arrival
@@ -165,7 +167,7 @@ async def process(url: str) -> AsyncIterator[Inbox]:
     """An inbox with a database of its own, as in another process."""
     async with Database(url) as database:
         doorbell = doorbell_for(database)
-        inbox = Inbox(database, doorbell)
+        inbox = Inbox(database, doorbell, quotas=EventQuotas(Quotas()))
         try:
             yield inbox
         finally:
