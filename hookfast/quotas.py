@@ -56,8 +56,8 @@ def next_day(now: datetime) -> datetime:
 def quota_exceeded(resource: Resource, *, used: int, limit: int) -> Conflict:
     """Return the error for one more of a resource than the tenant may have."""
     return Conflict(
-        f"The tenant has {used:,} {resource}; its quota is {limit:,}. Delete some, or ask the "
-        f"operator to raise its quota of {resource}.",
+        f"The tenant's quota of {limit:,} {resource} is used up: it has {used:,}. Delete some, or "
+        "ask the operator to raise the quota.",
         code="quota_exceeded",
     )
 

@@ -54,8 +54,8 @@ def test_errors_say_which_quota_how_many_and_what_to_do() -> None:
     resource = quota_exceeded("endpoints", used=1_200, limit=1_000)
     assert (resource.code, resource.message) == (
         "quota_exceeded",
-        "The tenant has 1,200 endpoints; its quota is 1,000. Delete some, or ask the operator to "
-        "raise its quota of endpoints.",
+        "The tenant's quota of 1,000 endpoints is used up: it has 1,200. Delete some, or ask the "
+        "operator to raise the quota.",
     )
     events = daily_quota_exceeded(5_000, now=datetime(2026, 11, 20, 9, tzinfo=UTC))
     assert events.code == "daily_quota_exceeded"
