@@ -23,6 +23,7 @@ import httpx2
 
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.outcome import Outcome, Result
+from hookfast.endpoints.credentials import PUBLIC, Access
 from hookfast.errors import Unavailable
 from hookfast.sender.address_guard import AddressGuard, Network
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
@@ -81,6 +82,7 @@ class Sender:
         headers: Mapping[str, str],
         body: bytes,
         timeout: float,
+        access: Access = PUBLIC,
         allowed_networks: Sequence[Network] = (),
         confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> Outcome:
@@ -99,6 +101,7 @@ class Sender:
             headers=headers,
             body=body,
             timeout=timeout,
+            access=access,
             networks=allowed_networks,
             confirm=confirm,
         )
@@ -110,12 +113,19 @@ class Sender:
         *,
         headers: Mapping[str, str],
         timeout: float,
+        access: Access = PUBLIC,
         allowed_networks: Sequence[Network] = (),
     ) -> tuple[Outcome, Mapping[str, str], str]:
         """GET under the same rules. Return the outcome, the response headers (names in lower case)
         and the body as text of at most 64 KiB; both are empty without a complete response."""
         outcome, answer = await self._send(
-            "GET", url, headers=headers, body=b"", timeout=timeout, networks=allowed_networks
+            "GET",
+            url,
+            headers=headers,
+            body=b"",
+            timeout=timeout,
+            access=access,
+            networks=allowed_networks,
         )
         if answer is None:
             return outcome, {}, ""
@@ -160,6 +170,7 @@ class Sender:
         headers: Mapping[str, str],
         body: bytes,
         timeout: float,
+        access: Access,
         networks: Sequence[Network],
         confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> tuple[Outcome, _Answer | None]:
