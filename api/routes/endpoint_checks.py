@@ -252,6 +252,7 @@ async def _send_sample(
         headers=headers | {TEST_HEADER: "true"},
         body=body,
         timeout=target.timeout_seconds,
+        access=target.access,
         allowed_networks=target.allowed_networks,
     )
 

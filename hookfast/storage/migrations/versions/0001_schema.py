@@ -421,6 +421,7 @@ def _create_tables() -> None:
         sa.Column("rate_limit_per_second", sa.Float(), nullable=True),
         sa.Column("max_in_flight", sa.Integer(), nullable=True),
         sa.Column("headers", sa.JSON(), nullable=False),
+        sa.Column("credentials", sa.JSON(), nullable=False),
         sa.Column("encryption", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("allowed_networks", sa.JSON(), nullable=False),
         sa.Column("circuit", sa.JSON(), nullable=False),
