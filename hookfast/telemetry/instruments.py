@@ -335,6 +335,7 @@ WORKERS = Gauge(
 )
 
 _QUOTAS = ("endpoints", "subscriptions", "sources", "events_per_day", "test_sends")
+_REPEATED = ("connection", "credentials")
 _OUTCOMES = {"api": ("dead_on_arrival",), "worker": ("delivered", "dead", "gone", "cancelled")}
 
 
@@ -343,6 +344,8 @@ def begin(process: str) -> None:
     was always there, so without this the first dead letter would be no increase."""
     for outcome in _OUTCOMES.get(process, ()):
         DELIVERIES.add(0, outcome=outcome)
+    for cause in _REPEATED:
+        REPEATED_REQUESTS.add(0, cause=cause)
     if process == "api":
         for quota in _QUOTAS:
             QUOTA_REJECTIONS.add(0, quota=quota)
