@@ -164,6 +164,7 @@ class AttemptRunner:
                 headers=headers,
                 body=body,
                 timeout=endpoint.timeout_seconds,
+                access=endpoint.access,
                 allowed_networks=endpoint.allowed_networks,
                 confirm=lambda: self._confirm(planned, left),
             )

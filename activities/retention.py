@@ -15,6 +15,7 @@ from temporalio import activity
 from hookfast.clock import Clock, utc_now
 from hookfast.retention import ages as retention
 from hookfast.retention.ages import Prepared, RetentionRunInput, RetentionState, SweepInput, Swept
+from hookfast.storage.accounts import tenant_days
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import permits
@@ -158,12 +159,13 @@ class RetentionActivities:
 
     @activity.defn(name="finish_retention")
     async def finish_retention(self, input: RetentionRunInput) -> RetentionState:
-        """Mark the run as finished. Also delete the permits of requests whose worker died, and the
-        runs of more than a year ago."""
+        """Mark the run as finished. Also delete the permits of requests whose worker died, the
+        counts of tenants' events of days that are over, and the runs of more than a year ago."""
         now = self._clock()
         async with self._database.write() as connection:
             if not input.dry_run:
                 await permits.expire_lost(connection, before=now - timedelta(days=1))
+                await tenant_days.delete_before(connection, (now - timedelta(days=1)).date())
                 await retention_runs.delete_before(connection, before=now - retention.RUNS_KEPT)
             await retention_runs.finish(connection, input.run_id, now=now)
             sweeps = await retention_runs.sweeps(connection, input.run_id)

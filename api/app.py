@@ -45,6 +45,7 @@ from api.routes import (
     sources,
     stream,
     subscriptions,
+    tenant_usage,
     tenants,
 )
 from hookfast.clock import Clock, utc_now
@@ -72,6 +73,7 @@ _RESOURCES = (
     inbox,
     event_types,
     tenants,
+    tenant_usage,
     api_keys,
     portal_links,
     audit,

@@ -34,6 +34,7 @@ from hookfast.deliveries.life import Life
 from hookfast.deliveries.outcome import Outcome
 from hookfast.dispatch.request import outgoing_request
 from hookfast.endpoints.circuit import EndpointState, Gate
+from hookfast.endpoints.credentials import PUBLIC
 from hookfast.sender import AddressGuard, Sender
 from hookfast.signing.signature import DEFAULT_PROFILES, HashName
 from hookfast.storage.deliveries.outgoing import EventBody, Outgoing
@@ -241,6 +242,7 @@ def _outgoing(url: str) -> Outgoing:
             timeout_seconds=30.0,
             limits=None,
             allowed_networks=(),
+            access=PUBLIC,
         ),
         gate=Gate(endpoint_state=EndpointState.ENABLED),
         raw=None,

@@ -7,6 +7,7 @@
     ├── Forbidden         the key is ours but may not do this
     ├── NotFound          no such thing, or it belongs to another tenant (the answer is the same)
     ├── Conflict          the request disagrees with what is stored
+    ├── TooManyRequests   the caller is over a limit; try again later
     ├── Unavailable       something we need is away for now; try again
     └── Misconfigured     a setting cannot work; the message names it
 
@@ -84,6 +85,16 @@ class Conflict(HookfastError):
     """The request disagrees with what is stored, e.g. an idempotency key with another body."""
 
     code = "conflict"
+
+
+class TooManyRequests(HookfastError):
+    """The caller is over a limit; nothing was done. Retry after `retry_after` seconds."""
+
+    code = "too_many_requests"
+
+    def __init__(self, message: str, *, code: str | None = None, retry_after: int = 5) -> None:
+        super().__init__(message, code=code)
+        self.retry_after = retry_after
 
 
 class Unavailable(HookfastError):

@@ -34,6 +34,7 @@ from hookfast.errors import (
     InvalidInput,
     NotFound,
     TooLarge,
+    TooManyRequests,
     Unauthenticated,
     Unavailable,
 )
@@ -56,16 +57,6 @@ class BodyTimeout(HookfastError):
     """The body took too long to arrive; nothing was stored. Send the request again."""
 
     code = "body_timeout"
-
-
-class TooManyRequests(HookfastError):
-    """The caller is over a limit; nothing was done. Retry after `retry_after` seconds."""
-
-    code = "too_many_requests"
-
-    def __init__(self, message: str, *, code: str | None = None, retry_after: int) -> None:
-        super().__init__(message, code=code)
-        self.retry_after = retry_after
 
 
 _STATUSES: Mapping[type[HookfastError], int] = {

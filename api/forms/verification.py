@@ -31,13 +31,16 @@ async def verify(
     allowed_networks: Sequence[str],
 ) -> None:
     """Return if the receiver agrees to every topic. Raises InvalidInput: `verification_failed` with
-    the reason, or `verification_required` for `none` if the settings do not allow that."""
+    the reason, or `verification_required` for `none` if the settings do not allow that. Raises
+    TooManyRequests if there were too many verifications for the tenant."""
     if mode == "none" and not context.settings.allow_unverified:
         raise InvalidInput.at(
             "/verification",
             "this server does not allow unverified endpoints; use 'header' or 'query'",
             code="verification_required",
         )
+    if mode != "none":
+        context.receiver_checks.count(tenant_id)
     try:
         async with asyncio.timeout(_TOTAL_SECONDS):
             await verify_endpoint(

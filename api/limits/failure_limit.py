@@ -15,9 +15,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import structlog
 
-from api.answers.problems import TooManyRequests
 from api.limits.token_bucket import TokenBuckets
-from hookfast.errors import Unauthenticated
+from hookfast.errors import TooManyRequests, Unauthenticated
 
 log = structlog.get_logger()
 

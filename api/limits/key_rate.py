@@ -13,8 +13,8 @@ import math
 from starlette.types import Scope
 
 from api.answers.headers import add_header
-from api.answers.problems import TooManyRequests
 from api.limits.token_bucket import TokenBuckets
+from hookfast.errors import TooManyRequests
 
 
 class KeyRate:

@@ -16,6 +16,7 @@ from api.limits.body_memory import BodyMemory
 from api.limits.failure_limit import FailureLimit
 from api.limits.inbound_load import InboundLoad
 from api.limits.key_rate import KeyRate
+from api.limits.receiver_checks import ReceiverCheckLimit
 from api.process.gauges import DatabaseGauges
 from api.process.inbound_rejections import InboundRejections
 from api.process.key_cache import KeyCache
@@ -30,6 +31,7 @@ from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.emitting.emit import Emitter
+from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.inbox.inbox import Inbox
 from hookfast.storage.keys.keyring import keyring_of
 from hookfast.telemetry import providers
@@ -52,6 +54,8 @@ class Context:
     keys: KeyCache
     key_rate: KeyRate | None
     failures: FailureLimit
+    receiver_checks: ReceiverCheckLimit
+    event_quotas: EventQuotas
     inbox: Inbox
     sources: SourceCache
     rejections: InboundRejections
@@ -94,9 +98,10 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         keyring = keyring_of(settings)
         rejections = InboundRejections(database, clock=clock)
         await stack.enter_async_context(rejections.writing())
-        inbox = Inbox(database, doorbell, clock=clock)
+        event_quotas = EventQuotas(settings.quotas)
+        inbox = Inbox(database, doorbell, quotas=event_quotas, clock=clock)
         stack.push_async_callback(inbox.close)
-        emitter = Emitter(database, doorbell, clock=clock)
+        emitter = Emitter(database, doorbell, quotas=event_quotas, clock=clock)
         stack.push_async_callback(emitter.close)
         backlog = Backlog(database, limit=settings.max_backlog)
         await stack.enter_async_context(backlog.counting())
@@ -120,6 +125,8 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             if settings.key_rate_per_second
             else None,
             failures=FailureLimit(per_minute=settings.auth_failures_per_minute),
+            receiver_checks=ReceiverCheckLimit(per_minute=settings.test_sends_per_minute),
+            event_quotas=event_quotas,
             inbox=inbox,
             sources=SourceCache(database, keyring, clock=clock),
             rejections=rejections,

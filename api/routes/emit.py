@@ -143,7 +143,8 @@ async def emit_event(
 ) -> Response:
     """Responds once the event and its deliveries are committed. They will be made even if this
     process, Temporal or the receivers fail. While more deliveries wait than `HOOKFAST_MAX_BACKLOG`
-    allows, the response is 503 (`overloaded`) and nothing is stored."""
+    allows, the response is 503 (`overloaded`) and nothing is stored. If the tenant's quota of
+    events per day is used up, it is 429 (`daily_quota_exceeded`) until midnight UTC."""
     event = parse_event(raw, caller=principal, key=idempotency_key, now=context.clock())
     [result] = await context.emitter.emit(
         [event], scope=principal.idempotency_scope, traceparent=_trace(trace)
@@ -173,7 +174,8 @@ async def emit_batch(
 ) -> Response:
     """Every event gets its own result. Accepted events are committed together; rejected events have
     the reason in their result and do not affect the others. While more deliveries wait than
-    `HOOKFAST_MAX_BACKLOG` allows, the whole request gets 503 (`overloaded`)."""
+    `HOOKFAST_MAX_BACKLOG` allows, the whole request gets 503 (`overloaded`). Events beyond a
+    tenant's quota of events per day get 429 (`daily_quota_exceeded`) as their result."""
     parsed = await asyncio.to_thread(  # a large batch takes too long for the event loop
         parse_batch,
         raw,

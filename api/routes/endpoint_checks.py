@@ -149,7 +149,8 @@ async def check_endpoint(
     """Sends one sample event to the endpoint now, in any state, signed and encrypted like a
     delivery and under the same rules, and returns the result. The request has the header
     `X-Hook-Test: true`. Nothing is stored, retried or counted, and circuit and limits are
-    ignored."""
+    ignored. More than `HOOKFAST_TEST_SENDS_PER_MINUTE` for a tenant get 429
+    `too_many_test_sends`."""
     parse_event_type(form.type, pointer="/type")
     async with context.database.read() as connection:
         require_push(owned(await endpoints.get(connection, endpoint_id), principal))
@@ -162,6 +163,7 @@ async def check_endpoint(
         )
     loader = OutgoingLoader(context.database, context.keyring, clock=context.clock)
     target = await loader.load_endpoint(endpoint_id)
+    context.receiver_checks.count(target.tenant_id)
     message_id = new_id("dlv", context.clock())
     outcome = await _send_sample(context, target, event_type, message_id)
     return TestView.of(
@@ -174,7 +176,8 @@ async def verify_endpoint(
     endpoint_id: EndpointPath, context: AppContext, principal: Writer
 ) -> VerifiedView:
     """Asks the receiver again about every subscribed topic. If it does not agree, the response is
-    422 `verification_failed`. Nothing is changed either way."""
+    422 `verification_failed`. Nothing is changed either way. Verifications share the limit of test
+    sends."""
     async with context.database.read() as connection:
         endpoint = require_push(owned(await endpoints.get(connection, endpoint_id), principal))
         topics = await subscriptions.patterns_of_endpoint(connection, endpoint_id)
@@ -249,6 +252,7 @@ async def _send_sample(
         headers=headers | {TEST_HEADER: "true"},
         body=body,
         timeout=target.timeout_seconds,
+        access=target.access,
         allowed_networks=target.allowed_networks,
     )
 

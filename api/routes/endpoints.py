@@ -11,6 +11,7 @@ from pydantic import Field
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
+from api.access.quotas import lock_tenant
 from api.forms import raised_limits
 from api.forms.endpoint import EndpointForm, EndpointView, NewEndpoint, State, check_patterns
 from api.forms.verification import VERIFIED, verify
@@ -35,6 +36,7 @@ from hookfast.endpoints.secrets import (
 )
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.ids import new_id
+from hookfast.quotas import Resource
 from hookfast.signing.signature import Profile, generate_secret
 from hookfast.storage.accounts import tenants
 from hookfast.storage.audit.audited import api_names, created, deleted, facts, updated
@@ -61,7 +63,8 @@ async def create_endpoint(
 ) -> CreatedEndpoint:
     """Before the endpoint is created, its receiver must confirm that it wants the events;
     otherwise the response is 422 `verification_failed`. With the mode `poll` there is no
-    verification, and polling starts with the events emitted from now on."""
+    verification, and polling starts with the events emitted from now on. If the tenant may not have
+    another endpoint, or another subscription, the response is 409 `quota_exceeded`."""
     tenant_id = principal.tenant_for(form.tenant_id)
     if tenant_id is None:
         raise InvalidInput.at("/tenant_id", "is required: the tenant that owns the endpoint")
@@ -98,7 +101,8 @@ async def create_endpoint(
         endpoint.secrets = [sealed, *missing]
     subscription = None
     async with context.database.write() as connection:
-        found(await tenants.get(connection, tenant_id, lock=True))
+        adding: list[Resource] = ["endpoints", "subscriptions"] if events else ["endpoints"]
+        await lock_tenant(connection, context, tenant_id, *adding)
         await endpoints.add(connection, endpoint)
         if polled:
             begin = await feed.end_cursor(connection, now=now)

@@ -53,6 +53,8 @@ _DESCRIPTIONS = {
     413: "The body is larger than `HOOKFAST_MAX_INBOX_BYTES`.",
     415: "The provider sends no bodies of this type.",
     422: "The request is malformed.",
+    429: "The tenant's quota of events per day is used up. Nothing was stored: send the request "
+    "again after midnight UTC, see `Retry-After`.",
     503: "Too many requests, or the database is away; see `Retry-After`.",
 }
 _ENTRY_HEADER = "X-Hookfast-Inbox-Id"
@@ -104,16 +106,16 @@ async def receive_webhook(source_id: str, request: Request, context: AppContext)
             source = await _admitted(client_address(request), source, context)
             received = await _with_body(request, source, context)
             source, verified = await _verified(source, received, context)
+            if isinstance(verified, Answer):
+                instruments.INBOX.add(provider=source.provider.name, outcome="answered")
+                return _provider_response(verified)
+            result = await context.inbox.store(_arrival(source, received, verified))
         except Unavailable:
             raise
         except HookfastError as error:
             context.rejections.count(source.id, error)
             instruments.INBOX.add(provider=source.provider.name, outcome="rejected")
             raise
-        if isinstance(verified, Answer):
-            instruments.INBOX.add(provider=source.provider.name, outcome="answered")
-            return _provider_response(verified)
-        result = await context.inbox.store(_arrival(source, received, verified))
     spans.note_event(result.event_id)
     outcome = "duplicate" if result.duplicate else result.status
     instruments.INBOX.add(provider=source.provider.name, outcome=outcome)

@@ -157,13 +157,16 @@ async def retry_inbox_entry(
 ) -> InboxView:
     """Emits the event of an entry that did not match the schema of its event type. If it still does
     not match, the response is 422 `schema_violation`; if the entry has not failed, 409
-    `not_failed`."""
+    `not_failed`; if the tenant's quota of events per day is used up, 429
+    `daily_quota_exceeded`."""
     async with context.database.read() as connection:
         entry = owned(await inbox_entries.get(connection, inbox_id), principal)
         source = found(await sources.get(connection, entry.source_id, deleted=True))
     retried = await asyncio.to_thread(_parse_again, entry, source)
     async with context.database.write() as connection:
-        await inbox_retry.retry(connection, retried, now=context.clock())
+        await inbox_retry.retry(
+            connection, retried, quotas=context.event_quotas, now=context.clock()
+        )
         after = found(await inbox_entries.get(connection, inbox_id))
         change = done("inbox.retry", after, before=facts(entry), after=facts(after))
         await audit.record(connection, change)

@@ -10,25 +10,22 @@ from pydantic import BaseModel, Field
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
+from api.access.quotas import lock_tenant
 from api.forms.source import NewSource, SourceForm, SourceView, checked_secrets
 from api.http.fields import SourcePath, TenantId, Time
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
-from hookfast.errors import Conflict, InvalidInput
+from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
 from hookfast.inbox import provider
 from hookfast.inbox.source_secrets import new_secret, sealed_secrets
-from hookfast.storage.accounts import tenants
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.inbox import source_stats, sources
 from hookfast.storage.tables import Source, SourceStats
 
 routes = router("Sources")
-
-MAX_SOURCES = 100
-"""The maximum per tenant: each source may add event types to the catalogue that all share."""
 
 
 class CreatedSource(SourceView):
@@ -70,7 +67,8 @@ async def create_source(
     form: NewSource, context: AppContext, audit: Audit, principal: Writer
 ) -> CreatedSource:
     """Configure `url` and the secret at the provider. Event types need not be registered first: the
-    first request of each type registers it."""
+    first request of each type registers it. If the tenant may not have another source, the response
+    is 409 `quota_exceeded`."""
     tenant_id = principal.tenant_for(form.tenant_id)
     if tenant_id is None:
         raise InvalidInput.at("/tenant_id", "is required: the tenant that owns the source")
@@ -95,11 +93,7 @@ async def create_source(
         **columns,
     )
     async with context.database.write() as connection:
-        found(await tenants.get(connection, tenant_id, lock=True))
-        if await sources.count_of_tenant(connection, tenant_id) >= MAX_SOURCES:
-            raise Conflict(
-                f"A tenant has at most {MAX_SOURCES} sources; delete one.", code="too_many_sources"
-            )
+        await lock_tenant(connection, context, tenant_id, "sources")
         await sources.add(connection, source)
         await audit.record(connection, created(source))
     return CreatedSource.of(

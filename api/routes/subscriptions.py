@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
+from api.access.quotas import lock_tenant
 from api.forms.endpoint import Patterns, check_patterns
 from api.forms.verification import VERIFIED, verify_stored
 from api.http.fields import EndpointId, Input, SubscriptionPath, TenantId, Time
@@ -99,12 +100,14 @@ async def create_subscription(
     form: NewSubscription, context: AppContext, audit: Audit, principal: Writer
 ) -> SubscriptionView:
     """Before it is created, the endpoint's receiver must confirm each topic that is new to it; with
-    the verification `query`, all of them in one request."""
+    the verification `query`, all of them in one request. If the tenant may not have another
+    subscription, the response is 409 `quota_exceeded`."""
     events = check_patterns(form.events)
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
     await _verify_new_topics(context, endpoint, events)
     async with context.database.write() as connection:
+        await lock_tenant(connection, context, endpoint.tenant_id, "subscriptions")
         await _lock_verified(connection, endpoint)
         subscription = new_subscription(form, endpoint=endpoint, events=events, at=context.clock())
         await subscriptions.add(connection, subscription)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
+from api.forms.quotas import TenantQuotas
 from api.http.fields import Input, Metadata, Name, TenantPath, Time
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
@@ -35,6 +36,7 @@ class TenantForm(Input):
 
     name: Name
     metadata: Metadata = Field(default_factory=dict)
+    quotas: TenantQuotas = Field(default_factory=TenantQuotas)
 
 
 class TenantView(BaseModel):
@@ -43,12 +45,17 @@ class TenantView(BaseModel):
     id: str
     name: str
     metadata: dict[str, Any]
+    quotas: TenantQuotas
     created_at: Time
     updated_at: Time
 
     @classmethod
     def of(cls, tenant: Tenant) -> Self:
-        return cls(**tenant.model_dump(exclude={"meta", "deleted_at"}), metadata=tenant.meta)
+        return cls(
+            **tenant.model_dump(exclude={"meta", "quotas", "deleted_at"}),
+            metadata=tenant.meta,
+            quotas=TenantQuotas.of(tenant.quotas),
+        )
 
 
 @routes.post("/tenants", status_code=201, summary="Create a tenant")
@@ -57,7 +64,12 @@ async def create_tenant(
 ) -> TenantView:
     now = context.clock()
     tenant = Tenant(
-        id=new_id("tnt", now), name=form.name, meta=form.metadata, created_at=now, updated_at=now
+        id=new_id("tnt", now),
+        name=form.name,
+        meta=form.metadata,
+        quotas=form.quotas.column(),
+        created_at=now,
+        updated_at=now,
     )
     async with context.database.write() as connection:
         await tenants.add(connection, tenant)
@@ -89,19 +101,27 @@ async def get_tenant(tenant_id: TenantPath, context: AppContext, principal: Read
 async def change_tenant(
     tenant_id: TenantPath, patch: MergePatch, context: AppContext, audit: Audit, _: OperatorOnly
 ) -> TenantView:
+    """A quota below what the tenant has deletes nothing; it only prevents more. A new quota applies
+    to creating at once, and to emitting within two seconds."""
     async with context.database.write() as connection:
         tenant = found(await tenants.get(connection, tenant_id, lock=True))
         before = facts(tenant)
-        form = patched(TenantForm(name=tenant.name, metadata=tenant.meta), patch)
+        current = TenantForm(
+            name=tenant.name, metadata=tenant.meta, quotas=TenantQuotas.of(tenant.quotas)
+        )
+        form = patched(current, patch)
         tenant.name, tenant.meta, tenant.updated_at = form.name, form.metadata, context.clock()
+        tenant.quotas = form.quotas.column()
         await tenants.change(
             connection,
             tenant_id,
             name=tenant.name,
             meta=tenant.meta,
+            quotas=tenant.quotas,
             updated_at=tenant.updated_at,
         )
         await audit.record(connection, updated(tenant, before=before))
+    context.event_quotas.forget()
     return TenantView.of(tenant)
 
 

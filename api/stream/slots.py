@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from api.answers.problems import TooManyRequests
-from hookfast.errors import Unavailable
+from hookfast.errors import TooManyRequests, Unavailable
 
 _RETRY_SECONDS = 10
 

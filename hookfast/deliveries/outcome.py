@@ -13,6 +13,7 @@ class Result(StrEnum):
 
     SUCCESS = "success"  # 2xx
     STATUS = "status"  # any other complete HTTP answer, redirects included
+    CREDENTIALS = "credentials"  # no access token could be obtained
     DNS = "dns"  # the name does not resolve
     ADDRESS = "address"  # the address guard blocked the address of the name
     REFUSED = "refused"  # the connection was refused: nothing listens there

@@ -58,7 +58,7 @@ class Connection:
         Raises RequestFailed, any error of `confirm`, and h11.LocalProtocolError when the body's
         length is not the request's Content-Length."""
         progress = self._progress = current_progress()
-        progress.phase = Phase.WAITING
+        progress.phase, progress.ended = Phase.WAITING, False
         parts = [self._protocol.send(event) for event in (request, h11.Data(data=body), _END)]
         if progress.confirm is not None:
             progress.phase = Phase.CONFIRMING

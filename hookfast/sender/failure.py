@@ -104,6 +104,8 @@ def handshake_failed(peer: str, error: OSError) -> RequestFailed:
         fault = _CERTIFICATE_FAULTS.get(error.verify_code, "is not trusted")
         return RequestFailed(Result.TLS, f"The certificate of {peer} {fault}.")
     if isinstance(error, ssl.SSLError):
+        if rejection := _certificate_rejection(error):
+            return RequestFailed(Result.TLS, f"{peer} {rejection}.")
         if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"):
             return RequestFailed(Result.TLS, f"{peer} does not speak TLS.")
         reason = (error.reason or "unknown error").lower().replace("_", " ")
@@ -111,10 +113,33 @@ def handshake_failed(peer: str, error: OSError) -> RequestFailed:
     return RequestFailed(Result.TLS, f"{peer} closed the connection during the TLS handshake.")
 
 
+# RFC 8446, section 6.2; the names of OpenSSL's reasons end in the alert's.
+_CERTIFICATE_ALERTS = {
+    "ALERT_CERTIFICATE_REQUIRED": "requires a client certificate",
+    "ALERT_CERTIFICATE_EXPIRED": "rejected the client certificate: it has expired",
+    "ALERT_CERTIFICATE_REVOKED": "rejected the client certificate: it has been revoked",
+    "ALERT_UNKNOWN_CA": "rejected the client certificate: it does not trust its issuer",
+    "ALERT_BAD_CERTIFICATE": "rejected the client certificate as invalid",
+    "ALERT_UNSUPPORTED_CERTIFICATE": "rejected the client certificate: it does not accept its kind",
+    "ALERT_CERTIFICATE_UNKNOWN": "rejected the client certificate",
+    "ALERT_ACCESS_DENIED": "rejected the client certificate: it denies access",
+    "ALERT_HANDSHAKE_FAILURE": "rejected the TLS handshake; it may require a client certificate",
+}
+
+
+def _certificate_rejection(error: ssl.SSLError) -> str | None:
+    """Return how the server rejected our certificate, or None if it did not."""
+    reason = error.reason or ""
+    return next((text for name, text in _CERTIFICATE_ALERTS.items() if reason.endswith(name)), None)
+
+
 def broken(peer: str, phase: Phase, error: OSError | None) -> RequestFailed:
     """Return the failure when the connection ended before the response was complete. `error` is
     None when the peer closed it in an orderly way."""
     if isinstance(error, ssl.SSLError):
+        # With TLS 1.3 a server judges our certificate after we have sent the request.
+        if rejection := _certificate_rejection(error):
+            return RequestFailed(Result.TLS, f"{peer} {rejection}.")
         reason = (error.reason or "unknown error").lower().replace("_", " ")
         return RequestFailed(Result.TLS, f"{peer} broke off the TLS connection: {reason}.")
     action = "closed" if error is None else "reset"

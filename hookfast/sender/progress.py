@@ -21,6 +21,7 @@ class Phase(StrEnum):
     """The current step of a request; its value completes 'No answer within 5 s: …'."""
 
     QUEUED = "every connection to {peer} stayed in use by other requests."
+    AUTHORIZING = "the token endpoint did not give an access token in time."
     RESOLVING = "the name {peer} did not resolve in time."
     CONNECTING = "the connection to {peer} did not open in time."
     PROXY = "nothing was sent: the egress proxy did not take the connection in time."

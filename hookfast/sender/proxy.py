@@ -29,6 +29,9 @@ from hookfast.telemetry import instruments
 STAGGER_SECONDS = 1.0
 """How long a tunnel to one address may take before one to the next is opened. Longer than for
 direct connections: the proxy opens a connection for each, and its distance adds to each."""
+REACH_SECONDS = 3.0
+"""How long the connection to the proxy itself may take. Less than requests and tokens get, so that
+an unreachable proxy is never taken for a slow receiver or token endpoint."""
 MAX_HEAD = 16 * 1024
 """Most bytes of the proxy's answer."""
 
@@ -120,8 +123,9 @@ class Tunnels:
     async def _reach(self) -> socket.socket:
         """Return a connection to the proxy."""
         try:
-            addresses = await self._addresses()
-            return await connect_first(addresses, self._proxy.port, connect=self._connect)
+            async with asyncio.timeout(REACH_SECONDS):  # its TimeoutError is an OSError
+                addresses = await self._addresses()
+                return await connect_first(addresses, self._proxy.port, connect=self._connect)
         except socket.gaierror:
             raise EgressUnavailable("its name does not resolve", reason="unresolved") from None
         except OSError as error:

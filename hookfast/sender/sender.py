@@ -10,29 +10,31 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from http import HTTPStatus
-from typing import cast
 
 import httpx2
 
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.outcome import Outcome, Result
+from hookfast.endpoints.credentials import PUBLIC, Access
 from hookfast.errors import Unavailable
 from hookfast.sender.address_guard import AddressGuard, Network
+from hookfast.sender.authorized import AuthorizedRequests, Build
+from hookfast.sender.connection import Answer
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, timed_out
+from hookfast.sender.oauth2 import AccessTokens
 from hookfast.sender.progress import Phase, begin_progress
 from hookfast.sender.proxy import STAGGER_SECONDS as TUNNEL_STAGGER
 from hookfast.sender.proxy import Tunnels, not_reached
 from hookfast.sender.resolver import Lookup, Resolver, system_lookup
 from hookfast.sender.retry_after import parse_retry_after
-from hookfast.sender.transport import CUT, NETWORKS, OriginTransport
+from hookfast.sender.tls import TlsContexts, default_ssl_context
+from hookfast.sender.transport import NETWORKS, TLS, OriginTransport
 from hookfast.sender.url import Url, parse_url
 from hookfast.settings.egress_proxy import EgressProxy
 
@@ -40,16 +42,6 @@ _OWN_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "accept-encoding"}
 )
 _RETRY_AFTER_STATUSES = frozenset({429, 503})
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """A final response with its raw body; `cut` means that only the body's start was read."""
-
-    status: int
-    headers: httpx2.Headers
-    body: bytes
-    cut: bool
 
 
 class Sender:
@@ -83,7 +75,13 @@ class Sender:
             self._dialer = Dialer(
                 guard=guard, resolver=self._resolver, connect=self._tunnels, stagger=TUNNEL_STAGGER
             )
-        self._transport = OriginTransport(self._dialer, ssl_context or default_ssl_context())
+        self._transport = OriginTransport(self._dialer)
+        self._tokens = AccessTokens(self._fetch_token)
+        self._requests = AuthorizedRequests(
+            self._transport,
+            contexts=TlsContexts(ssl_context or default_ssl_context()),
+            tokens=self._tokens,
+        )
 
     async def post(
         self,
@@ -92,6 +90,7 @@ class Sender:
         headers: Mapping[str, str],
         body: bytes,
         timeout: float,
+        access: Access = PUBLIC,
         allowed_networks: Sequence[Network] = (),
         confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> Outcome:
@@ -111,6 +110,7 @@ class Sender:
             headers=headers,
             body=body,
             timeout=timeout,
+            access=access,
             networks=allowed_networks,
             confirm=confirm,
         )
@@ -122,17 +122,28 @@ class Sender:
         *,
         headers: Mapping[str, str],
         timeout: float,
+        access: Access = PUBLIC,
         allowed_networks: Sequence[Network] = (),
     ) -> tuple[Outcome, Mapping[str, str], str]:
         """GET under the same rules. Return the outcome, the response headers (names in lower case)
         and the body as text of at most 64 KiB; both are empty without a complete response. Raises
         EgressUnavailable and InvalidInput as `post` does."""
         outcome, answer = await self._send(
-            "GET", url, headers=headers, body=b"", timeout=timeout, networks=allowed_networks
+            "GET",
+            url,
+            headers=headers,
+            body=b"",
+            timeout=timeout,
+            access=access,
+            networks=allowed_networks,
         )
         if answer is None:
             return outcome, {}, ""
-        return outcome, dict(answer.headers.items()), _text(answer.body, cut=answer.cut)
+        return (
+            outcome,
+            dict(httpx2.Headers(answer.headers).items()),
+            _text(answer.body, cut=answer.cut),
+        )
 
     async def blocked_reason(
         self, url: str, *, timeout: float, allowed_networks: Sequence[Network] = ()
@@ -157,6 +168,7 @@ class Sender:
     async def aclose(self) -> None:
         """Close the idle connections. Those in use are closed when their requests end."""
         self._resolver.close()
+        await self._tokens.aclose()
         await self._transport.aclose()
 
     async def __aenter__(self) -> Sender:
@@ -173,16 +185,17 @@ class Sender:
         headers: Mapping[str, str],
         body: bytes,
         timeout: float,
+        access: Access,
         networks: Sequence[Network],
         confirm: Callable[[], Awaitable[None]] | None = None,
-    ) -> tuple[Outcome, _Answer | None]:
+    ) -> tuple[Outcome, Answer | None]:
         target = parse_url(url)
-        request = _request(method, target, headers=headers, body=body, networks=tuple(networks))
+        build = _builder(method, target, headers=headers, body=body, networks=tuple(networks))
         progress = begin_progress(confirm)
         started = time.perf_counter()
         try:
             async with asyncio.timeout(timeout) as deadline:
-                answer = await self._exchange(request)
+                answer = await self._requests.send(build, access)
         except RequestFailed as failed:
             return _failure(failed, started), None
         except TimeoutError:
@@ -195,11 +208,14 @@ class Sender:
             raise self._not_sent(progress.phase) from None
         return self._outcome(answer, _milliseconds_since(started)), answer
 
-    async def _exchange(self, request: httpx2.Request) -> _Answer:
-        response = await self._transport.handle_async_request(request)
-        # The body has been read already; iterating with `aiter_raw` takes 4 % of a request's CPU.
-        body = b"".join(cast(httpx2.ByteStream, response.stream))
-        return _Answer(response.status_code, response.headers, body, CUT in response.extensions)
+    async def _fetch_token(
+        self, url: str, headers: dict[str, str], body: bytes
+    ) -> tuple[int, bytes]:
+        """POST a token request, in a task of its own."""
+        build = _builder("POST", parse_url(url), headers=headers, body=body, networks=())
+        begin_progress()
+        answer = await self._requests.send(build, PUBLIC)
+        return answer.status, answer.body
 
     def _not_sent(self, phase: Phase) -> Unavailable:
         """Return the error when the deadline passed while we waited for a part of our own. That
@@ -210,11 +226,13 @@ class Sender:
         self._tunnels.note(error)
         return error
 
-    def _outcome(self, answer: _Answer, duration_ms: float) -> Outcome:
+    def _outcome(self, answer: Answer, duration_ms: float) -> Outcome:
         success = 200 <= answer.status < 300
         retry_after = None
-        if answer.status in _RETRY_AFTER_STATUSES and "retry-after" in answer.headers:
-            retry_after = parse_retry_after(answer.headers["retry-after"], now=self._clock())
+        if answer.status in _RETRY_AFTER_STATUSES:
+            value = httpx2.Headers(answer.headers).get("retry-after")
+            if value is not None:
+                retry_after = parse_retry_after(value, now=self._clock())
         return Outcome(
             result=Result.SUCCESS if success else Result.STATUS,
             duration_ms=duration_ms,
@@ -228,40 +246,35 @@ class Sender:
         )
 
 
-def _request(
+def _builder(
     method: str, url: Url, *, headers: Mapping[str, str], body: bytes, networks: tuple[Network, ...]
-) -> httpx2.Request:
-    """Return the request. The caller cannot set the headers in `_OWN_HEADERS`."""
+) -> Build:
+    """Return what builds the request. The caller cannot set the headers in `_OWN_HEADERS`."""
     lines = [("Host", url.authority), ("Accept-Encoding", "identity")]
     lines += [(name, value) for name, value in headers.items() if name.lower() not in _OWN_HEADERS]
     if method == "POST":
         lines.append(("Content-Length", str(len(body))))
-    return httpx2.Request(
-        method,
-        _origin_url(url.scheme, url.authority),
-        headers=lines,
-        stream=httpx2.ByteStream(body),
-        # The target is sent as the endpoint's owner wrote it; httpx2 would normalise it.
-        extensions={"target": url.target, NETWORKS: networks},
-    )
+
+    def build(authorization: str | None, ssl_context: ssl.SSLContext) -> httpx2.Request:
+        sent = lines
+        if authorization is not None:
+            sent = [line for line in lines if line[0].lower() != "authorization"]
+            sent.append(("Authorization", authorization))
+        return httpx2.Request(
+            method,
+            _origin_url(url.scheme, url.authority),
+            headers=sent,
+            stream=httpx2.ByteStream(body),
+            # The target is sent as the endpoint's owner wrote it; httpx2 would normalise it.
+            extensions={"target": url.target, NETWORKS: networks, TLS: ssl_context},
+        )
+
+    return build
 
 
 @lru_cache(maxsize=4096)
 def _origin_url(scheme: str, authority: str) -> httpx2.URL:
     return httpx2.URL(f"{scheme}://{authority}/")
-
-
-def default_ssl_context() -> ssl.SSLContext:
-    """Return a context for TLS 1.2 or later that verifies certificates by the system's authorities,
-    or those in `SSL_CERT_FILE`."""
-    return _ssl_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-
-
-@lru_cache(maxsize=4)  # reading the authorities takes 20 ms of CPU
-def _ssl_context(file: str | None, folder: str | None) -> ssl.SSLContext:
-    context = httpx2.create_ssl_context()
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context
 
 
 def _failure(failed: RequestFailed, started: float) -> Outcome:

@@ -25,13 +25,15 @@ MAX_OPEN = 512
 
 NETWORKS = "hookfast_networks"
 """The request extension with the networks (a tuple) to which the host is limited."""
+TLS = "hookfast_tls"
+"""The request extension with the `ssl.SSLContext` for an https URL."""
 CUT = "hookfast_cut"
 """The response extension that marks a body of which only the beginning was read."""
 
 _PORTS = {"https": 443, "http": 80}
 
-_Key = tuple[str, str, int, tuple[Network, ...]]
-"""Everything a connection was checked for: scheme, host, port and the endpoint's networks."""
+_Key = tuple[str, int, ssl.SSLContext | None, tuple[Network, ...]]
+"""Everything a connection was checked for: host, port, TLS and the endpoint's networks."""
 
 
 class OriginTransport(httpx2.AsyncBaseTransport):
@@ -45,7 +47,6 @@ class OriginTransport(httpx2.AsyncBaseTransport):
     def __init__(
         self,
         dialer: Dialer,
-        ssl_context: ssl.SSLContext,
         *,
         idle_seconds: float = IDLE_SECONDS,
         max_idle_per_origin: int = MAX_IDLE_PER_ORIGIN,
@@ -53,8 +54,6 @@ class OriginTransport(httpx2.AsyncBaseTransport):
         max_open: int = MAX_OPEN,
     ) -> None:
         self._dialer = dialer
-        ssl_context.set_alpn_protocols(["http/1.1"])
-        self._ssl_context = ssl_context
         self._idle_seconds = idle_seconds
         self._max_idle_per_origin = max_idle_per_origin
         self._max_per_origin = max_per_origin
@@ -73,11 +72,10 @@ class OriginTransport(httpx2.AsyncBaseTransport):
         """Send a request and return the response. A body longer than the limit is cut, and marked
         with the extension `CUT`. Raises RequestFailed."""
         url = request.url
-        host = url.raw_host.decode("ascii")
         key = (
-            url.scheme,
-            host,
+            url.raw_host.decode("ascii"),
             url.port or _PORTS[url.scheme],
+            request.extensions[TLS] if url.scheme == "https" else None,
             request.extensions.get(NETWORKS, ()),
         )
         body = await request.aread()
@@ -138,13 +136,13 @@ class OriginTransport(httpx2.AsyncBaseTransport):
             stream.close()
 
     def _new_origin(self, key: _Key) -> Origin:
-        scheme, host, port, networks = key
+        host, port, ssl_context, networks = key
         return Origin(
             self._dialer,
             host,
             port,
             networks=networks,
-            ssl_context=self._ssl_context if scheme == "https" else None,
+            ssl_context=ssl_context,
             all_streams=self._streams,
             idle_seconds=self._idle_seconds,
             max_idle=self._max_idle_per_origin,

@@ -11,7 +11,7 @@ import re
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
@@ -22,12 +22,14 @@ from pydantic_settings import (
 
 from hookfast.deliveries.time_budget import FAST_LANE
 from hookfast.endpoints.circuit import Policy
+from hookfast.quotas import MAX_QUOTA, Quotas
 from hookfast.retention import ages as retention
 from hookfast.settings.egress_proxy import EgressProxy, parse_egress_proxy
 from hookfast.settings.local_url import local_url
 from hookfast.settings.secret_files import SecretFiles
 from hookfast.settings.types import Networks, Port, Seconds, SecondsOrZero, parse_port_ranges
 
+Quota = Annotated[int, Field(ge=0, le=MAX_QUOTA)]
 OPERATOR_KEY_FORM = re.compile(r"hf_[A-Za-z0-9_-]{32,}")
 
 
@@ -266,6 +268,33 @@ class Settings(BaseSettings):
         ge=1,
         description="Attempts that one API key may send at once when there is such a limit.",
     )
+    test_sends_per_minute: int = Field(
+        60,
+        ge=0,
+        description="Test sends, and verifications of endpoints, that one API process makes for a "
+        "tenant per minute; more get 429; 0 is no limit. A person does not click faster, and a "
+        "script may add as many endpoints at once.",
+    )
+    max_endpoints_per_tenant: Quota = Field(
+        0,
+        description="Endpoints that a tenant may have; another gets 409 (`quota_exceeded`); 0 is "
+        "no limit, here and in the next three settings. `PATCH /v1/tenants/{tenant_id}` gives a "
+        "tenant quotas of its own.",
+    )
+    max_subscriptions_per_tenant: Quota = Field(
+        0, description="Subscriptions that a tenant may have; another gets 409."
+    )
+    max_sources_per_tenant: Quota = Field(
+        100,
+        description="Sources that a tenant may have; another gets 409. Each source may add event "
+        "types to the catalogue that all tenants share.",
+    )
+    max_events_per_tenant_per_day: Quota = Field(
+        0,
+        description="Events that may be emitted for a tenant on a day (UTC), received ones "
+        "included; more get 429 (`daily_quota_exceeded`) until midnight. Exact across all "
+        "processes.",
+    )
     response_excerpt_bytes: int = Field(
         2_048,
         ge=0,
@@ -378,6 +407,16 @@ class Settings(BaseSettings):
             "jobs": self.job_retention,
             "audit": self.audit_retention,
         }
+
+    @property
+    def quotas(self) -> Quotas:
+        """The quotas of every tenant that has none of its own."""
+        return Quotas(
+            endpoints=self.max_endpoints_per_tenant,
+            subscriptions=self.max_subscriptions_per_tenant,
+            sources=self.max_sources_per_tenant,
+            events_per_day=self.max_events_per_tenant_per_day,
+        )
 
     @property
     def port_ranges(self) -> tuple[range, ...]:

@@ -261,6 +261,14 @@ INBOX = Counter(
     labels=("provider", "outcome"),
     by="api",
 )
+QUOTA_REJECTIONS = Counter(
+    "hookfast.quota.rejections",
+    "{rejection}",
+    "What was rejected because of a tenant's quota or limit, by quota: endpoints, subscriptions, "
+    "sources, events_per_day (each event), test_sends.",
+    labels=("quota", TENANT_LABEL),
+    by="api",
+)
 MAIL = Counter(
     "hookfast.mail",
     "{mail}",
@@ -334,11 +342,18 @@ WORKERS = Gauge(
     by="api",
 )
 
+_QUOTAS = ("endpoints", "subscriptions", "sources", "events_per_day", "test_sends")
+_REPEATED = ("connection", "credentials")
 _OUTCOMES = {"api": ("dead_on_arrival",), "worker": ("delivered", "dead", "gone", "cancelled")}
 
 
 def begin(process: str) -> None:
-    """Start the counts that have alerts at 0. To Prometheus, a count that appears was always there,
-    so without this the first dead letter would be no increase."""
+    """Start some counts at 0, such as those that have alerts. To Prometheus, a count that appears
+    was always there, so without this the first dead letter would be no increase."""
     for outcome in _OUTCOMES.get(process, ()):
         DELIVERIES.add(0, outcome=outcome)
+    for cause in _REPEATED:
+        REPEATED_REQUESTS.add(0, cause=cause)
+    if process == "api":
+        for quota in _QUOTAS:
+            QUOTA_REJECTIONS.add(0, quota=quota)

@@ -42,7 +42,7 @@ def arrange_death(step: str) -> None:
         case "stored":
             inbox_entries.add = after(inbox_entries.add)  # type: ignore[assignment]
         case "emitted":
-            inbox_batch.commit_drafts = after(inbox_batch.commit_drafts)  # type: ignore[assignment]
+            inbox_batch.insert_drafts = after(inbox_batch.insert_drafts)  # type: ignore[assignment]
         case "committed":
             Inbox._store_group = after(Inbox._store_group)  # type: ignore[method-assign]
 

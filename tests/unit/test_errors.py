@@ -18,6 +18,7 @@ CODES = {
     "Forbidden": "forbidden",
     "NotFound": "not_found",
     "Conflict": "conflict",
+    "TooManyRequests": "too_many_requests",
     "Unavailable": "unavailable",
     "Misconfigured": "misconfigured",
 }

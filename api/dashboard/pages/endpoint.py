@@ -24,7 +24,7 @@ from api.routes.endpoint_control import get_endpoint_health
 from api.routes.endpoints import change_endpoint, get_endpoint
 from api.routes.event_types import list_event_types
 from api.routes.subscriptions import list_subscriptions
-from hookfast.errors import Conflict, HookfastError, InvalidInput
+from hookfast.errors import Conflict, HookfastError, InvalidInput, TooManyRequests
 
 routes = PageRouter()
 
@@ -104,7 +104,7 @@ async def change_settings(
         patch = endpoint_fields.changes(endpoint_fields.api_members(view.form), endpoint)
         if patch:
             await change_endpoint(endpoint.id, patch, view.context, audit, principal)
-    except (InvalidInput, Conflict) as error:
+    except (InvalidInput, Conflict, TooManyRequests) as error:
         return _form(view, endpoint, endpoint_fields.submitted_fields(view.form), error)
     notice = "The settings are saved." if patch else "Nothing changed."
     return view.redirect(f"/dashboard/endpoints/{endpoint.id}", notice)

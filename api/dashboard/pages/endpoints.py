@@ -16,7 +16,7 @@ from api.forms.endpoint import NewEndpoint, State
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.routes.endpoints import create_endpoint, list_endpoints
-from hookfast.errors import HookfastError, InvalidInput, NotFound
+from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound, TooManyRequests
 from hookfast.storage.figures import endpoint_summaries
 
 routes = PageRouter()
@@ -58,7 +58,7 @@ async def add_endpoint(view: PageView, audit: Audit, principal: Writer) -> Respo
         created = await create_endpoint(
             validated(NewEndpoint, given), view.context, audit, principal
         )
-    except (NotFound, InvalidInput) as error:
+    except (NotFound, InvalidInput, Conflict, TooManyRequests) as error:
         if isinstance(error, NotFound):
             error = InvalidInput.at("/tenant_id", "there is no such tenant")
         tenant = {"tenant_id": view.form.text("tenant_id")}

@@ -18,6 +18,7 @@ from api.dashboard.site.formatting import number, seconds
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
 from api.process.context import Context
+from api.routes.tenant_usage import get_tenant_usage
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.retention.ages import midnight
 from hookfast.storage.figures import overview, workers
@@ -134,9 +135,13 @@ class Overview:
 
 
 @routes.get("")
-async def overview_page(view: PageView, _: Reader, window: WindowQuery = "1h") -> Response:
-    """Show the overview."""
-    return view.render("overview.html", **await _read(view.context, view, window))
+async def overview_page(view: PageView, principal: Reader, window: WindowQuery = "1h") -> Response:
+    """Show the overview; of one tenant, with its quotas."""
+    usage = None
+    if view.tenant_id is not None:
+        usage = await get_tenant_usage(view.tenant_id, view.context, principal)
+    figures = await _read(view.context, view, window)
+    return view.render("overview.html", usage=usage, **figures)
 
 
 @routes.get("/live/overview")

@@ -11,6 +11,7 @@ from api.dashboard.site.form import validated
 from api.dashboard.site.page import PageView, dashboard_path
 from api.dashboard.site.page_route import PageRouter
 from api.http.pagination import PageQuery
+from api.routes.tenant_usage import usage_of
 from api.routes.tenants import TenantForm, create_tenant, list_tenants
 from hookfast.storage.accounts import sessions, tenants
 
@@ -19,8 +20,11 @@ routes = PageRouter()
 
 @routes.get("/tenants")
 async def tenants_page(view: PageView, page: PageQuery, principal: OperatorOnly) -> Response:
-    """List the tenants, newest first."""
-    return view.render("tenants.html", listing=await list_tenants(page, view.context, principal))
+    """List the tenants, newest first, with what they use of their quotas."""
+    listing = await list_tenants(page, view.context, principal)
+    async with view.context.database.read() as connection:
+        usages = await usage_of(connection, view.context, [each.id for each in listing.data])
+    return view.render("tenants.html", listing=listing, usages=usages)
 
 
 @routes.post("/tenants")

@@ -9,9 +9,9 @@ import typer
 
 from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Limit
+from hookfast.cli.remote.options import Id, Limit
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import print_note, printable
+from hookfast.cli.remote.screen import print_facts, print_note, printable
 from hookfast.cli.remote.times import format_time
 
 app = typer.Typer()
@@ -37,6 +37,29 @@ def create(remote: Remote, name: str) -> None:
     if not remote.printed_json(response):
         tenant = response.value
         typer.echo(f"{tenant['id']} is the tenant {printable(tenant['name'])}.")
+
+
+@command(app, "usage")
+def usage(remote: Remote, tenant_id: Id) -> None:
+    """Show what a tenant has, and its quotas."""
+    response = remote.api.get(path_of("tenants", tenant_id, "usage"))
+    if remote.printed_json(response):
+        return
+    found = response.value
+    print_facts(
+        {
+            **{name: _used(found[name]) for name in ("endpoints", "subscriptions", "sources")},
+            "events today": _used(found["events_per_day"]),
+            "new day": format_time(found["events_per_day"]["resets_at"]),
+        }
+    )
+
+
+def _used(part: dict[str, Any]) -> str:
+    """Return how much of a quota is used."""
+    if part["limit"] is None:
+        return "no limit" if part["used"] is None else f"{part['used']:,}, no limit"
+    return f"{part['used']:,} of {part['limit']:,}"
 
 
 def portal_link(

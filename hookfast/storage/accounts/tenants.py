@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Table, insert, select, update
+from sqlalchemy import Table, insert, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.operational import SYSTEM_TENANT
@@ -34,6 +35,30 @@ async def list_page(connection: AsyncConnection, *, after: str | None, limit: in
     statement = select(_TENANTS).where(_LIVE, _TENANTS.c.id != SYSTEM_TENANT)
     page = newest_first(statement, _TENANTS.c.id, after=after, limit=limit)
     return await fetch_all(connection, page, Tenant)
+
+
+async def find_existing(connection: AsyncConnection, tenant_ids: Collection[str]) -> set[str]:
+    """Return the ids of those of these tenants that exist."""
+    statement = select(_TENANTS.c.id).where(_TENANTS.c.id.in_(tenant_ids), _LIVE)
+    return set((await connection.execute(statement)).scalars())
+
+
+async def quotas_of(
+    connection: AsyncConnection, tenant_ids: Collection[str]
+) -> dict[str, dict[str, int] | None]:
+    """Return the own quotas (None: none) of those of these tenants that exist."""
+    rows = await connection.execute(
+        select(_TENANTS.c.id, _TENANTS.c.quotas).where(_TENANTS.c.id.in_(tenant_ids), _LIVE)
+    )
+    return {row.id: row.quotas for row in rows}
+
+
+async def own_quotas(connection: AsyncConnection) -> dict[str, dict[str, int]]:
+    """Return the own quotas of each tenant that has some, by its id."""
+    rows = await connection.execute(
+        select(_TENANTS.c.id, _TENANTS.c.quotas).where(_TENANTS.c.quotas.is_not(null()), _LIVE)
+    )
+    return {row.id: row.quotas for row in rows}
 
 
 async def change(connection: AsyncConnection, tenant_id: str, **values: Any) -> None:

@@ -18,32 +18,27 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from sqlalchemy import Table, select
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from hookfast.clock import Clock, utc_now
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
+from hookfast.quotas import day_of
+from hookfast.storage.accounts.tenants import find_existing
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
+from hookfast.storage.emitting import event_quotas
+from hookfast.storage.emitting.committing import count_committed, notify_dead, store
+from hookfast.storage.emitting.event_quotas import EventQuotas, Limits
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
 from hookfast.storage.events.new_events import (
     Committed,
     Draft,
     NewEvent,
     ScopedKey,
-    commit_drafts,
-    dead_on_arrival,
-    dead_subscribers,
     find_by_keys,
 )
 from hookfast.storage.events.schema_checks import Check, Fault, SchemaChecks
 from hookfast.storage.events.schemas import Schema, SchemaCache
-from hookfast.storage.owners.announcements import deliveries_dead
-from hookfast.storage.tables import Tenant
-from hookfast.telemetry import instruments, spans
-
-_TENANTS: Table = Tenant.__table__
+from hookfast.telemetry import spans
 
 # Hashing more data than this moves to a thread, because other requests should not wait that long.
 _THREAD_CHARACTERS = 65_536
@@ -55,7 +50,6 @@ _PATIENCE_SECONDS = 10.0
 """A request that waited this long is answered with an error that asks to retry."""
 
 _QUICK_ROWS = 200  # inserting them takes less than 3 ms, and looking up that many events even less
-_DEAD_AT_ONCE = 1_000  # parameters of a statement; a broadcast may have more dead letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +89,17 @@ class Emitter:
     together: a transaction, with the look-ups before it, costs about the same for fifty events as
     for one."""
 
-    def __init__(self, database: Database, doorbell: Doorbell, *, clock: Clock = utc_now) -> None:
+    def __init__(
+        self,
+        database: Database,
+        doorbell: Doorbell,
+        *,
+        quotas: EventQuotas,
+        clock: Clock = utc_now,
+    ) -> None:
         self._database = database
         self._doorbell = doorbell
+        self._quotas = quotas
         self._clock = clock
         self._schemas = SchemaCache()
         self._checks = SchemaChecks()
@@ -114,7 +116,7 @@ class Emitter:
         self, events: Sequence[NewEvent], *, scope: str, traceparent: str
     ) -> list[EmitResult]:
         """Commit all valid events in one transaction, and return a result for each event, in order:
-        the accepted event, or an error (InvalidInput, NotFound, Conflict).
+        the accepted event, or an error (InvalidInput, NotFound, Conflict, TooManyRequests).
 
         Idempotency keys are unique within `scope`. Raises the database's errors, and Unavailable if
         the database is too busy. Then either nothing is stored, or the caller cannot know, and
@@ -168,15 +170,20 @@ class Emitter:
             else:
                 decisions = await asyncio.to_thread(self._decide, requests, facts, emissions)
             committed = dict(facts.earlier)
+            rejected: dict[str, HookfastError] = {}
             drafts = [one for group in decisions for one in group if isinstance(one, Draft)]
             if drafts:
                 rows = sum(1 + draft.committed.deliveries for draft in drafts)
                 async with self._database.write(quick=rows <= _QUICK_ROWS) as connection:
-                    committed |= await commit_drafts(connection, drafts)
-                    await notify_dead(connection, drafts, now=self._clock())
-                count_committed(drafts, origin="api")
+                    stored = await store(connection, drafts, facts.limits)
+                    await notify_dead(connection, stored.drafts, now=self._clock())
+                count_committed(stored.drafts, origin="api")
                 self._doorbell.ring()
-        return [[_result(decision, committed) for decision in group] for group in decisions]
+                committed |= stored.by_key
+                rejected |= stored.rejected
+        return [
+            [_result(decision, committed, rejected) for decision in group] for group in decisions
+        ]
 
     async def _look_up(self, requests: Sequence[_Request]) -> _Facts:
         events = [event for request in requests for event in request.events]
@@ -191,8 +198,11 @@ class Emitter:
             tenants = {tenant for (_, tenant), found in subscribers.items() if tenant and found}
             unseen = {tenant for _, tenant in audiences if tenant} - tenants
             if unseen:
-                tenants |= await _find_tenants(connection, unseen)
-        return _Facts(earlier, schemas, subscribers, tenants)
+                tenants |= await find_existing(connection, unseen)
+            now = self._clock()
+            limits = await self._quotas.limits(connection, tenants)
+            full = await event_quotas.find_full(connection, limits, day_of(now))
+        return _Facts(earlier, schemas, subscribers, tenants, limits, full, now)
 
     def _decide(
         self, requests: Sequence[_Checked], facts: _Facts, emissions: Sequence[spans.Emission]
@@ -223,24 +233,6 @@ def _is_short(requests: Sequence[_Request]) -> bool:
     return sum(request.characters for request in requests) <= _THREAD_CHARACTERS
 
 
-def count_committed(drafts: Sequence[Draft], *, origin: str) -> None:
-    """Count committed events, and their deliveries that are dead on arrival, in the metrics."""
-    instruments.EVENTS.add(len(drafts), origin=origin)
-    for subscriber in dead_subscribers(drafts):
-        # not counted as "dead": an endpoint that stays disabled is not a new failure
-        instruments.DELIVERIES.add(outcome="dead_on_arrival", tenant=subscriber.tenant_id)
-
-
-async def notify_dead(
-    connection: AsyncConnection, drafts: Sequence[Draft], *, now: datetime
-) -> None:
-    """Notify operators of dead letters in the transaction that creates these. The look-ups happen
-    while SQLite's writer is held, which is acceptable because dead letters on arrival are rare."""
-    dead = await dead_on_arrival(connection, drafts)
-    for start in range(0, len(dead), _DEAD_AT_ONCE):
-        await deliveries_dead(connection, dead[start : start + _DEAD_AT_ONCE], now=now)
-
-
 @dataclass(frozen=True, slots=True)
 class _Facts:
     """The data that `emit` looks up about its events before it writes."""
@@ -249,6 +241,10 @@ class _Facts:
     schemas: Mapping[str, Schema]
     subscribers: Mapping[Audience, Sequence[Subscriber]]
     tenants: Set[str]
+    limits: Limits
+    full: Set[str]
+    """The tenants that had used up their quota of events per day at the time `now`."""
+    now: datetime
 
     def checks(self, request: _Request) -> list[Check]:
         """Return each event with the schema that it must match. An event that is rejected or
@@ -270,6 +266,12 @@ class _Facts:
             )
         if event.tenant_id is not None and event.tenant_id not in self.tenants:
             raise NotFound("There is no such tenant.")
+
+    def check_quota(self, event: NewEvent) -> None:
+        """Raise TooManyRequests if its tenant's quota is used up. This saves the transaction that
+        would find out; only that one is exact."""
+        if event.tenant_id is not None and event.tenant_id in self.full:
+            raise event_quotas.reject(event.tenant_id, self.limits, now=self.now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,10 +302,11 @@ def _decide_one(
         return _Repeated(key, event.sha256())
     try:
         facts.check(event)
+        if fault is not None:
+            raise fault
+        facts.check_quota(event)
     except HookfastError as error:
         return error
-    if fault is not None:
-        return fault
     if key is not None:
         used.add(key)
     span = emission.begin(event.type)
@@ -318,13 +321,18 @@ def _decide_one(
     return draft
 
 
-def _result(decision: _Decision, committed: Mapping[ScopedKey, Committed]) -> EmitResult:
-    """Return the result of one event after the commit. `committed` has the events by key."""
+def _result(
+    decision: _Decision,
+    committed: Mapping[ScopedKey, Committed],
+    rejected: Mapping[str, HookfastError],
+) -> EmitResult:
+    """Return the result of one event after the commit. `committed` has the events by key, and
+    `rejected` the errors of those that were not stored after all, by id."""
     if isinstance(decision, HookfastError):
         return decision
-    if decision.key is None:
-        return Accepted(decision.committed, replayed=False)
-    event = committed[decision.key]
+    event = decision.committed if decision.key is None else committed[decision.key]
+    if event.id in rejected:
+        return rejected[event.id]
     if event.sha256 != decision.sha256:
         return Conflict(
             "This idempotency key was used for a different event; use a new key for a new event.",
@@ -332,12 +340,3 @@ def _result(decision: _Decision, committed: Mapping[ScopedKey, Committed]) -> Em
         )
     is_ours = isinstance(decision, Draft) and decision.committed.id == event.id
     return Accepted(event, replayed=not is_ours)
-
-
-async def _find_tenants(connection: AsyncConnection, tenant_ids: Set[str]) -> set[str]:
-    """Return the ids of those tenants that exist."""
-    c = _TENANTS.c
-    rows = await connection.execute(
-        select(c.id).where(c.id.in_(tenant_ids), c.deleted_at.is_(None))
-    )
-    return set(rows.scalars())

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
 from hookfast.deliveries.retry_plan import PlanSpec
+from hookfast.endpoints.credentials import Access, open_credentials
 from hookfast.endpoints.limits import Limits
 from hookfast.endpoints.secrets import open_headers, open_secrets
 from hookfast.errors import HookfastError, Misconfigured
@@ -51,6 +52,7 @@ class CachedEndpoint:
     profiles: tuple[Profile, ...]
     hash_name: HashName
     headers: dict[str, str]
+    access: Access
     encryption: Encryption | None
     plan: PlanSpec
     timeout_seconds: float
@@ -139,6 +141,9 @@ class EndpointCache:
             profiles=parse_profiles(row["signatures"]),
             hash_name=HashName(row["signature_hash"]),
             headers=open_headers(row["headers"], self._keyring, endpoint_id=row["id"]),
+            access=open_credentials(
+                row["credentials"], self._keyring, endpoint_id=row["id"], now=self._clock()
+            ),
             encryption=None if encryption is None else Encryption(**encryption),
             plan=row["retry_plan"],
             timeout_seconds=row["timeout_seconds"],

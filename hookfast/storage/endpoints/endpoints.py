@@ -77,20 +77,21 @@ async def change(
 
 
 async def mark_deleted(connection: AsyncConnection, endpoint_id: str, *, at: datetime) -> None:
-    """Delete an endpoint, with its secrets and custom headers."""
+    """Delete an endpoint, with its secrets, custom headers and credentials."""
     await connection.execute(
         update(_ENDPOINTS)
         .where(_ENDPOINTS.c.id == endpoint_id, _LIVE)
-        .values(deleted_at=at, updated_at=at, secrets=[], headers={})
+        .values(deleted_at=at, updated_at=at, secrets=[], headers={}, credentials=[])
     )
 
 
 async def mark_deleted_of_tenant(
     connection: AsyncConnection, tenant_id: str, *, at: datetime
 ) -> None:
-    """Delete every endpoint of a tenant, with their secrets and custom headers."""
+    """Delete every endpoint of a tenant, with their secrets, custom headers and
+    credentials."""
     await connection.execute(
         update(_ENDPOINTS)
         .where(_ENDPOINTS.c.tenant_id == tenant_id, _LIVE)
-        .values(deleted_at=at, updated_at=at, secrets=[], headers={})
+        .values(deleted_at=at, updated_at=at, secrets=[], headers={}, credentials=[])
     )

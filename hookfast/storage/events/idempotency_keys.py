@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Row, Table, and_, or_, select
+from sqlalchemy import Row, Table, and_, delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.upsert import insert_into
@@ -26,6 +26,12 @@ async def claim(connection: AsyncConnection, rows: Sequence[dict[str, Any]]) -> 
         .returning(_C.event_id)
     )
     return set((await connection.execute(statement, rows)).scalars())
+
+
+async def release(connection: AsyncConnection, event_ids: Iterable[str]) -> None:
+    """Delete the keys that this transaction has claimed for these events, which are not inserted
+    after all."""
+    await connection.execute(delete(_KEYS).where(_C.event_id.in_(list(event_ids))))
 
 
 async def find(

@@ -211,32 +211,33 @@ def delivery_row(
 _ADD_EVENTS, _ADD_DELIVERIES = PlainInsert(_EVENTS), PlainInsert(_DELIVERIES)
 
 
-async def commit_drafts(
+async def claim_keys(
     connection: AsyncConnection, drafts: Sequence[Draft]
 ) -> dict[ScopedKey, Committed]:
-    """Insert these events and their deliveries, and return the committed event of each idempotency
-    key. If another request used a key first, its event is returned and the draft is discarded.
+    """Claim the idempotency keys of these drafts, and return the event of each key: the draft's, or
+    that of another request which used the key first.
 
-    Raises Unavailable if that event was deleted before it could be read.
+    Raises Unavailable if the other event was deleted before it could be read.
     """
-    plain = [draft for draft in drafts if draft.key is None]
     keyed = {draft.key: draft for draft in drafts if draft.key is not None}
-    committed: dict[ScopedKey, Committed] = {}
-    if keyed:
-        # In the order of their keys: groups that share keys wait for each other in the same order.
-        rows = [row for key in sorted(keyed) if (row := keyed[key].key_row()) is not None]
-        claimed = await idempotency_keys.claim(connection, rows)
-        ours = {key: draft for key, draft in keyed.items() if draft.committed.id in claimed}
-        plain += ours.values()
-        committed = {key: draft.committed for key, draft in ours.items()}
-        if theirs := keyed.keys() - ours.keys():
-            committed |= await find_by_keys(connection, theirs)
-        if committed.keys() != keyed.keys():
-            raise Unavailable("An event was deleted while its idempotency key was in use; retry.")
-    if plain:
-        await _ADD_EVENTS.execute(connection, [draft.event_row() for draft in plain])
-    await _insert_deliveries(connection, plain)
-    return committed
+    if not keyed:
+        return {}
+    # In the order of their keys: groups that share keys wait for each other in the same order.
+    rows = [row for key in sorted(keyed) if (row := keyed[key].key_row()) is not None]
+    claimed = await idempotency_keys.claim(connection, rows)
+    found = {key: one.committed for key, one in keyed.items() if one.committed.id in claimed}
+    if theirs := keyed.keys() - found.keys():
+        found |= await find_by_keys(connection, theirs)
+    if found.keys() != keyed.keys():
+        raise Unavailable("An event was deleted while its idempotency key was in use; retry.")
+    return found
+
+
+async def insert_drafts(connection: AsyncConnection, drafts: Sequence[Draft]) -> None:
+    """Insert these events and their deliveries. Their idempotency keys are claimed."""
+    if drafts:
+        await _ADD_EVENTS.execute(connection, [draft.event_row() for draft in drafts])
+    await _insert_deliveries(connection, drafts)
 
 
 async def dead_on_arrival(connection: AsyncConnection, drafts: Iterable[Draft]) -> list[str]:

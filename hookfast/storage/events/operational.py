@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.operational import SYSTEM_TENANT, OperationalEvent
 from hookfast.storage.events.fan_out import find_subscribers
-from hookfast.storage.events.new_events import Draft, NewEvent, commit_drafts
+from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
 from hookfast.telemetry import traceparent
 
 
@@ -40,7 +40,7 @@ async def emit(
         )
         for position, event in enumerate(reported)
     ]
-    await commit_drafts(connection, drafts)
+    await insert_drafts(connection, drafts)
     return sum(draft.committed.deliveries for draft in drafts)
 
 

@@ -5,17 +5,21 @@ It commits in groups. A request is answered once the transaction with it is comm
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from hookfast.clock import Clock, utc_now
+from hookfast.errors import TooManyRequests
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
+from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.events.schema_checks import SchemaChecks
 from hookfast.storage.events.schemas import SchemaCache
 from hookfast.storage.inbox.inbox_batch import (
     Arrival,
+    BeyondQuota,
     InboxResult,
     Lookups,
     describe_faults,
@@ -32,13 +36,24 @@ _PATIENCE_SECONDS = 8.0
 """After this long a sender is asked to retry. GitHub waits for 10 s. If the request was committed
 after all, the retry is a duplicate."""
 
+_Result: TypeAlias = InboxResult | TooManyRequests
+"""An arrival's result, or why it was not stored."""
+
 
 class Inbox:
     """Stores verified requests in groups; one per process."""
 
-    def __init__(self, database: Database, doorbell: Doorbell, *, clock: Clock = utc_now) -> None:
+    def __init__(
+        self,
+        database: Database,
+        doorbell: Doorbell,
+        *,
+        quotas: EventQuotas,
+        clock: Clock = utc_now,
+    ) -> None:
         self._database = database
         self._doorbell = doorbell
+        self._quotas = quotas
         self._clock = clock
         self._schemas = SchemaCache()
         self._checks = SchemaChecks()
@@ -55,17 +70,22 @@ class Inbox:
         """Commit a request with its event and deliveries, unless it is a duplicate, and return the
         result.
 
+        Raises TooManyRequests when the tenant's quota of events is used up: nothing is stored.
         Raises Unavailable when the database is too busy, and the database's errors. Whether the
         request was committed is then unknown; a retry finds out.
         """
         result = await self._group.add(arrival)
-        return await self._store_alone(arrival) if result is None else result
+        if result is None:
+            result = await self._store_alone(arrival)
+        if isinstance(result, TooManyRequests):
+            raise result
+        return result
 
     async def close(self) -> None:
         """Wait for the requests that are being stored."""
         await self._group.close()
 
-    async def _store_group(self, arrivals: Sequence[Arrival]) -> list[InboxResult | None]:
+    async def _store_group(self, arrivals: Sequence[Arrival]) -> list[_Result | None]:
         """Return one result per arrival. None: too slow to check in this group; store it alone."""
         lookups = await self._look_up(arrivals)
         faults = await self._checks.together(
@@ -78,7 +98,7 @@ class Inbox:
         results = iter(await self._store_checked(checked, errors) if ready else ())
         return [None if found is None else next(results) for found in faults]
 
-    async def _store_alone(self, arrival: Arrival) -> InboxResult:
+    async def _store_alone(self, arrival: Arrival) -> _Result:
         lookups = await self._look_up([arrival])
         faults = await self._checks.alone(schema_checks(lookups, lookups.arrivals[0]))
         [result] = await self._store_checked(lookups, [describe_faults(faults)])
@@ -86,13 +106,29 @@ class Inbox:
 
     async def _look_up(self, arrivals: Sequence[Arrival]) -> Lookups:
         async with self._database.read() as connection:
-            return await look_up(connection, arrivals, schemas=self._schemas)
+            return await look_up(connection, arrivals, schemas=self._schemas, quotas=self._quotas)
 
-    async def _store_checked(
-        self, lookups: Lookups, errors: Sequence[str | None]
-    ) -> list[InboxResult]:
-        async with self._database.write() as connection:
-            results = await store_arrivals(connection, lookups, errors, now=self._clock())
-        if any(one.event_id is not None and not one.duplicate for one in results):
+    async def _store_checked(self, lookups: Lookups, errors: Sequence[str | None]) -> list[_Result]:
+        try:
+            async with self._database.write() as connection:
+                stored = await store_arrivals(connection, lookups, errors, now=self._clock())
+        except BeyondQuota as beyond:
+            return await self._store_others(lookups, errors, beyond.errors)
+        if any(one.event_id is not None and not one.duplicate for one in stored):
             self._doorbell.ring()
-        return results
+        return [*stored]
+
+    async def _store_others(
+        self,
+        lookups: Lookups,
+        errors: Sequence[str | None],
+        rejected: Mapping[int, TooManyRequests],
+    ) -> list[_Result]:
+        """Store the arrivals that are not rejected. Returns one result for each of all arrivals."""
+        others = [place for place in range(len(lookups.arrivals)) if place not in rejected]
+        if not others:
+            return [rejected[place] for place in range(len(lookups.arrivals))]
+        left = replace(lookups, arrivals=[lookups.arrivals[place] for place in others])
+        results = await self._store_checked(left, [errors[place] for place in others])
+        by_place = {**rejected, **dict(zip(others, results, strict=True))}
+        return [by_place[place] for place in range(len(lookups.arrivals))]

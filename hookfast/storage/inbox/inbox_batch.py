@@ -14,11 +14,13 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.errors import InvalidInput
+from hookfast.errors import InvalidInput, TooManyRequests
 from hookfast.ids import new_id
-from hookfast.storage.emitting.emit import count_committed, notify_dead
+from hookfast.storage.emitting import event_quotas
+from hookfast.storage.emitting.committing import count_committed, notify_dead
+from hookfast.storage.emitting.event_quotas import EventQuotas, Limits
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
-from hookfast.storage.events.new_events import Draft, NewEvent, commit_drafts
+from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
 from hookfast.storage.events.schema_checks import Check, Fault
 from hookfast.storage.events.schemas import Schema, SchemaCache
 from hookfast.storage.inbox import inbox_entries, inbox_keys, source_stats, sources
@@ -70,6 +72,15 @@ class InboxResult:
     conflict: bool = False
 
 
+class BeyondQuota(Exception):
+    """Some arrivals are beyond their tenant's quota of events per day. `errors` has their errors by
+    place. Roll back, and store the others again: one of them may be a duplicate of these."""
+
+    def __init__(self, errors: Mapping[int, TooManyRequests]) -> None:
+        super().__init__(f"{len(errors)} arrivals are beyond their tenant's quota")
+        self.errors = errors
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookups:
     """The arrivals, with their final event types, and what was looked up for them."""
@@ -77,10 +88,15 @@ class Lookups:
     arrivals: Sequence[Arrival]
     schemas: Mapping[str, Schema]
     subscribers: Mapping[Audience, Sequence[Subscriber]]
+    limits: Limits
 
 
 async def look_up(
-    connection: AsyncConnection, arrivals: Sequence[Arrival], *, schemas: SchemaCache
+    connection: AsyncConnection,
+    arrivals: Sequence[Arrival],
+    *,
+    schemas: SchemaCache,
+    quotas: EventQuotas,
 ) -> Lookups:
     """Look up what is needed to store these arrivals. An unknown event type will be registered; for
     a source that has registered too many it becomes `<provider>.other.received` instead."""
@@ -99,6 +115,7 @@ async def look_up(
         arrivals=arrivals,
         schemas=known,
         subscribers=await find_subscribers(connection, audiences),
+        limits=await quotas.limits(connection, {one.tenant_id for one in arrivals}),
     )
 
 
@@ -124,7 +141,8 @@ async def store_arrivals(
     """Store the arrivals, with the schema error of each or None, and return one result for each, in
     order. The caller rings the doorbell.
 
-    Raises Unavailable when a key expired and was deleted at the moment of its claim.
+    Raises BeyondQuota if a tenant's quota does not allow all events, and Unavailable when a key
+    expired and was deleted at the moment of its claim. The caller must then roll back.
     """
     arrivals = lookups.arrivals
     ids = [new_id("inb", one.at) for one in arrivals]
@@ -138,7 +156,7 @@ async def store_arrivals(
     emitting = [place for place in new if errors[place] is None]
     suppressed = await _suppressed(connection, arrivals, ids, emitting)
     entries: dict[int, dict[str, Any]] = {}
-    drafts: list[Draft] = []
+    drafts: dict[int, Draft] = {}
     for place in new:
         one, inbox_id = arrivals[place], ids[place]
         status: InboxStatus = "accepted"
@@ -149,7 +167,7 @@ async def store_arrivals(
             status = "suppressed"
         else:
             draft = _draft(one, inbox_id, lookups)
-            drafts.append(draft)
+            drafts[place] = draft
         entries[place] = _entry(
             one,
             inbox_id,
@@ -158,6 +176,7 @@ async def store_arrivals(
             suppressed_by=suppressed.get(place),
             last_error=errors[place],
         )
+    await _check_quotas(connection, drafts, lookups.limits)
     await inbox_entries.add(connection, list(entries.values()))
     await sources.register_types(
         connection,
@@ -168,10 +187,10 @@ async def store_arrivals(
         ],
         at=now,
     )
-    if drafts:
-        await commit_drafts(connection, drafts)
-        await notify_dead(connection, drafts, now=now)
-        count_committed(drafts, origin="inbox")  # counts them even if the commit then fails
+    if emitted := list(drafts.values()):
+        await insert_drafts(connection, emitted)
+        await notify_dead(connection, emitted, now=now)
+        count_committed(emitted, origin="inbox")  # counts them even if the commit then fails
     earlier = await _count_repeats(connection, arrivals, holders, skip=entries.keys())
     results = [
         _new_result(entries[place])
@@ -181,6 +200,21 @@ async def store_arrivals(
     ]
     await source_stats.count(connection, _counts(arrivals, results), at=now)
     return results
+
+
+async def _check_quotas(
+    connection: AsyncConnection, drafts: Mapping[int, Draft], limits: Limits
+) -> None:
+    """Count these events, by the places of their arrivals. Raises BeyondQuota."""
+    rejected = await event_quotas.admit(connection, list(drafts.values()), limits)
+    if rejected:
+        raise BeyondQuota(
+            {
+                place: rejected[draft.committed.id]
+                for place, draft in drafts.items()
+                if draft.committed.id in rejected
+            }
+        )
 
 
 def _draft(one: Arrival, inbox_id: str, lookups: Lookups) -> Draft:

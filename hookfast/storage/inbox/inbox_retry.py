@@ -10,9 +10,11 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import Conflict, NotFound
-from hookfast.storage.emitting.emit import count_committed, notify_dead
+from hookfast.storage.emitting import event_quotas
+from hookfast.storage.emitting.committing import count_committed, notify_dead
+from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.events.fan_out import find_subscribers
-from hookfast.storage.events.new_events import Draft, NewEvent, commit_drafts
+from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
 from hookfast.storage.events.schema_checks import SchemaChecks
 from hookfast.storage.events.schemas import SchemaCache
 from hookfast.storage.inbox import inbox_entries, inbox_keys, source_stats, sources
@@ -32,13 +34,15 @@ class RetryInput:
     window: timedelta
 
 
-async def retry(connection: AsyncConnection, input: RetryInput, *, now: datetime) -> None:
+async def retry(
+    connection: AsyncConnection, input: RetryInput, *, quotas: EventQuotas, now: datetime
+) -> None:
     """Emit an entry's event, unless another entry has got its business key since. The caller rings
     the doorbell.
 
     Raises InvalidInput (`schema_…`) when the data still violates the schema, Conflict
-    (`not_failed`) when the entry is not failed, or no longer, and NotFound when it was deleted. The
-    caller must then roll back.
+    (`not_failed`) when the entry is not failed, or no longer, NotFound when it was deleted, and
+    TooManyRequests when the tenant's quota of events is used up. The caller must then roll back.
     """
     entry = input.entry
     schemas = await SchemaCache().load(connection, {entry.event_type})
@@ -46,10 +50,10 @@ async def retry(connection: AsyncConnection, input: RetryInput, *, now: datetime
         [fault] = await SchemaChecks().alone([(schemas[entry.event_type], input)])
         if fault is not None:
             raise fault
-    # Keys, event type, event, and the entry last, as in `store_arrivals`: a retry and a batch in
-    # which the entry comes again never wait for each other, nor do two retries.
+    # Keys, quota, event type, event, and the entry last, as in `store_arrivals`: a retry and a
+    # batch in which the entry comes again never wait for each other, nor do two retries.
     suppressed_by = await _suppressed_by(connection, input, now=now)
-    draft = None if suppressed_by is not None else await _emit(connection, input, now=now)
+    draft = None if suppressed_by is not None else await _emit(connection, input, quotas, now=now)
     await _lock_failed(connection, entry.id)
     await inbox_entries.set_result(
         connection,
@@ -85,7 +89,9 @@ async def _suppressed_by(
     return None if holder == entry.id else holder
 
 
-async def _emit(connection: AsyncConnection, input: RetryInput, *, now: datetime) -> Draft:
+async def _emit(
+    connection: AsyncConnection, input: RetryInput, quotas: EventQuotas, *, now: datetime
+) -> Draft:
     entry = input.entry
     event = NewEvent(
         type=entry.event_type,
@@ -95,16 +101,19 @@ async def _emit(connection: AsyncConnection, input: RetryInput, *, now: datetime
         inbox_id=entry.id,
     )
     subscribers = await find_subscribers(connection, [event.audience])
-    await sources.register_types(
-        connection, [(entry.source_id, input.provider, entry.event_type)], at=now
-    )
     draft = Draft.create(
         event,
         at=now,
         traceparent=spans.current() or traceparent.new(),
         subscribers=subscribers[event.audience],
     )
-    await commit_drafts(connection, [draft])
+    limits = await quotas.limits(connection, [entry.tenant_id])
+    for error in (await event_quotas.admit(connection, [draft], limits)).values():
+        raise error
+    await sources.register_types(
+        connection, [(entry.source_id, input.provider, entry.event_type)], at=now
+    )
+    await insert_drafts(connection, [draft])
     await notify_dead(connection, [draft], now=now)
     return draft
 

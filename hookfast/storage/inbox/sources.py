@@ -61,14 +61,6 @@ async def list_page(
     return await fetch_all(connection, page, Source)
 
 
-async def count_of_tenant(connection: AsyncConnection, tenant_id: str) -> int:
-    """Return how many sources a tenant has."""
-    counted = await connection.scalar(
-        select(func.count()).select_from(_SOURCES).where(_C.tenant_id == tenant_id, _LIVE)
-    )
-    return counted or 0
-
-
 async def change(connection: AsyncConnection, source_id: str, values: dict[str, Any]) -> None:
     """Set columns of a source that the transaction has locked."""
     await connection.execute(update(_SOURCES).where(_C.id == source_id, _LIVE).values(values))

@@ -3,7 +3,7 @@
 The column order is for readers; a comment on an index says which query it serves.
 """
 
-from hookfast.storage.tables.accounts import ApiKey, DashboardSession, SentForm, Tenant
+from hookfast.storage.tables.accounts import ApiKey, DashboardSession, SentForm, Tenant, TenantDay
 from hookfast.storage.tables.audit import AuditEntry, AuditHorizon
 from hookfast.storage.tables.circuits import EndpointHealth
 from hookfast.storage.tables.deliveries import Attempt, Delivery, Job, WorkerHeartbeat
@@ -54,5 +54,6 @@ __all__ = [
     "Subscription",
     "SubscriptionPattern",
     "Tenant",
+    "TenantDay",
     "WorkerHeartbeat",
 ]

@@ -1,28 +1,50 @@
-"""The tables of access: tenants, API keys, and the dashboard's sessions and sent forms."""
+"""The tables of access: tenants and the counts of their events, API keys, and the dashboard's
+sessions and sent forms."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import JSON, Index, Text
+from sqlalchemy import JSON, Date, Index, Text
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.tables.record import Record
+from hookfast.storage.tables.record import Record, partial_index
 
 
 class Tenant(Record, table=True):
-    """A customer of the platform."""
+    """A customer of the platform. `quotas` has the quotas that it does not share with all tenants
+    (see `hookfast.quotas`), NULL if there are none."""
 
     __tablename__ = "tenants"
+    __table_args__ = (
+        # the tenants with quotas of their own
+        partial_index("ix_tenants_quotas", "id", where="quotas IS NOT NULL"),
+    )
 
     id: str = Field(primary_key=True)
     name: str = Field(sa_type=Text)
     meta: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    quotas: dict[str, int] | None = Field(default=None, sa_type=JSON(none_as_null=True))
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
     deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class TenantDay(Record, table=True):
+    """How many events were emitted for a tenant on a day (UTC). Counted only while the tenant has a
+    quota of events per day, and deleted when the day is over."""
+
+    __tablename__ = "tenant_days"
+    __table_args__ = (
+        # the days that are over
+        Index("ix_tenant_days_day", "day"),
+    )
+
+    tenant_id: str = Field(primary_key=True)
+    day: date = Field(primary_key=True, sa_type=Date)
+    events: int
 
 
 class ApiKey(Record, table=True):

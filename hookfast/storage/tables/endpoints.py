@@ -16,8 +16,9 @@ from hookfast.storage.tables.record import Record
 class Endpoint(Record, table=True):
     """A URL with its secrets, signature profiles, retry plan, limits and state.
 
-    `secrets` and `headers` are sealed, in the form of `hookfast.endpoints.secrets`. `encryption` is
-    the receiver's public key and how it is used. Deleted endpoints keep their row, because their
+    `secrets` and `headers` are sealed, in the form of `hookfast.endpoints.secrets`, and so are
+    `credentials` (`hookfast.endpoints.credentials`). `encryption` is the receiver's public key and
+    how it is used. Deleted endpoints keep their row, because their
     deliveries still refer to it.
     """
 
@@ -40,6 +41,7 @@ class Endpoint(Record, table=True):
     rate_limit_per_second: float | None = None
     max_in_flight: int | None = None
     headers: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    credentials: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
     encryption: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
     allowed_networks: list[str] = Field(default_factory=list, sa_type=JSON)
     circuit: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)

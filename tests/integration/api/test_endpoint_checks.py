@@ -13,6 +13,8 @@ import httpx2
 import pytest
 from sqlalchemy import insert, update
 
+from api.limits.receiver_checks import ReceiverCheckLimit
+from api.limits.token_bucket import TokenBuckets
 from api.process.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
@@ -350,3 +352,44 @@ async def test_read_key_sees_statistics_and_may_not_test_or_verify(
         assert (await reading.get(f"{path}/stats")).status_code == 200
         assert (await reading.post(f"{path}/test", json={"type": TYPE})).status_code == 403
         assert (await reading.post(f"{path}/verify")).status_code == 403
+
+
+async def test_test_sends_and_verifications_of_a_tenant_share_a_limit(
+    client: httpx2.AsyncClient,
+    context: Context,
+    receiver: Receiver,
+    endpoint: Json,
+    tenant_id: str,
+    make_tenant: Make,
+    make_endpoint: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    three = TokenBuckets(per_second=3 / 60, burst=3, clock=lambda: 0.0)
+    monkeypatch.setattr(context.receiver_checks, "_sends", three)
+    monkeypatch.setattr(context.receiver_checks, "_per_minute", 3)
+    path = f"/endpoints/{endpoint['id']}"
+    unwilling = {"tenant_id": tenant_id, "url": receiver.url("/status/500")}
+    assert (await client.post(f"{path}/test", json={"type": TYPE})).status_code == 200
+    assert (await client.post("/endpoints", json=unwilling)).status_code == 422
+    assert (await client.patch(path, json={"url": receiver.url("/status/500")})).status_code == 200
+    assert (await client.patch(path, json={"verification": "query"})).status_code == 422
+    requests = len(receiver.requests)
+    for answer in (
+        await client.post(f"{path}/test", json={"type": TYPE}),
+        await client.post("/endpoints", json=unwilling),
+        await client.patch(path, json={"verification": "query"}),
+    ):
+        problem = assert_problem(answer, 429, code="too_many_test_sends")
+        assert "Only 3 test sends and verifications a minute" in problem["detail"]
+        assert answer.headers["retry-after"] == "20"
+    assert len(receiver.requests) == requests
+    other = (await make_tenant())["id"]
+    theirs = await make_endpoint(tenant_id=other, url=receiver.url("/hook"))
+    answer = await client.post(f"/endpoints/{theirs['id']}/test", json={"type": TYPE})
+    assert answer.status_code == 200
+
+
+def test_limit_of_test_sends_can_be_turned_off() -> None:
+    limit = ReceiverCheckLimit(per_minute=0)
+    for _ in range(1_000):
+        limit.count("tnt_1")

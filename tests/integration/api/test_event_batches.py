@@ -208,7 +208,12 @@ async def test_batch_of_a_thousand_events_needs_few_statements(
     for engine in engines:
         sqlalchemy_event.remove(engine, "before_cursor_execute", note)
     assert batch["accepted"] == 1000
-    wanted = [text for text in statements if "api_keys" not in text and "BEGIN" not in text]
+    cached = ("api_keys", "tenants.quotas")  # read every two seconds
+    wanted = [
+        text
+        for text in statements
+        if "BEGIN" not in text and not any(one in text for one in cached)
+    ]
     # the type's version, its schema (not cached yet), its subscribers; the events, the deliveries
     assert len(wanted) == 5, wanted
     assert await count(context, Delivery) == 1000

@@ -191,6 +191,21 @@ async def test_tenants_are_created_and_listed(hookfast: Run) -> None:
     assert "Acme [bold]" in listed.out
 
 
+async def test_usage_of_a_tenant_is_shown_with_its_quotas(
+    hookfast: Run, client: httpx2.AsyncClient, endpoint: Json
+) -> None:
+    tenant = endpoint["tenant_id"]
+    shown = (await hookfast("tenants", "usage", tenant)).out.splitlines()
+    assert ["events", "today", "no", "limit"] in [line.split() for line in shown]
+    await client.patch(f"/tenants/{tenant}", json={"quotas": {"endpoints": 1_500}})
+    await client.patch(f"/tenants/{tenant}", json={"quotas": {"events_per_day": 9}})
+    shown = (await hookfast("tenants", "usage", tenant)).out.splitlines()
+    assert ["endpoints", "1", "of", "1,500"] in [line.split() for line in shown]
+    assert ["events", "today", "0", "of", "9"] in [line.split() for line in shown]
+    as_json = (await hookfast("tenants", "usage", tenant, "--json")).json
+    assert as_json["endpoints"] == {"used": 1, "limit": 1_500}
+
+
 async def test_a_key_is_printed_alone_and_stops_working_when_revoked(
     hookfast: Run, tenant: str
 ) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import os
 import resource
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
@@ -193,7 +192,7 @@ async def transporting(**limits: float) -> AsyncIterator[OriginTransport]:
     """A transport for which every name is this machine."""
     resolver = Resolver(lambda host: ["127.0.0.1"])
     dialer = Dialer(guard=AddressGuard(LOOPBACK), resolver=resolver)
-    async with OriginTransport(dialer, ssl.create_default_context(), **limits) as transport:
+    async with OriginTransport(dialer, **limits) as transport:
         yield transport
     resolver.close()
 

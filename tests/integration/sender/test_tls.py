@@ -15,7 +15,7 @@ import trustme
 
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.sender import AddressGuard, Sender
-from hookfast.sender.sender import default_ssl_context
+from hookfast.sender.tls import default_ssl_context
 from tests.integration.sender.conftest import LOOPBACK
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE
@@ -194,7 +194,7 @@ async def test_a_server_that_demands_a_client_certificate_is_a_tls_failure(
     # In TLS 1.3 the client's handshake is complete by then: the alert replaces the response.
     assert outcome.result is Result.TLS
     assert outcome.error is not None
-    assert "certificate required" in outcome.error
+    assert "requires a client certificate" in outcome.error
 
 
 @pytest.mark.parametrize("path", ["/close", "/reset", "/close-mid-body"])

@@ -85,7 +85,7 @@ _TABLES = {
         "url": "'https://example.com'",
         "description": "''",
         **dict.fromkeys(["owner_emails", "signatures", "secrets", "allowed_networks"], "'[]'"),
-        **dict.fromkeys(["retry_plan", "headers", "circuit", "meta"], "'[]'"),
+        **dict.fromkeys(["retry_plan", "headers", "credentials", "circuit", "meta"], "'[]'"),
         "signature_hash": "'sha256'",
         "timeout_seconds": "5",
         "verification": "'none'",

@@ -421,6 +421,7 @@ def _create_tables() -> None:
         sa.Column("rate_limit_per_second", sa.Float(), nullable=True),
         sa.Column("max_in_flight", sa.Integer(), nullable=True),
         sa.Column("headers", sa.JSON(), nullable=False),
+        sa.Column("credentials", sa.JSON(), nullable=False),
         sa.Column("encryption", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("allowed_networks", sa.JSON(), nullable=False),
         sa.Column("circuit", sa.JSON(), nullable=False),
@@ -724,14 +725,31 @@ def _create_tables() -> None:
     )
     op.create_index("ix_subscriptions_tenant", "subscriptions", ["tenant_id", "id"], unique=False)
     op.create_table(
+        "tenant_days",
+        sa.Column("tenant_id", sa.String(), nullable=False),
+        sa.Column("day", sa.Date(), nullable=False),
+        sa.Column("events", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant_id", "day"),
+    )
+    op.create_index("ix_tenant_days_day", "tenant_days", ["day"], unique=False)
+    op.create_table(
         "tenants",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("meta", sa.JSON(), nullable=False),
+        sa.Column("quotas", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.Column("deleted_at", UtcDateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index(
+        "ix_tenants_quotas",
+        "tenants",
+        ["id"],
+        unique=False,
+        sqlite_where=sa.text("quotas IS NOT NULL"),
+        postgresql_where=sa.text("quotas IS NOT NULL"),
     )
     op.create_table(
         "workers",

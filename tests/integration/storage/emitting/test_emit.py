@@ -3,60 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import event, insert, select, text
+from sqlalchemy import event, text
 
-from hookfast.clock import utc_now
 from hookfast.errors import Conflict, InvalidInput, Unavailable
-from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
-from hookfast.storage.emitting.emit import Accepted, EmitResult, Emitter
-from hookfast.storage.events.new_events import NewEvent
-from hookfast.storage.tables import Event, EventType
-from hookfast.telemetry.traceparent import new as new_traceparent
+from hookfast.storage.emitting.emit import Accepted
+from hookfast.storage.tables import Event
+from tests.integration.storage.emitting.emitters import count, emit, process, seed_type
 
 pytestmark = pytest.mark.anyio
-
-TYPE = "order.invoice.paid"
-
-
-@asynccontextmanager
-async def process(url: str) -> AsyncIterator[Emitter]:
-    """Yield an emitter with its own database pool, like another process."""
-    async with Database(url) as database:
-        doorbell = doorbell_for(database)
-        emitter = Emitter(database, doorbell)
-        try:
-            yield emitter
-        finally:
-            await emitter.close()
-            await doorbell.close()
-
-
-async def seed_type(database: Database) -> str:
-    """Register an event type. Returns its name."""
-    now = utc_now()
-    row = {"name": TYPE, "description": "", "created_at": now, "updated_at": now}
-    async with database.write() as connection:
-        await connection.execute(insert(EventType.__table__), row)
-    return TYPE
-
-
-async def emit(
-    emitter: Emitter, event_type: str, *, scope: str = "a", **members: Any
-) -> EmitResult:
-    new = NewEvent(**{"type": event_type, "data": "{}", "value": {}, **members})
-    [result] = await emitter.emit([new], scope=scope, traceparent=new_traceparent())
-    return result
-
-
-async def count(database: Database, model: Any) -> int:
-    async with database.read() as connection:
-        return len((await connection.execute(select(model.__table__.c.id))).all())
 
 
 async def test_processes_that_use_the_same_keys_at_once_create_one_event_per_key(

@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select, text
+from sqlalchemy import select, text
 
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
 from hookfast.inbox.source_secrets import open_secrets
 from hookfast.signing.keyring import Keyring
-from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import inbox_keys, sources
-from hookfast.storage.inbox.inbox import Inbox
-from hookfast.storage.inbox.inbox_batch import Arrival
 from hookfast.storage.inbox.inbox_entries import InboxFilter, page_statement
 from hookfast.storage.inbox.inbox_keys import Claim, KeyHolder
 from hookfast.storage.keys.rekey import rekey, survey
-from hookfast.storage.tables import InboxKey, Tenant
-from hookfast.telemetry.traceparent import new as new_traceparent
+from hookfast.storage.tables import InboxKey
+from tests.integration.storage.emitting.emitters import seed_tenant
+from tests.integration.storage.inbox.arrivals import HOUR, NOW, arrival_of, process
 from tests.support.query_plan import explain
 from tests.support.seed import KEY
 from tests.support.seed_inbox import SOURCE_SECRET, seed_source
 
 pytestmark = pytest.mark.anyio
-
-NOW = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
-HOUR = timedelta(hours=1)
 
 
 def claim(key: str, inbox_id: str, *, at: datetime = NOW, lasts: timedelta = HOUR) -> Claim:
@@ -131,52 +124,10 @@ async def test_a_list_is_one_ordered_range_of_one_index(
             assert "Sort" not in plan
 
 
-async def tenant_of(database: Database) -> str:
-    now, tenant_id = utc_now(), new_id("tnt")
-    row = {"id": tenant_id, "name": "x", "meta": {}, "created_at": now, "updated_at": now}
-    async with database.write() as connection:
-        await connection.execute(insert(Tenant.__table__), row)
-    return tenant_id
-
-
-def arrival_of(source: str, tenant: str, key: str, **members: Any) -> Arrival:
-    given: dict[str, Any] = {
-        "source_id": source,
-        "tenant_id": tenant,
-        "provider": "github",
-        "key": key,
-        "business_key": None,
-        "business_window": HOUR,
-        "event_type": "github.push.received",
-        "sha256": "0" * 64,
-        "content_type": "application/json",
-        "headers": (),
-        "body": b"{}",
-        "data": "{}",
-        "value": {},
-        "at": NOW,
-        "traceparent": new_traceparent(),
-    }
-    return Arrival(**(given | members))
-
-
-@asynccontextmanager
-async def process(url: str) -> AsyncIterator[Inbox]:
-    """An inbox with a database of its own, as in another process."""
-    async with Database(url) as database:
-        doorbell = doorbell_for(database)
-        inbox = Inbox(database, doorbell)
-        try:
-            yield inbox
-        finally:
-            await inbox.close()
-            await doorbell.close()
-
-
 async def test_same_request_at_two_processes_is_stored_once(
     database: Database,
 ) -> None:
-    tenant = await tenant_of(database)
+    tenant = await seed_tenant(database)
     source = await seed_source(database, tenant)
     async with process(database.url) as one, process(database.url) as two:
         storing = [
@@ -190,7 +141,7 @@ async def test_same_request_at_two_processes_is_stored_once(
 
 
 async def test_same_business_key_at_two_processes_is_emitted_once(database: Database) -> None:
-    tenant = await tenant_of(database)
+    tenant = await seed_tenant(database)
     source = await seed_source(database, tenant)
     async with process(database.url) as one, process(database.url) as two:
         storing = [
@@ -209,7 +160,7 @@ async def test_same_business_key_at_two_processes_is_emitted_once(database: Data
 async def test_request_that_cannot_be_stored_does_not_fail_its_group(
     database: Database,
 ) -> None:
-    tenant = await tenant_of(database)
+    tenant = await seed_tenant(database)
     source = await seed_source(database, tenant)
     broken: Any = None  # the column is NOT NULL
     arrivals = [arrival_of(source, tenant, f"id:{n}") for n in range(6)]
@@ -226,7 +177,7 @@ async def test_request_that_cannot_be_stored_does_not_fail_its_group(
 
 
 async def test_rekey_reseals_a_sources_secrets(database: Database) -> None:
-    source = await seed_source(database, await tenant_of(database))
+    source = await seed_source(database, await seed_tenant(database))
     new = b"n" * 32
     both = Keyring([new, KEY])
     assert (await survey(database, both)).older == 1

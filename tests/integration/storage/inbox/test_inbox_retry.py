@@ -10,7 +10,9 @@ from sqlalchemy import select, text
 
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict
+from hookfast.quotas import Quotas
 from hookfast.storage.database.engine import Database
+from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.inbox import inbox_entries, inbox_retry, sources
 from hookfast.storage.inbox.inbox_entries import Repeats
 from hookfast.storage.inbox.inbox_retry import RetryInput
@@ -45,7 +47,7 @@ async def retry(database: Database, entry: InboxEntry) -> None:
         entry=entry, data="{}", value={}, provider="github", window=timedelta(hours=1)
     )
     async with database.write() as connection:
-        await inbox_retry.retry(connection, input, now=utc_now())
+        await inbox_retry.retry(connection, input, quotas=EventQuotas(Quotas()), now=utc_now())
 
 
 async def wait_for_blocked_transaction(database: Database) -> None:

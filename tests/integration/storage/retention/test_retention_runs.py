@@ -13,6 +13,7 @@ import activities.retention
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, RetentionRunInput, SweepInput, Swept
+from hookfast.storage.accounts import tenant_days
 from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.retention.sweeps import Batch, sweep_batch
@@ -23,6 +24,7 @@ from hookfast.storage.tables import (
     IdempotencyKey,
     RetentionRun,
     RetentionSweep,
+    TenantDay,
 )
 from tests.integration.storage.retention.old_rows import (
     AGES,
@@ -200,6 +202,17 @@ async def test_writers_wait_for_one_batch_at_most(
     assert swept["events"].deleted == 400
     assert sizes == [50] * 8 + [0]
     assert await left(database, Event) == set(written)
+
+
+async def test_run_deletes_the_counts_of_events_of_days_that_are_over(database: Database) -> None:
+    days = {NOW.date() - n * DAY: n for n in range(4)}
+    async with database.write() as connection:
+        await tenant_days.add(connection, {("tnt_1", day): 5 for day in days})
+    await run(database, dry_run=True)
+    assert len(await left(database, TenantDay, column="day")) == 4
+    await run(database)
+    # yesterday's stay, for a request that was received before midnight and is stored after it
+    assert sorted(days[day] for day in await left(database, TenantDay, column="day")) == [0, 1]
 
 
 def _moment(database: Database) -> str:

@@ -1,0 +1,250 @@
+"""The credentials with which requests reach an endpoint: `Authorization` and a TLS identity. Pure.
+
+The column `credentials` is a list, newest first, of
+
+    {"kind": "bearer" | "basic" | "oauth2" | "tls", "sealed": …, "shown": {…},
+     "created_at": …, "expires_at": … | null}
+
+where `sealed` is the JSON of the whole credential and `shown` what responses may show of it. There
+is at most one of the first three kinds and one `tls` that does not expire. A replaced credential
+remains, with an expiry, for the overlap: the receiver rejects the new one until it knows it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Literal
+
+from hookfast.clock import rfc3339
+from hookfast.endpoints.certificates import describe, describe_authorities
+from hookfast.errors import InvalidInput
+from hookfast.signing.keyring import Keyring
+
+Credential = dict[str, Any]
+"""An element of the column `credentials`."""
+
+# A token is sent as it is, so it must not end the header's line. RFC 6750, section 2.1, allows even
+# fewer characters, but some servers' tokens have others.
+TOKEN = re.compile(r"[!-~]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """A fixed bearer token (RFC 6750)."""
+
+    kind: ClassVar = "bearer"
+    token: str = field(repr=False)
+
+    def check(self) -> None:
+        """Raise InvalidInput if the token cannot be sent."""
+        if not TOKEN.fullmatch(self.token):
+            raise InvalidInput.at("/token", "a token is visible ASCII characters without spaces")
+
+    def shown(self) -> dict[str, Any]:
+        """Return what responses show."""
+        return {}
+
+    @property
+    def authorization(self) -> str:
+        """The value of the header `Authorization`."""
+        return f"Bearer {self.token}"
+
+
+@dataclass(frozen=True, slots=True)
+class Basic:
+    """A user name and a password, sent in UTF-8 (RFC 7617)."""
+
+    kind: ClassVar = "basic"
+    username: str
+    password: str = field(repr=False)
+
+    def check(self) -> None:
+        """Raise InvalidInput if they cannot be sent."""
+        if ":" in self.username:
+            raise InvalidInput.at("/username", "a user name has no colon")
+        for name in ("username", "password"):
+            if _CONTROL.search(getattr(self, name)):
+                raise InvalidInput.at(f"/{name}", "control characters are not allowed")
+
+    def shown(self) -> dict[str, Any]:
+        """Return what responses show."""
+        return {"username": self.username}
+
+    @property
+    def authorization(self) -> str:
+        """The value of the header `Authorization`."""
+        return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth2:
+    """A client whose access tokens come from a token endpoint (RFC 6749, section 4.4, the client
+    credentials grant). `client_authentication`: whether the client's id and secret are in the
+    `Authorization` header of the token request (`basic`) or in its `body` (section 2.3.1).
+    `audience` is sent if set: some servers require it."""
+
+    kind: ClassVar = "oauth2"
+    token_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    audience: str | None = None
+    client_authentication: Literal["basic", "body"] = "basic"
+
+    def check(self) -> None:
+        """Raise InvalidInput if they cannot be sent. The caller checks the URL."""
+        for name in ("client_id", "client_secret", "scope", "audience"):
+            if _CONTROL.search(getattr(self, name) or ""):
+                raise InvalidInput.at(f"/{name}", "control characters are not allowed")
+
+    def shown(self) -> dict[str, Any]:
+        """Return what responses show."""
+        shown = asdict(self)
+        del shown["client_secret"]
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class TlsIdentity:
+    """Our side of mutual TLS, in PEM: a client certificate (with its intermediates) and its private
+    key, both or neither, and the authorities that may have issued the server's certificate (None:
+    the system's)."""
+
+    kind: ClassVar = "tls"
+    certificate: str | None = None
+    private_key: str | None = field(default=None, repr=False)
+    authorities: str | None = None
+
+    def check(self) -> None:
+        """Raise InvalidInput if they cannot be used; see `describe` and `describe_authorities`."""
+        self.shown()
+
+    def shown(self) -> dict[str, Any]:
+        """Return what responses show: facts about the certificates."""
+        shown: dict[str, Any] = {"certificate": None, "authorities": None}
+        if self.certificate is not None or self.private_key is not None:
+            shown["certificate"] = describe(self.certificate, self.private_key)
+        if self.authorities is not None:
+            shown["authorities"] = describe_authorities(self.authorities)
+        if not any(shown.values()):
+            raise InvalidInput.at(
+                "/certificate", "set `certificate` and `private_key`, `authorities`, or all three"
+            )
+        return shown
+
+
+Authentication = Bearer | Basic | OAuth2
+AnyCredential = Bearer | Basic | OAuth2 | TlsIdentity
+
+_KINDS: dict[str, type[AnyCredential]] = {
+    kind.kind: kind for kind in (Bearer, Basic, OAuth2, TlsIdentity)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The credentials of an endpoint that are valid now, newest first. A request uses the first
+    ones, and the next when the receiver rejects those."""
+
+    authentication: tuple[Authentication, ...] = ()
+    tls: tuple[TlsIdentity, ...] = ()
+
+
+PUBLIC = Access()
+"""No credentials."""
+
+
+def put_credential(
+    stored: Sequence[Credential],
+    new: AnyCredential,
+    keyring: Keyring,
+    *,
+    endpoint_id: str,
+    overlap: timedelta,
+    now: datetime,
+) -> list[Credential]:
+    """Add a credential to the column. The one that it replaces expires after `overlap`; those that
+    were replaced earlier end now. Raises InvalidInput if the credential is invalid."""
+    new.check()
+    tls = new.kind == "tls"
+    text = json.dumps(asdict(new))
+    fresh = {
+        "kind": new.kind,
+        "sealed": keyring.seal(text, context=_context(endpoint_id, new.kind)),
+        "shown": new.shown(),
+        "created_at": rfc3339(now),
+        "expires_at": None,
+    }
+    current, others = current_credential(stored, tls=tls), without_credential(stored, tls=tls)
+    if current is None or not overlap:
+        return [fresh, *others]
+    return [fresh, current | {"expires_at": rfc3339(now + overlap)}, *others]
+
+
+def without_credential(stored: Sequence[Credential], *, tls: bool) -> list[Credential]:
+    """Return the column without all TLS identities, or without all other credentials."""
+    return [one for one in stored if (one["kind"] == "tls") is not tls]
+
+
+def current_credential(stored: Sequence[Credential], *, tls: bool) -> Credential | None:
+    """Return the TLS identity, or the other credential, that does not expire."""
+    of_group = (one for one in stored if (one["kind"] == "tls") is tls)
+    return next((one for one in of_group if one["expires_at"] is None), None)
+
+
+def replaced_until(stored: Sequence[Credential], *, tls: bool, now: datetime) -> datetime | None:
+    """Return until when the replaced credential is still used; None if there is none."""
+    ends = [_expiry(one) for one in stored if (one["kind"] == "tls") is tls]
+    return max((end for end in ends if end is not None and end > now), default=None)
+
+
+def open_credentials(
+    stored: Sequence[Credential], keyring: Keyring, *, endpoint_id: str, now: datetime
+) -> Access:
+    """Open the credentials that are valid now. Raises Misconfigured if one cannot be opened."""
+    authentication: list[Authentication] = []
+    tls: list[TlsIdentity] = []
+    for one in stored:
+        end = _expiry(one)
+        if end is not None and end <= now:
+            continue
+        text = keyring.open(one["sealed"], context=_context(endpoint_id, one["kind"]))
+        credential = _KINDS[one["kind"]](**json.loads(text))
+        if isinstance(credential, TlsIdentity):
+            tls.append(credential)
+        else:
+            authentication.append(credential)
+    return Access(tuple(authentication), tuple(tls)) if stored else PUBLIC
+
+
+def sealed_credentials(
+    stored: Sequence[Credential], *, endpoint_id: str
+) -> Iterator[tuple[str, str | None]]:
+    """Yield the sealed text of each credential with its context."""
+    for one in stored:
+        yield _context(endpoint_id, one["kind"]), one["sealed"]
+
+
+def reseal_credentials(
+    stored: Sequence[Credential], keyring: Keyring, *, endpoint_id: str
+) -> list[Credential]:
+    """Seal the column with the newest key. Raises Misconfigured if a value cannot be opened."""
+    return [
+        one | {"sealed": keyring.reseal(one["sealed"], context=_context(endpoint_id, one["kind"]))}
+        for one in stored
+    ]
+
+
+def _expiry(credential: Credential) -> datetime | None:
+    text = credential["expires_at"]
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _context(endpoint_id: str, kind: str) -> str:
+    return f"{endpoint_id} (credential {kind})"

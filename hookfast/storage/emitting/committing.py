@@ -1,0 +1,72 @@
+"""Commits drafts of events, for emitted and received ones alike: inserts those that are new and
+within their tenant's quota, notifies operators of dead letters, and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.errors import TooManyRequests
+from hookfast.storage.emitting import event_quotas
+from hookfast.storage.emitting.event_quotas import Limits
+from hookfast.storage.events import idempotency_keys
+from hookfast.storage.events.new_events import (
+    Committed,
+    Draft,
+    ScopedKey,
+    claim_keys,
+    dead_on_arrival,
+    dead_subscribers,
+    insert_drafts,
+)
+from hookfast.storage.owners.announcements import deliveries_dead
+from hookfast.telemetry import instruments
+
+_DEAD_AT_ONCE: Final = 1_000  # parameters of a statement; a broadcast may have more dead letters
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The result of storing drafts: those that are stored, the event of each idempotency key, and
+    the errors of the others by event id."""
+
+    drafts: Sequence[Draft]
+    by_key: Mapping[ScopedKey, Committed]
+    rejected: Mapping[str, TooManyRequests]
+
+
+async def store(connection: AsyncConnection, drafts: Sequence[Draft], limits: Limits) -> Stored:
+    """Insert these events with their keys, without those whose key another request used first, and
+    those that are beyond their tenant's quota."""
+    by_key = await claim_keys(connection, drafts)
+    ours = [
+        draft for draft in drafts if draft.key is None or by_key[draft.key].id == draft.committed.id
+    ]
+    rejected = await event_quotas.admit(connection, ours, limits)
+    if rejected:
+        await idempotency_keys.release(connection, rejected)
+        ours = [draft for draft in ours if draft.committed.id not in rejected]
+    await insert_drafts(connection, ours)
+    return Stored(ours, by_key, rejected)
+
+
+def count_committed(drafts: Sequence[Draft], *, origin: str) -> None:
+    """Count committed events, and their deliveries that are dead on arrival, in the metrics."""
+    instruments.EVENTS.add(len(drafts), origin=origin)
+    for subscriber in dead_subscribers(drafts):
+        # not counted as "dead": an endpoint that stays disabled is not a new failure
+        instruments.DELIVERIES.add(outcome="dead_on_arrival", tenant=subscriber.tenant_id)
+
+
+async def notify_dead(
+    connection: AsyncConnection, drafts: Sequence[Draft], *, now: datetime
+) -> None:
+    """Notify operators of dead letters in the transaction that creates these. The look-ups happen
+    while SQLite's writer is held, which is acceptable because dead letters on arrival are rare."""
+    dead = await dead_on_arrival(connection, drafts)
+    for start in range(0, len(dead), _DEAD_AT_ONCE):
+        await deliveries_dead(connection, dead[start : start + _DEAD_AT_ONCE], now=now)
