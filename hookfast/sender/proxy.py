@@ -37,9 +37,8 @@ MAX_HEAD = 16 * 1024
 
 _VERSION = b"HTTP/1."
 _BLANK_LINE = re.compile(rb"\n\r?\n")
-# Whatever the address. tinyproxy answers 407 to a request without credentials, but 401 to one with
-# wrong credentials.
-_REJECTS_US = frozenset({401, 407, 429})
+# Of an answer that rejects our credentials: tinyproxy sends the second with wrong ones.
+_CHALLENGES = frozenset({b"proxy-authenticate", b"www-authenticate"})
 _LOG_SECONDS = 60.0
 
 log = structlog.get_logger()
@@ -95,8 +94,9 @@ class Tunnels:
         connection = await self._reach()
         try:
             progress.phase = Phase.TUNNEL
-            status = await self._request(connection, peer_name(address, port))
-            if status in _REJECTS_US:
+            answer = await self._request(connection, peer_name(address, port))
+            status = answer.status_code
+            if _rejects_us(answer):
                 raise EgressUnavailable(
                     f"it rejects our requests ({status} {HTTPStatus(status).phrase})",
                     reason="rejected",
@@ -141,8 +141,8 @@ class Tunnels:
             raise socket.gaierror(socket.EAI_NONAME, "no address")
         return addresses
 
-    async def _request(self, connection: socket.socket, target: str) -> int:
-        """Send the request for a tunnel to `target`, and return the status of the answer."""
+    async def _request(self, connection: socket.socket, target: str) -> h11.Response:
+        """Send the request for a tunnel to `target`, and return the head of the answer."""
         protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
         headers = [("Host", target)]
         if (authorization := self._proxy.authorization) is not None:
@@ -156,7 +156,7 @@ class Tunnels:
                 protocol.receive_data(head)
                 answer = protocol.next_event()
                 if isinstance(answer, h11.Response):
-                    return answer.status_code
+                    return answer
                 left -= len(head)  # it was an interim response
         except h11.RemoteProtocolError:
             raise EgressUnavailable(
@@ -166,6 +166,15 @@ class Tunnels:
             raise EgressUnavailable(
                 "it closes connections without answering", reason="no_answer"
             ) from None
+
+
+def _rejects_us(answer: h11.Response) -> bool:
+    """Whether the proxy would reject a request for any address. A 407 without a challenge is about
+    the address: Smokescreen answers so to what its rules forbid."""
+    if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+        return True
+    challenged = any(name in _CHALLENGES for name, _ in answer.headers)
+    return challenged and answer.status_code in (401, 407)
 
 
 async def _receive_head(connection: socket.socket, limit: int) -> bytes:

@@ -73,6 +73,7 @@ def rejection(status: str) -> bytes:
     ("status", "sentence"),
     [
         ("403 Forbidden", "The egress proxy refused to connect to x.example:80 (403)."),
+        ("407 Denied", "The egress proxy refused to connect to x.example:80 (407)."),
         ("301 Moved", "The egress proxy refused to connect to x.example:80 (301)."),
         ("502 Bad Gateway", "The egress proxy could not connect to x.example:80 (502)."),
         ("503 Unavailable", "The egress proxy could not connect to x.example:80 (503)."),
@@ -92,7 +93,10 @@ async def test_a_tunnel_that_the_proxy_does_not_open_is_a_failed_attempt(
 @pytest.mark.parametrize(
     ("parts", "problem"),
     [
-        ([rejection("407 Who?")], "it rejects our requests (407 Proxy Authentication Required)"),
+        (
+            [rejection("407 Who?\r\nProxy-Authenticate: Basic")],
+            "it rejects our requests (407 Proxy Authentication Required)",
+        ),
         ([rejection("429 Slow")], "it rejects our requests (429 Too Many Requests)"),
         ([b"SSH-2.0-OpenSSH_9.2\r\n"], INVALID),
         ([b"HTTP/1.1 twohundred\r\n\r\n"], INVALID),
@@ -196,7 +200,7 @@ async def test_a_request_that_was_sent_is_an_attempt_although_the_proxy_is_away(
         requests += 1
         await reader.readuntil(b"\r\n\r\n")
         if requests > 1:
-            writer.write(b"HTTP/1.1 407 Who?\r\n\r\n")
+            writer.write(b"HTTP/1.1 429 Slow\r\n\r\n")
             return
         writer.write(OK)
         await reader.readuntil(b"{}")
