@@ -8,17 +8,20 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
 from structlog.testing import capture_logs
 
 from hookfast.deliveries.outcome import Result
+from hookfast.endpoints.credentials import Access, OAuth2
 from hookfast.sender import AddressGuard, EgressUnavailable, Sender
 from hookfast.sender.resolver import Lookup
 from hookfast.settings.egress_proxy import EgressProxy
 from tests.e2e.service_process import free_ports
 from tests.integration.sender.conftest import LOOPBACK, post
+from tests.support.oauth2_server import Client, OAuth2Server
 from tests.support.receiver import Receiver
 from tests.support.tinyproxy import PASSWORD, TinyProxy
 
@@ -152,6 +155,22 @@ async def test_rejected_credentials_are_no_attempt_and_are_shown_nowhere(
     for shown in (str(lines), repr(caught.value), repr(given), str(given)):
         assert PASSWORD not in shown
         assert authorization.removeprefix("Basic ") not in shown
+
+
+async def test_access_tokens_come_through_the_proxy_too(
+    proxy: TinyProxy, receiver: Receiver
+) -> None:
+    with OAuth2Server(Client("hook", ("secret",))) as server:
+        access = Access((OAuth2(server.url, "hook", "secret"),))
+        async with sending(proxy.parsed) as sender:
+            assert (await post(sender, receiver.url(), access=access)).succeeded
+            asked = proxy.asked
+            await proxy.stop()
+        async with sending(proxy.parsed) as sender:  # its token is our own trouble alike
+            with pytest.raises(EgressUnavailable, match="cannot be reached"):
+                await post(sender, receiver.url(), access=access)
+    token_port = urlsplit(server.url).port
+    assert asked == [f"127.0.0.1:{token_port}", f"127.0.0.1:{receiver.port}"]
 
 
 async def test_requests_continue_when_the_proxy_is_back(
