@@ -205,9 +205,9 @@ async def _receive_head(connection: socket.socket, limit: int) -> bytes:
 async def _readable(connection: socket.socket) -> None:
     """Wait until the socket has data, or was closed by the peer."""
     loop = asyncio.get_running_loop()
-    readable = loop.create_future()
-    loop.add_reader(connection, lambda: readable.done() or readable.set_result(None))
+    readable = asyncio.Event()
+    loop.add_reader(connection, readable.set)
     try:
-        await readable
+        await readable.wait()
     finally:
         loop.remove_reader(connection)
