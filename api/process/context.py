@@ -83,6 +83,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
                 ports=settings.port_ranges,
             ),
             excerpt_bytes=settings.response_excerpt_bytes,
+            header_bytes=settings.attempt_header_bytes,
             clock=clock,
         )
         stack.push_async_callback(sender.aclose)

@@ -14,6 +14,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import h11
+
     from hookfast.sender.failure import RequestFailed
 
 
@@ -35,12 +37,14 @@ class Phase(StrEnum):
 class Progress:
     """The state of a request. `ended`: the peer has closed the connection. `confirm` is awaited
     when a connection is open, before the request is sent on it; it raises to prevent that.
-    `unanswered`: how the request failed on a reused connection, before it was repeated."""
+    `unanswered`: how the request failed on a reused connection, before it was repeated. `sent`: the
+    headers that were sent last."""
 
     phase: Phase = Phase.QUEUED
     ended: bool = False
     confirm: Callable[[], Awaitable[None]] | None = None
     unanswered: RequestFailed | None = None
+    sent: h11.Headers | None = None
 
 
 _current: ContextVar[Progress] = ContextVar("progress")
