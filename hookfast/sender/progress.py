@@ -14,8 +14,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import h11
-
     from hookfast.sender.failure import RequestFailed
 
 
@@ -44,7 +42,7 @@ class Progress:
     ended: bool = False
     confirm: Callable[[], Awaitable[None]] | None = None
     unanswered: RequestFailed | None = None
-    sent: h11.Headers | None = None
+    sent: list[tuple[bytes, bytes]] | None = None
 
 
 _current: ContextVar[Progress] = ContextVar("progress")

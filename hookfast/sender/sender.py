@@ -107,10 +107,9 @@ class Sender:
             networks=allowed_networks,
             confirm=confirm,
         )
-        sent = current_progress().sent
         evidence = evidence_of(
             url,
-            sent=None if sent is None else sent.raw_items(),
+            sent=current_progress().sent,
             received=None if answer is None else answer.headers,
             public=public_headers,
             limit=self._header_bytes,

@@ -106,11 +106,10 @@ def show(
 
 def _print_evidence(attempt: dict[str, Any]) -> None:
     """Print what an attempt sent (`>`) and received (`<`)."""
-    typer.echo(f"\nAttempt {attempt['number']}")
     if attempt["url"] is None:
-        print_note("Its URL and headers were not kept.")
+        print_note(f"Attempt {attempt['number']}: its URL and headers were not kept.")
         return
-    typer.echo(f"> POST {printable(attempt['url'])}")
+    typer.echo(f"\nAttempt {attempt['number']}\n> POST {printable(attempt['url'])}")
     for mark, name in ((">", "request_headers"), ("<", "response_headers")):
         for header in attempt[name] or ():
             typer.echo(f"{mark} {printable(': '.join(header))}")
