@@ -111,7 +111,7 @@ async def test_request_to_a_source_is_delivered_in_all_three_payload_styles(
     await stack.until_status(str(raw.message_id), "delivered")
     [attempt] = (await client.get(f"/deliveries/{raw.message_id}")).json()["attempts"]
     shown = dict(attempt["request_headers"])
-    assert (shown["X-GitHub-Event"], shown["X-GitHub-Hook-ID"]) == ("push", "***")
+    assert (shown["x-github-event"], shown["X-GitHub-Hook-ID"]) == ("push", "***")
     Verifier(secret).verify(raw.headers, raw.body)
 
 

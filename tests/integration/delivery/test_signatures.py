@@ -293,7 +293,7 @@ async def test_no_secret_is_readable_in_answers_histories_logs_or_the_database(
         needles += [
             part
             for name in ("x-hook-signature", "webhook-signature", "x-webhook-signature")
-            for part in re.split("[ ,]", request.headers[name])
+            for part in re.findall(r"[0-9A-Za-z+/]{40,}", request.headers[name])
         ]
 
     answers = ""
