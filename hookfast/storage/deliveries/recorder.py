@@ -211,11 +211,10 @@ async def _recorded(
 
 
 _ADD = insert(_ATTEMPTS)
-_NO_EVIDENCE = Evidence(url="")
 
 
 def _attempt_row(record: AttemptRecord, endpoint_id: str) -> dict[str, Any]:
-    ended, evidence = record.ended, record.evidence or _NO_EVIDENCE
+    ended, evidence = record.ended, record.evidence
     return {
         "id": ended.attempt_id,
         "delivery_id": record.delivery_id,
@@ -228,7 +227,7 @@ def _attempt_row(record: AttemptRecord, endpoint_id: str) -> dict[str, Any]:
         "status_code": ended.outcome.status_code,
         "error": ended.outcome.error,
         "response_excerpt": record.excerpt,
-        "url": evidence.url or None,
-        "request_headers": evidence.request_headers,
-        "response_headers": evidence.response_headers,
+        "url": evidence and evidence.url,
+        "request_headers": evidence and evidence.request_headers,
+        "response_headers": evidence and evidence.response_headers,
     }
