@@ -9,7 +9,7 @@ cookies are.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,17 +27,17 @@ RawHeaders = Iterable[tuple[bytes, bytes]]
 # headers (`api.forms.custom_headers`), whose values are secrets.
 _SHOWN_OF_REQUESTS = frozenset(
     {
-        *("host", "accept-encoding", "content-type", "content-length", "user-agent"),
-        *("traceparent", "x-hook-id", "x-hook-topic", "x-hook-attempt", "x-hook-timestamp"),
-        *("webhook-id", "webhook-timestamp"),
-        *("x-webhook-id", "x-webhook-event", "x-webhook-attempt", "x-webhook-timestamp"),
-        *("x-webhook-nonce", "x-webhook-key-id"),
+        *(b"host", b"accept-encoding", b"content-type", b"content-length", b"user-agent"),
+        *(b"traceparent", b"x-hook-id", b"x-hook-topic", b"x-hook-attempt", b"x-hook-timestamp"),
+        *(b"webhook-id", b"webhook-timestamp"),
+        *(b"x-webhook-id", b"x-webhook-event", b"x-webhook-attempt", b"x-webhook-timestamp"),
+        *(b"x-webhook-nonce", b"x-webhook-key-id"),
     }
 )
 # The last two are those of receivers that send the request's headers back.
-_HIDDEN_OF_ANSWERS = frozenset({"set-cookie", "set-cookie2", "authorization", "cookie"})
-_CUT = "…"
+_HIDDEN_OF_ANSWERS = frozenset({b"set-cookie", b"set-cookie2", b"authorization", b"cookie"})
 _MASKED = MASK.encode()
+_CUT = "…".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +69,19 @@ def evidence_of(
     `public` (in lower case). Of the answer, cookies and returned credentials are masked.
     """
 
-    def hidden(name: str) -> bool:
-        return name not in _SHOWN_OF_REQUESTS and name not in public
-
     if sent is None or not limit:
         return Evidence(url)
-    request = _lines(sent, hidden, limit=limit)
+    shown = _SHOWN_OF_REQUESTS
+    if public:
+        shown = shown.union(name.encode() for name in public)
+    masked = [(name, value if name.lower() in shown else _MASKED) for name, value in sent]
+    request = _lines(masked, limit)
     if received is None:
         return Evidence(url, request)
-    return Evidence(url, request, _lines(received, _HIDDEN_OF_ANSWERS.__contains__, limit=limit))
+    masked = [
+        (name, _MASKED if name.lower() in _HIDDEN_OF_ANSWERS else value) for name, value in received
+    ]
+    return Evidence(url, request, _lines(masked, limit))
 
 
 def header_pairs(lines: str | None) -> list[tuple[str, str]] | None:
@@ -90,7 +94,7 @@ def header_pairs(lines: str | None) -> list[tuple[str, str]] | None:
     return [(name, value) for name, _, value in parts]
 
 
-def storable_text(data: bytes, *, cut: bool) -> str:
+def storable_text(data: bytes, *, cut: bool = False) -> str:
     """Return `data` as text that every database can store: NUL and invalid UTF-8 become U+FFFD, and
     a character that was cut in two is dropped."""
     if cut:
@@ -100,24 +104,24 @@ def storable_text(data: bytes, *, cut: bool) -> str:
     return text.replace("\x00", "\ufffd")
 
 
-def _lines(headers: RawHeaders, hidden: Callable[[str], bool], *, limit: int) -> str:
-    lines: list[str] = []
+def _lines(headers: RawHeaders, limit: int) -> str:
+    lines: list[bytes] = []
     left_out = 0
     for name, value in headers:
-        shown_name = _shortened(name, MAX_NAME)
-        kept = _MASKED if hidden(shown_name.lower()) else value
-        limit -= len(name) + min(len(kept), MAX_VALUE) + len(": \n")
-        if limit < 0 or len(lines) == MAX_FIELDS:
+        if len(name) > MAX_NAME or len(value) > MAX_VALUE:
+            line = b"%b: %b" % (_shortened(name, MAX_NAME), _shortened(value, MAX_VALUE))
+        else:
+            line = b"%b: %b" % (name, value)
+        limit -= len(line) + 1
+        if limit >= 0 and len(lines) < MAX_FIELDS:
+            lines.append(line)
+        else:
             limit = -1  # the rest is left out too, also what would still fit
             left_out += 1
-        else:
-            lines.append(f"{shown_name}: {_shortened(kept, MAX_VALUE)}")
     if left_out:
-        lines.append(f"{_CUT}: {left_out} more")
-    return "\n".join(lines)
+        lines.append(b"%b: %d more" % (_CUT, left_out))
+    return storable_text(b"\n".join(lines))
 
 
-def _shortened(data: bytes, length: int) -> str:
-    if len(data) <= length:
-        return storable_text(data, cut=False)
-    return storable_text(data[:length], cut=True) + _CUT
+def _shortened(data: bytes, length: int) -> bytes:
+    return data if len(data) <= length else data[:length] + _CUT
