@@ -97,6 +97,7 @@ async def running_worker(
             ports=settings.port_ranges,
         ),
         excerpt_bytes=settings.response_excerpt_bytes,
+        header_bytes=settings.attempt_header_bytes,
         proxy=settings.parsed_egress_proxy,
     )
     doorbell = doorbell_for(database)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -126,7 +126,7 @@ class AttemptRunner:
                 attempt_id=new_id("att", started_at),
                 attempt=planned.attempt,
                 started_at=started_at,
-                outcome=replace(outcome, response_excerpt=None),
+                outcome=outcome.for_history(),
                 plan=planned.outgoing.plan,
                 timeout_seconds=planned.outgoing.endpoint.timeout_seconds,
                 jitter=random.random(),  # noqa: S311 - jitter, not a secret
@@ -135,6 +135,7 @@ class AttemptRunner:
                 delivery_id=planned.delivery_id,
                 ended=ended,
                 excerpt=outcome.response_excerpt,
+                evidence=outcome.evidence,
                 limited=planned.outgoing.endpoint.limits is not None,
                 in_batch=planned.member is not None,
                 first_try=True,
@@ -167,6 +168,7 @@ class AttemptRunner:
                 access=endpoint.access,
                 allowed_networks=endpoint.allowed_networks,
                 confirm=lambda: self._confirm(planned, left),
+                public_headers=_public_headers(outgoing),
             )
             span.answered(outcome.result, outcome.status_code, succeeded=outcome.succeeded)
             return outcome
@@ -300,6 +302,15 @@ def observed_attempt(
             yield _ObservedAttempt(attempt, outgoing, span, started_at=started_at)
     finally:
         instruments.IN_FLIGHT.add(-1)
+
+
+def _public_headers(outgoing: Outgoing) -> Collection[str]:
+    """Return the names of headers that are sent on unchanged from a received request, in lower
+    case. Credentials are not sent on (`hookfast.inbox.kept_headers`)."""
+    if outgoing.raw is None:
+        return ()
+    sent_on = {name.lower() for name, _ in outgoing.raw.headers}
+    return sent_on - {name.lower() for name in outgoing.endpoint.headers}
 
 
 def _status_class(status_code: int | None) -> str:

@@ -190,8 +190,8 @@ class BatchActivities:
 
     @activity.defn(name=RECORD)
     async def record_batch(self, input: RecordBatchInput) -> None:
-        """Record attempts whose record failed. The response excerpts are lost, because bodies do
-        not enter workflow history."""
+        """Record attempts whose record failed. Their excerpts and evidence are lost, because
+        bodies, URLs and headers do not enter workflow history."""
         async with heartbeat():
             async with self._database.read() as connection:
                 plans = await endpoints.retry_plans(

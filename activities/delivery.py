@@ -109,8 +109,8 @@ class DeliveryActivities:
 
     @activity.defn(name=RECORD)
     async def record_attempt(self, input: RecordInput) -> StepResult:
-        """Record an attempt whose record failed. The response excerpt is lost, because bodies do
-        not enter workflow history."""
+        """Record an attempt whose record failed. Its excerpt and evidence are lost, because
+        bodies, URLs and headers do not enter workflow history."""
         record = AttemptRecord(delivery_id=input.delivery_id, ended=input.ended)
         async with heartbeat():
             try:

@@ -87,6 +87,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
                 ports=settings.port_ranges,
             ),
             excerpt_bytes=settings.response_excerpt_bytes,
+            header_bytes=settings.attempt_header_bytes,
             proxy=settings.parsed_egress_proxy,
             clock=clock,
         )

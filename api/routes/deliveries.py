@@ -32,6 +32,7 @@ from api.http.workflow_link import WorkflowView, workflow_view
 from api.process.context import AppContext, Context
 from hookfast.audit import Change
 from hookfast.deliveries import batch_messages
+from hookfast.deliveries.evidence import header_pairs
 from hookfast.deliveries.facts import Attempt as PlannedAttempt
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.life import next_step
@@ -78,6 +79,10 @@ class DeliveryView(BaseModel):
         return cls(**members | more, attempt_count=delivery.attempts, retry_count=delivery.retries)
 
 
+_LOST = "Null also if the attempt could be recorded only later, by its workflow."
+_SHORTENED = "A long value ends in `…`; a pair named `…` says how many more there were."
+
+
 class AttemptView(BaseModel):
     """One request and its result."""
 
@@ -90,10 +95,23 @@ class AttemptView(BaseModel):
     status_code: int | None
     error: str | None = Field(description="What went wrong, in a sentence; null on success.")
     response_excerpt: str | None = Field(description="The start of the response, as text.")
+    url: str | None = Field(description="Where the request was sent. " + _LOST)
+    request_headers: list[tuple[str, str]] | None = Field(
+        description="The headers as sent, as pairs; signatures, credentials and the endpoint's own "
+        f"headers are masked. Null if nothing was sent. {_SHORTENED} {_LOST}"
+    )
+    response_headers: list[tuple[str, str]] | None = Field(
+        description="The headers of the response, as pairs; cookies are masked. Null without a "
+        f"complete response. {_SHORTENED} {_LOST}"
+    )
 
     @classmethod
     def of(cls, attempt: Attempt) -> Self:
-        return cls(**attempt.model_dump())
+        headers = {
+            "request_headers": header_pairs(attempt.request_headers),
+            "response_headers": header_pairs(attempt.response_headers),
+        }
+        return cls(**attempt.model_dump() | headers)
 
 
 class DeliveryDetail(DeliveryView):

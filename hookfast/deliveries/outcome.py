@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Self
 
+from hookfast.deliveries.evidence import Evidence
 from hookfast.errors import InvalidInput
 
 
@@ -83,7 +85,8 @@ class Outcome:
     `duration_ms` covers DNS to the last byte read, in milliseconds.
     `retry_after_seconds` is the receiver's `Retry-After` (RFC 9110, section 10.2.3) on 429 and 503,
     in seconds from the answer; None if it is missing or invalid.
-    `response_excerpt` is the start of the answer's body as text.
+    `response_excerpt` is the start of the answer's body as text, and `evidence` has the headers of
+    request and answer.
     """
 
     result: Result
@@ -92,11 +95,16 @@ class Outcome:
     error: str | None = None
     retry_after_seconds: float | None = None
     response_excerpt: str | None = None
+    evidence: Evidence | None = field(default=None, repr=False)
 
     @property
     def succeeded(self) -> bool:
         """Whether the receiver answered with a 2xx status."""
         return self.result is Result.SUCCESS
+
+    def for_history(self) -> Self:
+        """Return the outcome as workflow history may keep it: without URL, headers and body."""
+        return replace(self, response_excerpt=None, evidence=None)
 
     @property
     def gone(self) -> bool:

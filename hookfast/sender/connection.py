@@ -64,6 +64,7 @@ class Connection:
             progress.phase = Phase.CONFIRMING
             await progress.confirm()
             progress.phase = Phase.WAITING
+        progress.sent = request.headers.raw_items()
         self._stream.write(b"".join(part for part in parts if part))
         try:
             head = await self._receive_head()

@@ -37,12 +37,14 @@ class Phase(StrEnum):
 class Progress:
     """The state of a request. `ended`: the peer has closed the connection. `confirm` is awaited
     when a connection is open, before the request is sent on it; it raises to prevent that.
-    `unanswered`: how the request failed on a reused connection, before it was repeated."""
+    `unanswered`: how the request failed on a reused connection, before it was repeated. `sent`: the
+    headers that were sent last."""
 
     phase: Phase = Phase.QUEUED
     ended: bool = False
     confirm: Callable[[], Awaitable[None]] | None = None
     unanswered: RequestFailed | None = None
+    sent: list[tuple[bytes, bytes]] | None = None
 
 
 _current: ContextVar[Progress] = ContextVar("progress")

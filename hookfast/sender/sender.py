@@ -9,16 +9,17 @@ a failed one is repeated.
 from __future__ import annotations
 
 import asyncio
-import codecs
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from http import HTTPStatus
 
 import httpx2
 
 from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.evidence import evidence_of, storable_text
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.endpoints.credentials import PUBLIC, Access
 from hookfast.errors import Unavailable
@@ -28,7 +29,7 @@ from hookfast.sender.connection import Answer
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, timed_out
 from hookfast.sender.oauth2 import AccessTokens
-from hookfast.sender.progress import Phase, begin_progress
+from hookfast.sender.progress import Phase, begin_progress, current_progress
 from hookfast.sender.proxy import STAGGER_SECONDS as TUNNEL_STAGGER
 from hookfast.sender.proxy import Tunnels, not_reached
 from hookfast.sender.resolver import Lookup, Resolver, system_lookup
@@ -48,9 +49,10 @@ class Sender:
     """Sends requests over connections that stay open. For one event loop. Close it with `aclose` or
     use it as an async context manager.
 
-    `excerpt_bytes` is how much of a response's body an outcome keeps; `ssl_context` (default: the
-    system's trust store) must verify certificates; `lookup` resolves names; `connect` opens
-    sockets; all connections go through `proxy`, if there is one.
+    An outcome keeps `excerpt_bytes` of the response's body, and `header_bytes` of the headers of
+    request and response each (0: none). `ssl_context` (default: the system's trust store) must
+    verify certificates; `lookup` resolves names; `connect` opens sockets; all connections go
+    through `proxy`, if there is one.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Sender:
         *,
         guard: AddressGuard,
         excerpt_bytes: int = 2048,
+        header_bytes: int = 4096,
         ssl_context: ssl.SSLContext | None = None,
         clock: Clock = utc_now,
         lookup: Lookup = system_lookup,
@@ -65,6 +68,7 @@ class Sender:
         proxy: EgressProxy | None = None,
     ) -> None:
         self._excerpt_bytes = excerpt_bytes
+        self._header_bytes = header_bytes
         self._clock = clock
         self._resolver = Resolver(lookup)
         self._tunnels: Tunnels | None = None
@@ -93,18 +97,20 @@ class Sender:
         access: Access = PUBLIC,
         allowed_networks: Sequence[Network] = (),
         confirm: Callable[[], Awaitable[None]] | None = None,
+        public_headers: Collection[str] = (),
     ) -> Outcome:
         """POST `body` and return the outcome; no behaviour of the server raises an error.
 
         `timeout`, in seconds, is the deadline from resolving the name to reading the last byte.
         `allowed_networks`, if any, must contain the host's addresses. `confirm` is awaited when a
-        connection is open, right before the first byte is sent on it.
+        connection is open, right before the first byte is sent on it. `public_headers` (names in
+        lower case) are no secrets, so the outcome's evidence has their values.
 
         Raises InvalidInput for a URL that `check_url` rejects, Unavailable when the deadline passes
         during `confirm`, EgressUnavailable when the egress proxy does not work, and any error of
         `confirm`: in all these cases nothing was sent.
         """
-        outcome, _ = await self._send(
+        outcome, answer = await self._send(
             "POST",
             url,
             headers=headers,
@@ -114,7 +120,14 @@ class Sender:
             networks=allowed_networks,
             confirm=confirm,
         )
-        return outcome
+        evidence = evidence_of(
+            url,
+            sent=current_progress().sent,
+            received=None if answer is None else answer.headers,
+            public=public_headers,
+            limit=self._header_bytes,
+        )
+        return replace(outcome, evidence=evidence)
 
     async def get(
         self,
@@ -142,7 +155,7 @@ class Sender:
         return (
             outcome,
             dict(httpx2.Headers(answer.headers).items()),
-            _text(answer.body, cut=answer.cut),
+            storable_text(answer.body, cut=answer.cut),
         )
 
     async def blocked_reason(
@@ -239,7 +252,7 @@ class Sender:
             status_code=answer.status,
             error=None if success else _status_sentence(answer.status),
             retry_after_seconds=retry_after,
-            response_excerpt=_text(
+            response_excerpt=storable_text(
                 answer.body[: self._excerpt_bytes],
                 cut=answer.cut or len(answer.body) > self._excerpt_bytes,
             ),
@@ -297,10 +310,3 @@ def _status_sentence(status: int) -> str:
 # RFC 9110, section 15.4: the statuses that name another location, so without 304.
 _REDIRECTS = frozenset({300, 301, 302, 303, 307, 308})
 _KNOWN_STATUSES = frozenset(HTTPStatus)
-
-
-def _text(data: bytes, *, cut: bool) -> str:
-    """Return `data` as text that every database can store: NUL and invalid UTF-8 become U+FFFD, and
-    a character that was cut in two is dropped."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    return decoder.decode(data, final=not cut).replace("\x00", "\ufffd")

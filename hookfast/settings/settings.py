@@ -301,6 +301,13 @@ class Settings(BaseSettings):
         le=65_536,
         description="Bytes of a receiver's answer that are kept with an attempt.",
     )
+    attempt_header_bytes: int = Field(
+        4_096,
+        ge=0,
+        le=65_536,
+        description="Bytes of the headers of a request, and of its answer, that are kept with an "
+        "attempt, secrets masked; 0 keeps none.",
+    )
     fast_lane_timeout: Seconds = Field(
         timedelta(seconds=5),
         le=FAST_LANE,

@@ -183,6 +183,9 @@ async def _attempts(database: Database, delivery_id: str, endpoint_id: str, now:
                     "status_code": 503,
                     "error": ERROR,
                     "response_excerpt": "<h1>Down for maintenance</h1>",
+                    "url": "https://example.com/hook",
+                    "request_headers": "Host: example.com\nwebhook-signature: ***",
+                    "response_headers": "Server: example",
                 },
             )
 

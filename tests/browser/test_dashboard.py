@@ -261,6 +261,7 @@ def test_delivery_page_shows_the_timeline_and_copies_the_curl_script(
         expect(page.locator("[data-countdown]").first).to_contain_text(re.compile(r"in 1\d min"))
         page.get_by_text("Request and response").first.click()
         expect(page.get_by_text("webhook-signature: ***").first).to_be_visible()
+        expect(page.get_by_text("Server: example").first).to_be_visible()
         expect(page.get_by_text("<h1>Down for maintenance</h1>").first).to_be_visible()
         page.get_by_text("Send it yourself with curl").click()
         command = page.get_by_role("region", name="The command")

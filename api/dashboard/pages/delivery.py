@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Response
 
 from api.access.authentication import Principal, Reader, Writer
-from api.dashboard.pages.request_preview import attempt_headers, curl_script
+from api.dashboard.pages.curl import curl_script
 from api.dashboard.site import live
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
@@ -70,22 +70,17 @@ routes.action(
 
 
 async def _timeline(delivery_id: str, context: Context, principal: Principal) -> dict[str, Any]:
-    """Return what the timeline shows: the delivery, its endpoint, and what its attempts sent."""
+    """Return what the timeline shows: the delivery, its endpoint, and a script that sends it."""
     delivery = await get_delivery(delivery_id, context, principal)
-    async with context.database.read() as connection:
-        event = await events.get(connection, delivery.event_id)
     endpoint = await _endpoint(delivery, context, principal)
-    headers: dict[str, list[tuple[str, str]]] = {}
     curl = None
-    if endpoint is not None and event is not None:
-        headers = {
-            attempt.id: attempt_headers(delivery, attempt, endpoint, traceparent=event.traceparent)
-            for attempt in delivery.attempts
-        }
-        if delivery.payload == "full" and endpoint.encryption is None:
+    if delivery.payload == "full" and endpoint is not None and endpoint.encryption is None:
+        async with context.database.read() as connection:
+            event = await events.get(connection, delivery.event_id)
+        if event is not None:
             attempt = max(1, delivery.attempt_count)
             curl = curl_script(delivery, endpoint, body=event.body, attempt=attempt)
-    return {"delivery": delivery, "endpoint": endpoint, "headers": headers, "curl": curl}
+    return {"delivery": delivery, "endpoint": endpoint, "curl": curl}
 
 
 async def _endpoint(

@@ -67,7 +67,13 @@ def list_deliveries(remote: Remote, selected: DeliveryFilter, limit: Limit = 50)
 
 
 @command(app, "show")
-def show(remote: Remote, delivery_id: Id) -> None:
+def show(
+    remote: Remote,
+    delivery_id: Id,
+    headers: Annotated[
+        bool, typer.Option("--headers", help="Show URL and headers of each attempt too.")
+    ] = False,
+) -> None:
     """Show a delivery, its status and every attempt."""
     response = remote.api.get(path_of("deliveries", delivery_id))
     if remote.printed_json(response):
@@ -93,6 +99,20 @@ def show(remote: Remote, delivery_id: Id) -> None:
     print_table(
         delivery["attempts"], _ATTEMPT_COLUMNS, if_empty="No attempt was made yet.", wide="error"
     )
+    if headers:
+        for attempt in delivery["attempts"]:
+            _print_evidence(attempt)
+
+
+def _print_evidence(attempt: dict[str, Any]) -> None:
+    """Print what an attempt sent (`>`) and received (`<`)."""
+    if attempt["url"] is None:
+        print_note(f"Attempt {attempt['number']}: its URL and headers were not kept.")
+        return
+    typer.echo(f"\nAttempt {attempt['number']}\n> POST {printable(attempt['url'])}")
+    for mark, name in ((">", "request_headers"), ("<", "response_headers")):
+        for header in attempt[name] or ():
+            typer.echo(f"{mark} {printable(': '.join(header))}")
 
 
 def _add_action(action: str, description: str) -> None:

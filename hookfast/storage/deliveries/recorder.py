@@ -15,6 +15,7 @@ from sqlalchemy import Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.evidence import Evidence
 from hookfast.deliveries.facts import AttemptEnded
 from hookfast.endpoints.circuit import AttemptResult, Cause, Policy
 from hookfast.errors import NotFound, Unavailable
@@ -38,13 +39,15 @@ GONE_REASON = "The receiver answered 410 Gone."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRecord:
-    """An attempt to record. `excerpt` is the start of the response body; `limited`: the attempt may
-    count as one of the endpoint's requests in flight; `in_batch`: a batch made it; `first_try`: no
-    earlier call has tried to record it."""
+    """An attempt to record. `excerpt` is the start of the response body; it and `evidence` are None
+    where a workflow records the attempt. `limited`: the attempt may count as one of the endpoint's
+    requests in flight; `in_batch`: a batch made it; `first_try`: no earlier call has tried to
+    record it."""
 
     delivery_id: str
     ended: AttemptEnded
     excerpt: str | None = None
+    evidence: Evidence | None = None
     limited: bool = True
     in_batch: bool = False
     first_try: bool = False
@@ -211,7 +214,7 @@ _ADD = insert(_ATTEMPTS)
 
 
 def _attempt_row(record: AttemptRecord, endpoint_id: str) -> dict[str, Any]:
-    ended = record.ended
+    ended, evidence = record.ended, record.evidence
     return {
         "id": ended.attempt_id,
         "delivery_id": record.delivery_id,
@@ -224,4 +227,7 @@ def _attempt_row(record: AttemptRecord, endpoint_id: str) -> dict[str, Any]:
         "status_code": ended.outcome.status_code,
         "error": ended.outcome.error,
         "response_excerpt": record.excerpt,
+        "url": evidence and evidence.url,
+        "request_headers": evidence and evidence.request_headers,
+        "response_headers": evidence and evidence.response_headers,
     }

@@ -99,7 +99,8 @@ class Delivery(Record, table=True):
 
 
 class Attempt(Record, table=True):
-    """One HTTP request of a delivery, with its result. Partitioned like Event."""
+    """One HTTP request of a delivery, with its result and its evidence
+    (`hookfast.deliveries.evidence`). Partitioned like Event."""
 
     __tablename__ = "attempts"
     __table_args__ = (
@@ -118,6 +119,9 @@ class Attempt(Record, table=True):
     status_code: int | None = None
     error: str | None = Field(default=None, sa_type=Text)
     response_excerpt: str | None = Field(default=None, sa_type=Text)
+    url: str | None = Field(default=None, sa_type=Text)
+    request_headers: str | None = Field(default=None, sa_type=Text)
+    response_headers: str | None = Field(default=None, sa_type=Text)
 
 
 class Job(Record, table=True):

@@ -166,6 +166,9 @@ async def test_delivery_shows_its_attempts(
         "status_code": 503,
         "error": "The receiver answered 503.",
         "response_excerpt": "come back later",
+        "url": "https://example.com/hook?a=1",
+        "request_headers": "Host: example.com\nX-Env: ***",
+        "response_headers": None,
     }
     async with context.database.write() as connection:
         await connection.execute(
@@ -176,7 +179,8 @@ async def test_delivery_shows_its_attempts(
     assert shown["status"] == "retrying"
     assert shown["attempt_count"] == 1
     assert shown["next_attempt_at"] == rfc3339(next_attempt_at)
-    assert shown["attempts"] == [attempt | {"started_at": rfc3339(at)}]
+    headers = [["Host", "example.com"], ["X-Env", "***"]]
+    assert shown["attempts"] == [attempt | {"started_at": rfc3339(at), "request_headers": headers}]
     assert shown["workflow"] == {"id": f"delivery/{delivery['id']}", "url": None}
 
 

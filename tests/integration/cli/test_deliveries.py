@@ -63,6 +63,9 @@ async def dead(served: ApiServer, endpoint: Json, deliveries: list[str]) -> list
                 "status_code": 503,
                 "error": "The receiver answered 503 \x1b[31m[bold]Service Unavailable.",
                 "response_excerpt": "down",
+                "url": "https://example.com/hook",
+                "request_headers": "Host: example.com\nX-Env: ***",
+                "response_headers": "X-Odd: a\x1b[31mb\n…: 2 more",
             },
         )
     return deliveries
@@ -120,6 +123,27 @@ async def test_a_delivery_is_shown_with_its_attempts(hookfast: Run, dead: list[s
     assert "retries_exhausted" in shown.out
     assert f"delivery/{dead[0]}" in shown.out
     assert "The receiver answered 503 �[31m[bold]Service Unavailable." in shown.out
+
+
+async def test_headers_of_each_attempt_are_shown_on_request(
+    hookfast: Run, dead: list[str], served: ApiServer
+) -> None:
+    plain = await hookfast("deliveries", "show", dead[0])
+    assert "X-Env" not in plain.out
+    shown = await hookfast("deliveries", "show", dead[0], "--headers")
+    assert shown.code == 0, shown.err
+    *_, after = shown.out.partition("\nAttempt 1\n")
+    assert after.splitlines() == [
+        "> POST https://example.com/hook",
+        "> Host: example.com",
+        "> X-Env: ***",
+        "< X-Odd: a�[31mb",
+        "< …: 2 more",
+    ]
+    async with served.context.database.write() as connection:
+        await connection.execute(update(Attempt).values(url=None))
+    shown = await hookfast("deliveries", "show", dead[0], "--headers")
+    assert shown.err == "Attempt 1: its URL and headers were not kept.\n"
 
 
 async def test_unknown_delivery_is_reported_in_a_sentence(hookfast: Run) -> None:

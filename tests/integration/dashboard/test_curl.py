@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from api.dashboard.pages.request_preview import MAX_BODY, curl_script
+from api.dashboard.pages.curl import MAX_BODY, curl_script
 from api.forms.endpoint import EndpointView
 from api.routes.deliveries import DeliveryView
 from hookfast.receiver import Verifier

@@ -7,9 +7,12 @@ import re
 import httpx2
 import pytest
 from fastapi import FastAPI
+from sqlalchemy import insert
 
 from api.process.context import Context
 from hookfast.clock import rfc3339
+from hookfast.ids import new_id
+from hookfast.storage.tables import Attempt
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 from tests.support.api_client import endpoint_maker
@@ -128,9 +131,30 @@ async def test_delivery_page_shows_the_request_without_secrets(
         tenant_id=tenant, events=["order.**"], headers={"Authorization": "Basic c2VjcmV0"}
     )
     delivery_id = await emit(client, tenant)
+    now = context.clock()
+    async with context.database.write() as connection:
+        await connection.execute(
+            insert(Attempt.__table__),
+            {
+                "id": new_id("att", now),
+                "delivery_id": delivery_id,
+                "endpoint_id": created["id"],
+                "number": 1,
+                "trigger": "first",
+                "started_at": now,
+                "duration_ms": 5.0,
+                "result": "status",
+                "status_code": 503,
+                "url": "https://example.com/then",
+                "request_headers": "Host: example.com\nAuthorization: ***",
+                "response_headers": "Server: example\n…: 2 more",
+            },
+        )
     async with tenant_visitor(app, client, tenant) as visitor:
         page = (await visitor.get(f"/dashboard/deliveries/{delivery_id}")).text
         text = text_of(page)
+        assert "POST https://example.com/then Host: example.com Authorization: ***" in text
+        assert "Server: example …: 2 more" in text
         assert "order.invoice.paid pending" in text
         assert '"data":{"amount":42}' in text  # in the curl script
         assert "openssl dgst -sha256" in text

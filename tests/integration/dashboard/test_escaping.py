@@ -91,6 +91,9 @@ async def hostile(client: httpx2.AsyncClient, context: Context) -> dict[str, str
                 "status_code": 500,
                 "error": HOSTILE,
                 "response_excerpt": HOSTILE,
+                "url": IN_URL,
+                "request_headers": f"X-Hostile: {HOSTILE}",
+                "response_headers": f"{HOSTILE}: {HOSTILE}",
             },
         )
         await connection.execute(

@@ -267,7 +267,7 @@ async def delivery_that_may_wait(stack: Stack, reason: str) -> str:
 
 
 async def test_a_batch_hands_records_that_fail_to_temporal(stack: Stack) -> None:
-    endpoint = await stack.endpoint("/ok")
+    endpoint = await stack.endpoint("/ok?key=4711")
     with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
         ids = await stack.deliver_together(endpoint, 100)
         await stack.until_all(ids, "delivered")
@@ -277,6 +277,10 @@ async def test_a_batch_hands_records_that_fail_to_temporal(stack: Stack) -> None
     for name in names - {None}:  # on a busy machine some take too long for a batch
         handle = stack.client.get_workflow_handle(batch_messages.workflow_id(name))
         await handle.result()
+        history = await handle.fetch_history()
+        recorded = b"".join(event.SerializeToString() for event in history.events)
+        assert b"unrecorded" in recorded
+        assert b"key=4711" not in recorded
         described = await handle.describe()
         assert described.raw_description.workflow_execution_info.history_size_bytes < 100_000
 

@@ -65,6 +65,9 @@ async def test_attempt_is_recorded_with_status_duration_and_response(stack: Stac
     assert attempt.error is None
     assert attempt.duration_ms > 0
     assert '"data":"hello"' in attempt.response_excerpt
+    assert attempt.url == stack.receiver.url("/echo")
+    assert f"X-Hook-Id: {delivery}\n" in attempt.request_headers
+    assert "Content-Length: " in attempt.response_headers
 
 
 async def test_every_retry_has_the_same_message_id(stack: Stack) -> None:
@@ -231,13 +234,19 @@ async def test_an_attempt_whose_record_fails_is_recorded_later_and_not_sent_agai
 ) -> None:
     """The database becomes unavailable between the answer and the record."""
     with patch.object(AttemptRunner, "_try_to_record", AsyncMock(return_value=None)):
-        delivery = await stack.deliver(await stack.endpoint("/ok"))
+        delivery = await stack.deliver(await stack.endpoint("/ok?key=4711"))
         row = await stack.until_status(delivery, "delivered")
 
     assert row.attempts == 1
     assert len(stack.receiver.requests) == 1
     (attempt,) = await stack.attempts(delivery)
     assert (attempt.status_code, attempt.result) == (200, "success")
+    # what was received and where it was sent would have to go through the workflow's history
+    assert (attempt.url, attempt.request_headers, attempt.response_excerpt) == (None, None, None)
+    history = await stack.workflow(delivery).fetch_history()
+    recorded = b"".join(event.SerializeToString() for event in history.events)
+    assert attempt.id.encode() in recorded
+    assert b"key=4711" not in recorded
 
 
 async def test_a_record_that_fails_briefly_is_tried_again_at_once(stack: Stack) -> None:

@@ -108,6 +108,10 @@ async def test_request_to_a_source_is_delivered_in_all_three_payload_styles(
     for gone in ("authorization", "cookie", "x-hub-signature-256"):
         assert gone not in raw.headers
     assert "hush" not in repr(raw.raw_headers)
+    await stack.until_status(str(raw.message_id), "delivered")
+    [attempt] = (await client.get(f"/deliveries/{raw.message_id}")).json()["attempts"]
+    shown = dict(attempt["request_headers"])
+    assert (shown["x-github-event"], shown["X-GitHub-Hook-ID"]) == ("push", "***")
     Verifier(secret).verify(raw.headers, raw.body)
 
 

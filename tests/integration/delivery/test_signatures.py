@@ -8,6 +8,7 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +49,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 NEW = b"n" * 32
 HEADER_VALUE = "Basic c3RhZ2luZzpodW50ZXIy"
 MARKER = "only-for-the-receiver-4711"
+URL_KEY = "key-in-the-url-0815"
 
 
 @pytest.fixture
@@ -270,7 +272,7 @@ async def test_no_secret_is_readable_in_answers_histories_logs_or_the_database(
     platform: Platform, stack: Stack, capfd: pytest.CaptureFixture[str]
 ) -> None:
     endpoint = await platform.endpoint(
-        "/fail-first/2",
+        f"/fail-first/2?key={URL_KEY}",
         signatures=["hook", "standard", "standard-ed25519", "rsa"],
         headers={"Authorization": HEADER_VALUE},
     )
@@ -287,6 +289,12 @@ async def test_no_secret_is_readable_in_answers_histories_logs_or_the_database(
     for secret in secrets:
         raw = base64.b64decode(secret.removeprefix("whsec_"))
         needles += [secret.removeprefix("whsec_"), raw.hex(), raw.hex().upper()]
+    for request in requests:
+        needles += [
+            part
+            for name in ("x-hook-signature", "webhook-signature", "x-webhook-signature")
+            for part in re.findall(r"[0-9A-Za-z+/]{40,}", request.headers[name])
+        ]
 
     answers = ""
     for route in (
@@ -306,7 +314,7 @@ async def test_no_secret_is_readable_in_answers_histories_logs_or_the_database(
     history = json.loads((await stack.workflow(delivery).fetch_history()).to_json())
     texts = "\n".join(_texts(history))
     assert '"delivery_id"' in texts  # payloads are decoded, not base64
-    assert not [needle for needle in [*needles, MARKER] if needle in texts]
+    assert not [needle for needle in [*needles, MARKER, URL_KEY] if needle in texts]
 
     broken = await _add_unreadable_endpoint(platform, stack.database)
     await platform.emit({"card": MARKER})
@@ -318,7 +326,7 @@ async def test_no_secret_is_readable_in_answers_histories_logs_or_the_database(
         return broken in logged
 
     await eventually(is_logged)
-    assert not [needle for needle in [*needles, MARKER] if needle in logged]
+    assert not [needle for needle in [*needles, MARKER, URL_KEY] if needle in logged]
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from hookfast.deliveries.evidence import Evidence
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Result
 
 
@@ -48,3 +49,10 @@ def test_outcome_is_immutable() -> None:
     outcome = Outcome(result=Result.STATUS, duration_ms=1.0, status_code=500)
     with pytest.raises(dataclasses.FrozenInstanceError):
         outcome.status_code = 200  # type: ignore[misc]
+
+
+def test_for_history_an_outcome_has_no_url_headers_or_body() -> None:
+    facts = {"result": Result.STATUS, "duration_ms": 1.0, "status_code": 500, "error": "500"}
+    outcome = Outcome(**facts, response_excerpt="body", evidence=Evidence("https://a.example/key"))
+    assert outcome.for_history() == Outcome(**facts)
+    assert "a.example" not in repr(outcome)

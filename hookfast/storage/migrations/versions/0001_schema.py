@@ -147,6 +147,9 @@ def _create_tables() -> None:
         sa.Column("status_code", sa.Integer(), nullable=True),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("response_excerpt", sa.Text(), nullable=True),
+        sa.Column("url", sa.Text(), nullable=True),
+        sa.Column("request_headers", sa.Text(), nullable=True),
+        sa.Column("response_headers", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
         postgresql_partition_by="RANGE (id)",
     )

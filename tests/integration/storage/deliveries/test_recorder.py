@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from hookfast.clock import utc_now
+from hookfast.deliveries.evidence import Evidence
 from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Trigger
 from hookfast.deliveries.life import Phase, next_step
 from hookfast.deliveries.outcome import Reason
@@ -27,6 +28,7 @@ from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_e
 pytestmark = pytest.mark.anyio
 
 TRANSIENT: PlanSpec = MINUTES | {"retry_on": "transient"}
+EVIDENCE = Evidence("https://example.com/hook", "Host: example.com\nX-Env: ***", "Server: ü\u2028")
 
 
 class Records:
@@ -53,7 +55,9 @@ class Records:
             number=number, trigger=trigger, round=round, in_plan=True, position=number - 1
         )
         fact = ended(attempt, status_code, self.at(at), plan=plan)
-        return AttemptRecord(delivery_id=self.delivery, ended=fact, excerpt=f"said {status_code}")
+        return AttemptRecord(
+            delivery_id=self.delivery, ended=fact, excerpt=f"said {status_code}", evidence=EVIDENCE
+        )
 
     async def record(
         self, number: int, status_code: int, *, at: float, plan: PlanSpec = MINUTES, round: int = 0
@@ -120,6 +124,19 @@ async def test_an_attempt_is_recorded_with_its_deliverys_new_state(records: Reco
         503,
     )
     assert (attempt.error, attempt.response_excerpt) == ("The receiver answered 503.", "said 503")
+    assert (attempt.url, attempt.request_headers, attempt.response_headers) == (
+        EVIDENCE.url,
+        EVIDENCE.request_headers,
+        EVIDENCE.response_headers,
+    )
+
+
+async def test_an_attempt_is_recorded_without_evidence(records: Records) -> None:
+    record = replace(records.make(1, 503, at=1), excerpt=None, evidence=None)
+    await records.recorder.record(record)
+    [attempt] = await attempt_rows(records.database, records.delivery)
+    assert attempt.status_code == 503
+    assert (attempt.url, attempt.request_headers, attempt.response_headers) == (None, None, None)
 
 
 async def test_recording_an_attempt_leaves_a_woken_delivery_in_the_outbox(

@@ -1,0 +1,127 @@
+"""The evidence of an attempt: where its request went, and the headers of the request and of its
+answer. Pure.
+
+It is stored with the attempt and shown to everyone who may read the endpoint, so secrets never get
+into it. Of a request, only values that are known to be harmless are shown. Of an answer, all but
+cookies are.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from hookfast.audit import MASK
+
+MAX_FIELDS: Final = 64
+MAX_NAME: Final = 100
+MAX_VALUE: Final = 1024
+"""Most headers of a message, and bytes of each name and value. A longer one ends in `…`."""
+
+RawHeaders = Iterable[tuple[bytes, bytes]]
+"""Names and values as they were on the wire."""
+
+# What Hookfast itself sets, except signatures. No endpoint may choose these names for its own
+# headers (`api.forms.custom_headers`), whose values are secrets.
+_SHOWN_OF_REQUESTS = frozenset(
+    {
+        *(b"host", b"accept-encoding", b"content-type", b"content-length", b"user-agent"),
+        *(b"traceparent", b"x-hook-id", b"x-hook-topic", b"x-hook-attempt", b"x-hook-timestamp"),
+        *(b"webhook-id", b"webhook-timestamp"),
+        *(b"x-webhook-id", b"x-webhook-event", b"x-webhook-attempt", b"x-webhook-timestamp"),
+        *(b"x-webhook-nonce", b"x-webhook-key-id"),
+    }
+)
+# The last two are those of receivers that send the request's headers back.
+_HIDDEN_OF_ANSWERS = frozenset({b"set-cookie", b"set-cookie2", b"authorization", b"cookie"})
+_MASKED = MASK.encode()
+_CUT = "…".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The URL, and the headers as text with a line `Name: value` for each, in their order.
+
+    `request_headers` are those that were sent last, None if nothing was sent; `response_headers`
+    are None without a complete answer. Both are None if headers are not kept.
+    """
+
+    url: str
+    request_headers: str | None = None
+    response_headers: str | None = None
+
+
+def evidence_of(
+    url: str,
+    *,
+    sent: RawHeaders | None,
+    received: RawHeaders | None,
+    public: Collection[str] = (),
+    limit: int,
+) -> Evidence:
+    """Return the evidence of a request to `url` with the headers `sent`, and of its answer with the
+    headers `received`; None if there was none. Of each, at most `limit` bytes are kept, and a line
+    that says how many headers are left out; with a limit of 0, nothing.
+
+    Values that were sent are masked, except those of Hookfast's own headers and of those named in
+    `public` (in lower case). Of the answer, cookies and returned credentials are masked.
+    """
+
+    if sent is None or not limit:
+        return Evidence(url)
+    shown = _SHOWN_OF_REQUESTS
+    if public:
+        shown = shown.union(name.encode() for name in public)
+    masked = [(name, value if name.lower() in shown else _MASKED) for name, value in sent]
+    request = _lines(masked, limit)
+    if received is None:
+        return Evidence(url, request)
+    masked = [
+        (name, _MASKED if name.lower() in _HIDDEN_OF_ANSWERS else value) for name, value in received
+    ]
+    return Evidence(url, request, _lines(masked, limit))
+
+
+def header_pairs(lines: str | None) -> list[tuple[str, str]] | None:
+    """Return the names and values of headers in that form. A pair named `…`, which no header can
+    be, says how many are left out."""
+    if lines is None:
+        return None
+    # `splitlines` would also split at characters that a value may contain
+    parts = (line.partition(": ") for line in lines.split("\n") if line)
+    return [(name, value) for name, _, value in parts]
+
+
+def storable_text(data: bytes, *, cut: bool = False) -> str:
+    """Return `data` as text that every database can store: NUL and invalid UTF-8 become U+FFFD, and
+    a character that was cut in two is dropped."""
+    if cut:
+        text = codecs.getincrementaldecoder("utf-8")("replace").decode(data)
+    else:
+        text = data.decode("utf-8", "replace")
+    return text.replace("\x00", "\ufffd")
+
+
+def _lines(headers: RawHeaders, limit: int) -> str:
+    lines: list[bytes] = []
+    left_out = 0
+    for name, value in headers:
+        if len(name) > MAX_NAME or len(value) > MAX_VALUE:
+            line = b"%b: %b" % (_shortened(name, MAX_NAME), _shortened(value, MAX_VALUE))
+        else:
+            line = b"%b: %b" % (name, value)
+        limit -= len(line) + 1
+        if limit >= 0 and len(lines) < MAX_FIELDS:
+            lines.append(line)
+        else:
+            limit = -1  # the rest is left out too, also what would still fit
+            left_out += 1
+    if left_out:
+        lines.append(b"%b: %d more" % (_CUT, left_out))
+    return storable_text(b"\n".join(lines))
+
+
+def _shortened(data: bytes, length: int) -> bytes:
+    return data if len(data) <= length else data[:length] + _CUT
