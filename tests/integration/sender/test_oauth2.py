@@ -222,3 +222,21 @@ async def test_credentials_replace_a_header_of_the_request(sender: Sender) -> No
             access=Access((Bearer("own"),)),
         )
     assert seen == ["Bearer own"]
+
+
+async def test_credentials_are_masked_in_the_answer_of_a_receiver_that_repeats_them(
+    sender: Sender, server: OAuth2Server, client: OAuth2
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + head)
+        writer.close()
+
+    async with Receiver(serve=serve) as receiver:
+        for credential in (client, Basic("shop", SECRET), Bearer("t0ken")):
+            excerpt = (await post(sender, receiver.url(), credential)).response_excerpt
+            assert excerpt is not None
+            assert "authorization: " in excerpt.lower()
+            assert " ***" in excerpt
+            for value in (*server.tokens, "t0ken", Basic("shop", SECRET).authorization):
+                assert value not in excerpt
