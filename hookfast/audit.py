@@ -1,7 +1,8 @@
 """Entries of the audit log: who changed what, and the differences with secrets masked. Pure.
 
 The log is kept for years and shown to tenants, so it must not leak anything: for secrets it records
-only that they exist, for headers only their names, and for URLs everything but the query.
+only that they exist, for headers only their names, for credentials what responses show, and for
+URLs everything but the query.
 """
 
 from __future__ import annotations
@@ -26,12 +27,16 @@ AuditAction = Literal[
     "delivery.resume",
     "endpoint.create",
     "endpoint.delete",
+    "endpoint.delete_authentication",
+    "endpoint.delete_tls",
     "endpoint.disable",
     "endpoint.enable",
     "endpoint.pause",
     "endpoint.recover",
     "endpoint.resume",
     "endpoint.rotate_secret",
+    "endpoint.set_authentication",
+    "endpoint.set_tls",
     "endpoint.update",
     "event.replay",
     "event_type.create",
@@ -70,6 +75,7 @@ MAX_VALUE_BYTES: Final = 16_384
 can be as long as a request."""
 
 _VISIBLE_IN_SECRETS: Final = ("kind", "public", "created_at", "expires_at")
+_VISIBLE_IN_CREDENTIALS: Final = ("kind", "shown", "created_at", "expires_at")
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [], {}, ())
 
 
@@ -144,6 +150,8 @@ def _masked(name: str, value: Any) -> Any:
         return f"{address}?{MASK}" if mark else address
     if name == "secrets":
         return [{key: one[key] for key in _VISIBLE_IN_SECRETS if key in one} for one in value]
+    if name == "credentials":
+        value = [{key: one[key] for key in _VISIBLE_IN_CREDENTIALS} for one in value]
     return _bounded(rfc3339(value) if isinstance(value, datetime) else value)
 
 

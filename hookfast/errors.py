@@ -56,6 +56,11 @@ class InvalidInput(HookfastError):
         """Return an error with one field error, whose detail is also the message."""
         return cls(detail, code=code, errors=(FieldError(pointer, detail),))
 
+    def below(self, pointer: str) -> InvalidInput:
+        """Return the same error for an input that is the member at `pointer` of a larger one."""
+        errors = (FieldError(pointer + error.pointer, error.detail) for error in self.errors)
+        return InvalidInput(self.message, code=self.code, errors=tuple(errors))
+
 
 class TooLarge(HookfastError):
     """A body is over its limit and nothing was stored. Send less, or raise the setting."""

@@ -175,11 +175,8 @@ def invalid_request(error: RequestValidationError) -> InvalidInput:
 
 def invalid_members(error: ValidationError, given: Any) -> InvalidInput:
     """Convert pydantic's validation error about the input `given`, likewise without the input."""
-    errors = error.errors(include_url=False, include_context=False, include_input=False)
-    return _invalid(
-        FieldError(_pointer(each, each["loc"], given), _detail(each))
-        for each in errors[:MAX_FIELD_ERRORS]
-    )
+    errors = error.errors(include_url=False, include_input=False)
+    return _invalid(_member_error(each, each["loc"], given) for each in errors[:MAX_FIELD_ERRORS])
 
 
 def _invalid(errors: Iterable[FieldError]) -> InvalidInput:
@@ -254,8 +251,16 @@ def _title(status: int) -> str:
 def _request_error(error: Any, body: Any) -> FieldError:
     place, *location = error["loc"]
     if place == "body":
-        return FieldError(_pointer(error, location, body), _detail(error))
+        return _member_error(error, location, body)
     return FieldError(".".join(str(part) for part in location), _detail(error))
+
+
+def _member_error(error: Any, location: Sequence[str | int], given: Any) -> FieldError:
+    pointer = _pointer(error, location, given)
+    if error["type"] in _TAGS:
+        # pydantic's location is the object whose kind it does not know
+        return FieldError(join(pointer, error["ctx"]["discriminator"].strip("'")), _detail(error))
+    return FieldError(pointer, _detail(error))
 
 
 def _pointer(error: Any, location: Sequence[str | int], given: Any) -> str:
@@ -272,9 +277,12 @@ def _pointer(error: Any, location: Sequence[str | int], given: Any) -> str:
     return pointer
 
 
+_TAGS = ("union_tag_not_found", "union_tag_invalid")
+
 _DETAILS: Mapping[str, str] = {
     "extra_forbidden": "there is no such member; remove it",
     "missing": "is required",
+    "union_tag_not_found": "is required",
     # JSON's words instead of Python's
     "dict_type": "must be a JSON object",
     "list_type": "must be a JSON array",
@@ -284,5 +292,7 @@ _DETAILS: Mapping[str, str] = {
 
 
 def _detail(error: Any) -> str:
+    if error["type"] == "union_tag_invalid":
+        return f"must be one of {error['ctx']['expected_tags']}"
     detail: str = _DETAILS.get(error["type"]) or error["msg"]
     return detail.removeprefix("Value error, ")

@@ -7,6 +7,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
+from api.forms.credentials import (
+    CREDENTIALS,
+    AuthenticationForm,
+    AuthenticationView,
+    TlsForm,
+    TlsView,
+    credential_members,
+)
 from api.forms.custom_headers import check_headers, masked
 from api.forms.networks import check_networks
 from api.http.fields import Description, Email, Input, Metadata, TenantId, Time
@@ -194,10 +202,12 @@ class EndpointForm(Input):
             return check_url(self.url, allow_http=settings.allow_http)
         for name, unset in _PUSH_ONLY.items():
             if getattr(self, name) not in unset:
-                raise InvalidInput.at(
-                    f"/{name}", "a polled endpoint gets no requests; leave this out"
-                )
+                raise _has_no_effect(name)
         return ""
+
+
+def _has_no_effect(name: str) -> InvalidInput:
+    return InvalidInput.at(f"/{name}", "a polled endpoint gets no requests; leave this out")
 
 
 _PUSH_ONLY: Mapping[str, tuple[Any, ...]] = {
@@ -225,6 +235,19 @@ class NewEndpoint(EndpointForm):
         None, description="The owner; a tenant's key implies its own tenant."
     )
     events: Patterns = Field(default_factory=list)
+    authentication: AuthenticationForm | None = Field(
+        None,
+        description="With which requests authenticate themselves to the receiver; default: only "
+        "by their signature.",
+    )
+    tls: TlsForm | None = Field(None, description="For mutual TLS, or a private authority.")
+
+    def columns(self, settings: Settings) -> dict[str, Any]:
+        if self.mode == "poll":
+            for name in CREDENTIALS:
+                if getattr(self, name) is not None:
+                    raise _has_no_effect(name)
+        return super().columns(settings)
 
 
 class SecretView(BaseModel):
@@ -257,6 +280,10 @@ class EndpointView(BaseModel):
     rate_limit_per_second: float | None
     max_in_flight: int | None
     headers: dict[str, str] = Field(description="Names of headers, with masked values.")
+    authentication: AuthenticationView | None = Field(
+        description="Set by `PUT /v1/endpoints/{endpoint_id}/authentication`."
+    )
+    tls: TlsView | None = Field(description="Set by `PUT /v1/endpoints/{endpoint_id}/tls`.")
     encryption: EncryptionForm | None
     secrets: list[SecretView] = Field(description="The secrets that sign, newest first.")
     allowed_networks: list[str]
@@ -270,11 +297,13 @@ class EndpointView(BaseModel):
     @classmethod
     def of(cls, endpoint: Endpoint, **more: Any) -> Self:
         """Return the view of a stored endpoint."""
-        shown = endpoint.model_dump(exclude={"secrets", "deleted_at", "meta", "headers", "url"})
+        other = {"secrets", "credentials", "deleted_at", "meta", "headers", "url"}
+        shown = endpoint.model_dump(exclude=other)
         return cls(
             **shown,
             url=endpoint.url or None,
             headers=masked(endpoint.headers),
+            **credential_members(endpoint.credentials),
             secrets=[SecretView.model_validate(secret) for secret in endpoint.secrets],
             metadata=endpoint.meta,
             **more,

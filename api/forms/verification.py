@@ -8,6 +8,7 @@ from ipaddress import ip_network
 from typing import cast
 
 from api.process.context import Context
+from hookfast.endpoints.credentials import Access, open_credentials
 from hookfast.errors import InvalidInput
 from hookfast.sender import verify_endpoint
 from hookfast.sender.verify import Mode
@@ -28,6 +29,7 @@ async def verify(
     url: str,
     tenant_id: str,
     topics: Sequence[str],
+    access: Access,
     allowed_networks: Sequence[str],
 ) -> None:
     """Return if the receiver agrees to every topic. Raises InvalidInput: `verification_failed` with
@@ -50,6 +52,7 @@ async def verify(
                 tenant_id=tenant_id,
                 topics=topics or [EVERYTHING],
                 timeout=_REQUEST_SECONDS,
+                access=access,
                 allowed_networks=[ip_network(text) for text in allowed_networks],
             )
     except TimeoutError:
@@ -68,5 +71,13 @@ async def verify_stored(context: Context, endpoint: Endpoint, topics: Sequence[s
         url=endpoint.url,
         tenant_id=endpoint.tenant_id,
         topics=topics,
+        access=stored_access(context, endpoint),
         allowed_networks=endpoint.allowed_networks,
+    )
+
+
+def stored_access(context: Context, endpoint: Endpoint) -> Access:
+    """Return the credentials of a stored endpoint. Raises Misconfigured if one cannot be opened."""
+    return open_credentials(
+        endpoint.credentials, context.keyring, endpoint_id=endpoint.id, now=context.clock()
     )

@@ -35,6 +35,11 @@ TAGS = [
     {"name": "Endpoints", "description": "The URLs that receive, with secrets and retry plans."},
     {"name": "Endpoint control", "description": "Pausing and disabling endpoints; their health."},
     {"name": "Endpoint checks", "description": "Tests, verification and statistics of endpoints."},
+    {
+        "name": "Endpoint credentials",
+        "description": "How requests authenticate themselves to an endpoint: tokens and client "
+        "certificates.",
+    },
     {"name": "Polling", "description": "Fetching an endpoint's events instead of receiving them."},
     {"name": "Signatures", "description": "Rotating secrets; the public keys of receivers."},
     {"name": "Subscriptions", "description": "Which event types go to which endpoint."},

@@ -13,8 +13,14 @@ from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
 from api.forms import raised_limits
+from api.forms.credentials import (
+    access_of_new,
+    check_compatible,
+    check_no_credentials,
+    sealed_access,
+)
 from api.forms.endpoint import EndpointForm, EndpointView, NewEndpoint, State, check_patterns
-from api.forms.verification import VERIFIED, verify
+from api.forms.verification import VERIFIED, stored_access, verify
 from api.http.fields import EndpointPath, TenantId
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
@@ -73,6 +79,15 @@ async def create_endpoint(
     async with context.database.read() as connection:
         found(await tenants.get(connection, tenant_id))
     polled = form.mode == "poll"
+    endpoint_id = new_id("ep", context.clock())
+    access = await access_of_new(
+        context,
+        authentication=form.authentication,
+        tls=form.tls,
+        url=columns["url"],
+        headers=form.headers,
+    )
+    columns["credentials"] = sealed_access(access, context, endpoint_id=endpoint_id)
     if not polled:
         await verify(
             context,
@@ -80,11 +95,11 @@ async def create_endpoint(
             url=columns["url"],
             tenant_id=tenant_id,
             topics=events,
+            access=access,
             allowed_networks=columns["allowed_networks"],
         )
         await _ensure_signing_key(context, audit, columns["signatures"])
     now = context.clock()
-    endpoint_id = new_id("ep", now)
     secret = None if polled else generate_secret()
     columns["headers"] = seal_headers(form.headers, context.keyring, endpoint_id=endpoint_id)
     endpoint = Endpoint(
@@ -168,6 +183,7 @@ async def change_endpoint(
     headers = open_headers(
         endpoint.headers if changes_headers else {}, context.keyring, endpoint_id=endpoint_id
     )
+    check_no_credentials(patch)
     form = patched(EndpointForm.of(endpoint, headers=headers), patch)
     if form.mode != endpoint.mode:
         raise Conflict(
@@ -176,6 +192,7 @@ async def change_endpoint(
             code="mode_is_fixed",
         )
     columns = form.columns(context.settings)
+    check_compatible(endpoint.credentials, url=columns["url"], headers=form.headers)
     verifies = any(columns[name] != getattr(endpoint, name) for name in VERIFIED)
     if verifies:
         await verify(
@@ -184,6 +201,7 @@ async def change_endpoint(
             url=columns["url"],
             tenant_id=endpoint.tenant_id,
             topics=topics,
+            access=stored_access(context, endpoint),
             allowed_networks=columns["allowed_networks"],
         )
     before, after = facts(endpoint) | {"headers": headers}, api_names(columns)

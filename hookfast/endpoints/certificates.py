@@ -19,6 +19,9 @@ from hookfast.errors import InvalidInput
 
 MAX_PEM = 65_536
 """Longest PEM text, in characters."""
+MAX_KEY = 4_000
+"""Longest private key, in characters: RSA of 4096 bits. Checking a longer one would take the event
+loop seconds (8192 bits: 3 s)."""
 _MAX_CERTIFICATES = 20
 _MIN_RSA_BITS = 2048
 
@@ -67,7 +70,7 @@ def _certificates(pem: str, *, pointer: str) -> list[x509.Certificate]:
 
 def _private_key(pem: str) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey:
     try:
-        if len(pem) > MAX_PEM:
+        if len(pem) > MAX_KEY:
             raise ValueError
         key = load_pem_private_key(pem.encode(), password=None)
     except TypeError:
@@ -76,7 +79,9 @@ def _private_key(pem: str) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey:
         ) from None
     except (ValueError, UnsupportedAlgorithm):
         raise InvalidInput.at(
-            "/private_key", "must be a private key in PEM ('-----BEGIN PRIVATE KEY-----')"
+            "/private_key",
+            "must be a private key in PEM ('-----BEGIN PRIVATE KEY-----') "
+            f"of at most {MAX_KEY} characters",
         ) from None
     if isinstance(key, rsa.RSAPrivateKey) and key.key_size >= _MIN_RSA_BITS:
         return key

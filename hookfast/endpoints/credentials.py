@@ -41,13 +41,10 @@ class Bearer:
     kind: ClassVar = "bearer"
     token: str = field(repr=False)
 
-    def check(self) -> None:
-        """Raise InvalidInput if the token cannot be sent."""
+    def shown(self) -> dict[str, Any]:
+        """Return what responses show. Raises InvalidInput if the token cannot be sent."""
         if not TOKEN.fullmatch(self.token):
             raise InvalidInput.at("/token", "a token is visible ASCII characters without spaces")
-
-    def shown(self) -> dict[str, Any]:
-        """Return what responses show."""
         return {}
 
     @property
@@ -64,16 +61,13 @@ class Basic:
     username: str
     password: str = field(repr=False)
 
-    def check(self) -> None:
-        """Raise InvalidInput if they cannot be sent."""
+    def shown(self) -> dict[str, Any]:
+        """Return what responses show. Raises InvalidInput if they cannot be sent."""
         if ":" in self.username:
             raise InvalidInput.at("/username", "a user name has no colon")
         for name in ("username", "password"):
             if _CONTROL.search(getattr(self, name)):
                 raise InvalidInput.at(f"/{name}", "control characters are not allowed")
-
-    def shown(self) -> dict[str, Any]:
-        """Return what responses show."""
         return {"username": self.username}
 
     @property
@@ -97,14 +91,12 @@ class OAuth2:
     audience: str | None = None
     client_authentication: Literal["basic", "body"] = "basic"
 
-    def check(self) -> None:
-        """Raise InvalidInput if they cannot be sent. The caller checks the URL."""
+    def shown(self) -> dict[str, Any]:
+        """Return what responses show. Raises InvalidInput if they cannot be sent; the caller checks
+        the URL."""
         for name in ("client_id", "client_secret", "scope", "audience"):
             if _CONTROL.search(getattr(self, name) or ""):
                 raise InvalidInput.at(f"/{name}", "control characters are not allowed")
-
-    def shown(self) -> dict[str, Any]:
-        """Return what responses show."""
         shown = asdict(self)
         del shown["client_secret"]
         return shown
@@ -121,12 +113,9 @@ class TlsIdentity:
     private_key: str | None = field(default=None, repr=False)
     authorities: str | None = None
 
-    def check(self) -> None:
-        """Raise InvalidInput if they cannot be used; see `describe` and `describe_authorities`."""
-        self.shown()
-
     def shown(self) -> dict[str, Any]:
-        """Return what responses show: facts about the certificates."""
+        """Return what responses show: facts about the certificates. Raises InvalidInput if they
+        cannot be used; see `describe` and `describe_authorities`."""
         shown: dict[str, Any] = {"certificate": None, "authorities": None}
         if self.certificate is not None or self.private_key is not None:
             shown["certificate"] = describe(self.certificate, self.private_key)
@@ -160,31 +149,31 @@ PUBLIC = Access()
 """No credentials."""
 
 
-def put_credential(
-    stored: Sequence[Credential],
-    new: AnyCredential,
-    keyring: Keyring,
-    *,
-    endpoint_id: str,
-    overlap: timedelta,
-    now: datetime,
-) -> list[Credential]:
-    """Add a credential to the column. The one that it replaces expires after `overlap`; those that
-    were replaced earlier end now. Raises InvalidInput if the credential is invalid."""
-    new.check()
-    tls = new.kind == "tls"
-    text = json.dumps(asdict(new))
-    fresh = {
-        "kind": new.kind,
-        "sealed": keyring.seal(text, context=_context(endpoint_id, new.kind)),
-        "shown": new.shown(),
+def seal_credential(
+    credential: AnyCredential, keyring: Keyring, *, endpoint_id: str, now: datetime
+) -> Credential:
+    """Check and seal a credential for the column. Raises InvalidInput at the faulty member."""
+    shown = credential.shown()
+    text = json.dumps(asdict(credential))
+    return {
+        "kind": credential.kind,
+        "sealed": keyring.seal(text, context=_context(endpoint_id, credential.kind)),
+        "shown": shown,
         "created_at": rfc3339(now),
         "expires_at": None,
     }
+
+
+def put_credential(
+    stored: Sequence[Credential], new: Credential, *, overlap: timedelta, now: datetime
+) -> list[Credential]:
+    """Add a sealed credential to the column. The one that it replaces expires after `overlap`;
+    those that were replaced earlier end now."""
+    tls = new["kind"] == "tls"
     current, others = current_credential(stored, tls=tls), without_credential(stored, tls=tls)
     if current is None or not overlap:
-        return [fresh, *others]
-    return [fresh, current | {"expires_at": rfc3339(now + overlap)}, *others]
+        return [new, *others]
+    return [new, current | {"expires_at": rfc3339(now + overlap)}, *others]
 
 
 def without_credential(stored: Sequence[Credential], *, tls: bool) -> list[Credential]:
@@ -198,10 +187,10 @@ def current_credential(stored: Sequence[Credential], *, tls: bool) -> Credential
     return next((one for one in of_group if one["expires_at"] is None), None)
 
 
-def replaced_until(stored: Sequence[Credential], *, tls: bool, now: datetime) -> datetime | None:
-    """Return until when the replaced credential is still used; None if there is none."""
+def replaced_until(stored: Sequence[Credential], *, tls: bool) -> datetime | None:
+    """Return until when the replaced credential is used, or was; None if none was kept."""
     ends = [_expiry(one) for one in stored if (one["kind"] == "tls") is tls]
-    return max((end for end in ends if end is not None and end > now), default=None)
+    return max((end for end in ends if end is not None), default=None)
 
 
 def open_credentials(

@@ -85,13 +85,13 @@ class AuthorizedRequests:
         """Send the request with the first TLS identity that the server accepts."""
         if len(identities) < 2:
             identity = identities[0] if identities else None
-            return await self._once(build(authorization, await self._contexts.of(identity)))
+            return await self._once(build, authorization, identity)
         rejections: list[Answer | RequestFailed] = []
         for identity in identities:
             if rejections:
                 instruments.REPEATED_REQUESTS.add(cause="credentials")
             try:
-                answer = await self._once(build(authorization, await self._contexts.of(identity)))
+                answer = await self._once(build, authorization, identity)
             except RequestFailed as failed:
                 if not _rejects_certificate(failed):
                     raise
@@ -104,11 +104,20 @@ class AuthorizedRequests:
             raise rejections[0]
         return rejections[0]
 
-    async def _once(self, request: httpx2.Request) -> Answer:
+    async def _once(
+        self, build: Build, authorization: str | None, identity: TlsIdentity | None
+    ) -> Answer:
+        request = build(authorization, await self._contexts.of(identity))
         response = await self._transport.handle_async_request(request)
         # The body has been read already; iterating with `aiter_raw` takes 4 % of a request's CPU.
         body = b"".join(cast(httpx2.ByteStream, response.stream))
-        return Answer(response.status_code, response.headers.raw, body, CUT in response.extensions)
+        headers = response.headers.raw
+        if authorization is not None:
+            # Some receivers answer with the request, and what is stored of the answer is shown.
+            secret = authorization.partition(" ")[2].encode()
+            body = body.replace(secret, b"***")
+            headers = [(name, value.replace(secret, b"***")) for name, value in headers]
+        return Answer(response.status_code, headers, body, CUT in response.extensions)
 
 
 def _rejects_certificate(failed: RequestFailed) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Literal, assert_never
 
 from hookfast.deliveries.outcome import Outcome
+from hookfast.endpoints.credentials import PUBLIC, Access
 from hookfast.errors import InvalidInput
 from hookfast.sender.address_guard import Network
 from hookfast.sender.sender import Sender
@@ -27,6 +28,7 @@ async def verify_endpoint(
     tenant_id: str,
     topics: Sequence[str],
     timeout: float = 5.0,
+    access: Access = PUBLIC,
     allowed_networks: Sequence[Network] = (),
 ) -> None:
     """Verify the server at `url`; `timeout` is in seconds, per request.
@@ -46,10 +48,13 @@ async def verify_endpoint(
                     url,
                     challenge=f"{tenant_id}.{topic}",
                     timeout=timeout,
+                    access=access,
                     allowed_networks=allowed_networks,
                 )
         case "query":
-            await _verify_query(sender, url, timeout=timeout, allowed_networks=allowed_networks)
+            await _verify_query(
+                sender, url, timeout=timeout, access=access, allowed_networks=allowed_networks
+            )
         case "none":
             blocked = await sender.blocked_reason(
                 url, timeout=timeout, allowed_networks=allowed_networks
@@ -66,12 +71,14 @@ async def _verify_header(
     *,
     challenge: str,
     timeout: float,
+    access: Access,
     allowed_networks: Sequence[Network],
 ) -> None:
     outcome, headers, _ = await sender.get(
         url,
         headers={**_USER_AGENT, CHALLENGE_HEADER: challenge},
         timeout=timeout,
+        access=access,
         allowed_networks=allowed_networks,
     )
     _require_success(outcome)
@@ -87,7 +94,12 @@ async def _verify_header(
 
 
 async def _verify_query(
-    sender: Sender, url: str, *, timeout: float, allowed_networks: Sequence[Network]
+    sender: Sender,
+    url: str,
+    *,
+    timeout: float,
+    access: Access,
+    allowed_networks: Sequence[Network],
 ) -> None:
     challenge = secrets.token_urlsafe(24)
     separator = "&" if "?" in url else "?"
@@ -95,6 +107,7 @@ async def _verify_query(
         f"{url}{separator}challenge={challenge}",
         headers=_USER_AGENT,
         timeout=timeout,
+        access=access,
         allowed_networks=allowed_networks,
     )
     _require_success(outcome)

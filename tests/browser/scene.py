@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import httpx2
+import trustme
 from sqlalchemy import insert
 
 from api.app import create_app
@@ -26,6 +27,7 @@ from tests.support.api_client import (
     maker,
     started,
 )
+from tests.support.certificates import client_identity, pem
 
 EVENT_TYPE = "order.invoice.paid"
 ERROR = "The server answered 503 Service Unavailable."
@@ -94,6 +96,7 @@ async def _create_resources(client: httpx2.AsyncClient) -> dict[str, str]:
             owner_emails=["ops@example.com"],
         )
         ids[name], ids[f"{name} subscription"] = created["id"], created["subscription"]["id"]
+    await _set_credentials(client, ids["fine"])
     event = await client.post(
         "/events",
         json={
@@ -112,6 +115,20 @@ async def _create_resources(client: httpx2.AsyncClient) -> dict[str, str]:
     await send(client, ids["source"], {"ref": "refs/heads/topic"})  # violates the schema
     ids["key"] = (await client.get("/api-keys")).json()["data"][0]["id"]
     return ids
+
+
+async def _set_credentials(client: httpx2.AsyncClient, endpoint_id: str) -> None:
+    """Set credentials that replace others, so that the pages have everything to show."""
+    path = f"/endpoints/{endpoint_id}"
+    await client.patch(path, json={"url": "https://127.0.0.1:4/fine"})
+    authority = trustme.CA()
+    tls = client_identity(authority) | {"authorities": pem(authority)}
+    oauth2 = {"kind": "oauth2", "token_url": "https://127.0.0.1:4/token", "client_id": "shop"}
+    for secret in ("old", "new"):
+        changes = {"authentication": oauth2 | {"client_secret": secret}, "tls": tls}
+        for member, form in changes.items():
+            changed = await client.put(f"{path}/{member}", json=form)
+            assert changed.status_code == 200, changed.text
 
 
 async def _deliveries(database: Database, ids: dict[str, str], now: datetime) -> None:

@@ -46,6 +46,7 @@ TONES: Final[Mapping[str, str]] = {
 LABELS: Final[Mapping[str, str]] = {
     "dead": "dead letter",
     "half_open": "half open",
+    "credentials": "no access token",
     "dns": "DNS",
     "tls": "TLS",
 }

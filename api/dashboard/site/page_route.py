@@ -25,7 +25,7 @@ from hookfast.errors import Forbidden, HookfastError, InvalidInput, Unauthentica
 
 SIGN_IN = f"{HOME}/sign-in"
 EVENT_STREAM = "text/event-stream"
-_OWN_PAGE: Final = ("/new", "/edit", "/settings")
+_OWN_PAGE: Final = ("/new", "/edit", "/settings", "/authentication", "/tls")
 """Path endings of forms that are sent to their own page; the others have a field `back`."""
 _LONGEST_NEXT = 2_000
 """Characters of the address to return to, which is part of the sign-in page's address."""

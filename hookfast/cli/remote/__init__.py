@@ -21,7 +21,7 @@ _NOUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "endpoints": (
         "The endpoints that receive: their settings, health and recovery.",
-        ("endpoints", "endpoint_health", "endpoint_poll"),
+        ("endpoints", "endpoint_credentials", "endpoint_health", "endpoint_poll"),
     ),
     "dead-letters": (
         "Deliveries that ended without success: list, count and redrive them.",

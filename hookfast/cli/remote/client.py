@@ -134,6 +134,10 @@ class Api:
         """POST `body`: bytes to send unchanged, or a JSON value."""
         return self._send("POST", path, body=body, headers=headers)
 
+    def put(self, path: str, body: object) -> ApiResponse:
+        """PUT a JSON value."""
+        return self._send("PUT", path, body=body)
+
     def patch(self, path: str, body: object) -> ApiResponse:
         """PATCH with a JSON merge patch (RFC 7396)."""
         return self._send("PATCH", path, body=body)

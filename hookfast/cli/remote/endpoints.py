@@ -11,6 +11,7 @@ import typer
 from hookfast.cli.remote.bulk import confirm
 from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
+from hookfast.cli.remote.endpoint_credentials import credential_facts
 from hookfast.cli.remote.options import Id, Limit, Tenant, Yes, filter_option, parse_object
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import print_facts, print_note
@@ -203,6 +204,7 @@ def _facts(endpoint: Mapping[str, Any]) -> dict[str, Any]:
             "retry plan": _as_text(endpoint["retry_plan"]),
             "timeout": f"{endpoint['timeout_seconds']:g} s",
             "verification": endpoint["verification"],
+            **credential_facts(endpoint),
         }
     for name in _SHOWN_IF_SET:
         if endpoint[name]:

@@ -122,14 +122,14 @@ def parse_object(text: str, *, option: str) -> dict[str, Any]:
     return value
 
 
-def read_secret(file: Path) -> str:
-    """Read the secret of `--secret-file`; `-` reads it from standard input. Raises
+def read_secret(file: Path, *, option: str = "--secret-file") -> str:
+    """Read the secret that `option` names; `-` reads it from standard input. Raises
     typer.BadParameter."""
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(
-            f"the secret cannot be read: {type(error).__name__}", param_hint="--secret-file"
+            f"the file cannot be read: {type(error).__name__}", param_hint=option
         ) from None
     return text.strip()
 

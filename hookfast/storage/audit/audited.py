@@ -60,8 +60,8 @@ AUDITED: Mapping[type[Record], Audited] = {
         logged=(
             *("mode", "url", "description", "owner_emails", "verification", "signatures"),
             *("signature_hash", "secrets", "retry_plan", "timeout_seconds"),
-            *("rate_limit_per_second", "max_in_flight", "headers", "encryption"),
-            *("allowed_networks", "circuit", "meta", "state", "state_reason"),
+            *("rate_limit_per_second", "max_in_flight", "headers", "credentials"),
+            *("encryption", "allowed_networks", "circuit", "meta", "state", "state_reason"),
         ),
         unlogged=("id", "tenant_id", "deleted_at", *_TIMES),
     ),

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.audit import CLI, Change, differences
 from hookfast.clock import Clock, utc_now
 from hookfast.endpoints import secrets as endpoint_secrets
+from hookfast.endpoints.credentials import reseal_credentials, sealed_credentials
 from hookfast.errors import Misconfigured
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.audit import audit_log
@@ -50,13 +51,15 @@ class _Endpoints:
     table: Table = Endpoint.__table__
 
     def sealed(self, row: Row[Any]) -> Iterator[tuple[str, str | None]]:
-        return endpoint_secrets.sealed_texts(row.secrets, row.headers, endpoint_id=row.id)
+        yield from endpoint_secrets.sealed_texts(row.secrets, row.headers, endpoint_id=row.id)
+        yield from sealed_credentials(row.credentials, endpoint_id=row.id)
 
     def resealed(self, row: Row[Any], keyring: Keyring) -> dict[str, Any]:
         secrets, headers = endpoint_secrets.reseal(
             row.secrets, row.headers, keyring, endpoint_id=row.id
         )
-        return {"secrets": secrets, "headers": headers}
+        credentials = reseal_credentials(row.credentials, keyring, endpoint_id=row.id)
+        return {"secrets": secrets, "headers": headers, "credentials": credentials}
 
 
 class _Sources:

@@ -46,6 +46,8 @@ async def test_it_creates_an_endpoint_with_every_default(
         "rate_limit_per_second": None,
         "max_in_flight": None,
         "headers": {},
+        "authentication": None,
+        "tls": None,
         "encryption": None,
         "secrets": [
             {

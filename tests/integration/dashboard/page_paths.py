@@ -6,12 +6,15 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+import trustme
+
 from api.dashboard.application import routers
 from api.dashboard.site.page_route import OpenPageRoute, PageRoute
 from tests.integration.api.shared.one_of_everything import EVENT_TYPE
 
 UNKNOWN = "0" * 32
 """The digits of an id that does not exist."""
+CERTIFICATE = trustme.CA().cert_pem.bytes().decode()
 EVERYBODYS = {"/dashboard/sign-out", "/dashboard/settings/theme"}
 """Forms that read-only visitors may submit too."""
 SHARED = {"name": EVENT_TYPE}
@@ -72,4 +75,7 @@ def fields_for(ids: dict[str, str]) -> dict[str, Any]:
         "verification": "none",
         "signatures": "hook",
         "plan": "hourly",
+        "kind": "bearer",
+        "token": "taken-over",
+        "authorities": CERTIFICATE,
     }

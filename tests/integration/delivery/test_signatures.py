@@ -9,12 +9,10 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Any
 
-import httpx2
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -23,23 +21,23 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from jwcrypto.jwe import JWE
 from jwcrypto.jwk import JWK
 from pydantic import SecretStr
-from sqlalchemy import select
-from sqlmodel import SQLModel
 from standardwebhooks import Webhook
 
-from api.app import create_app
-from api.process.context import Context
 from hookfast.clock import utc_now
 from hookfast.endpoints.secrets import seal_headers
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring, encode_key
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
-from hookfast.storage.keys.new_keys import ensure_operator_key
 from hookfast.storage.keys.rekey import rekey, survey
 from tests.integration.delivery.conftest import Stack
-from tests.integration.delivery.plans import QUICK
-from tests.support.api_client import OPERATOR_KEY, Json, client_with
+from tests.integration.delivery.platform import (
+    Platform,
+    everything_stored,
+    history_text,
+    running_platform,
+)
+from tests.support.api_client import OPERATOR_KEY
 from tests.support.receiver import Receiver, Request
 from tests.support.seed import EVENT_TYPE, KEY
 from tests.support.waiting import eventually
@@ -60,51 +58,10 @@ def settings(settings: Settings) -> Settings:
     return settings.model_copy(update=more)
 
 
-@dataclass(frozen=True)
-class Platform:
-    """A client of an API that runs beside the worker."""
-
-    client: httpx2.AsyncClient
-    receiver: Receiver
-    tenant_id: str
-
-    async def endpoint(self, path: str = "/ok", **members: Any) -> Json:
-        form = {
-            "tenant_id": self.tenant_id,
-            "url": self.receiver.url(path),
-            "verification": "none",
-            "events": ["**"],
-            "retry_plan": QUICK,
-        }
-        answer = await self.client.post("/endpoints", json=form | members)
-        assert answer.status_code == 201, answer.text
-        return dict(answer.json())
-
-    async def emit(self, data: object) -> str:
-        """Emit an event and return the id of its delivery."""
-        form = {"type": EVENT_TYPE, "tenant_id": self.tenant_id, "data": data}
-        answer = await self.client.post("/events", json=form)
-        assert answer.status_code == 202, answer.text
-        listed = await self.client.get(f"/events/{answer.json()['id']}/deliveries")
-        return str(listed.json()["data"][0]["id"])
-
-    async def directory(self, **params: str) -> list[Json]:
-        answer = await self.client.get(
-            "http://hookfast.test/.well-known/hookfast-keys.json", params=params
-        )
-        return list(answer.json()["keys"])
-
-
 @pytest.fixture
 async def platform(stack: Stack, settings: Settings) -> AsyncIterator[Platform]:
-    app = create_app(settings)
-    async with app.router.lifespan_context(app):
-        context: Context = app.state.context
-        await ensure_operator_key(context.database, settings, clock=context.clock)
-        async with client_with(app, OPERATOR_KEY) as client:
-            await client.put(f"/event-types/{EVENT_TYPE}", json={})
-            tenant = (await client.post("/tenants", json={"name": "Acme"})).json()
-            yield Platform(client, stack.receiver, tenant["id"])
+    async with running_platform(stack, settings) as platform:
+        yield platform
 
 
 def _hmac(secret: str, message: bytes) -> str:
@@ -307,12 +264,11 @@ async def test_no_secret_is_readable_in_answers_histories_logs_or_the_database(
     assert not [needle for needle in needles if needle in answers]
     assert "whsec_" not in answers
 
-    stored = await _everything_stored(stack.database)
+    stored = await everything_stored(stack.database)
     assert endpoint["id"] in stored  # proof that the rows were read
     assert not [needle for needle in needles if needle in stored]
 
-    history = json.loads((await stack.workflow(delivery).fetch_history()).to_json())
-    texts = "\n".join(_texts(history))
+    texts = await history_text(stack, delivery)
     assert '"delivery_id"' in texts  # payloads are decoded, not base64
     assert not [needle for needle in [*needles, MARKER, URL_KEY] if needle in texts]
 
@@ -329,20 +285,6 @@ async def test_no_secret_is_readable_in_answers_histories_logs_or_the_database(
     assert not [needle for needle in [*needles, MARKER, URL_KEY] if needle in logged]
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Yield every string of a history, with payloads decoded."""
-    if isinstance(value, dict):
-        for name, member in value.items():
-            if name == "data" and isinstance(member, str):
-                yield base64.b64decode(member).decode()
-            yield from _texts(member)
-    elif isinstance(value, list):
-        for member in value:
-            yield from _texts(member)
-    elif isinstance(value, str):
-        yield value
-
-
 async def _add_unreadable_endpoint(platform: Platform, database: Database) -> str:
     """Create an endpoint whose header was sealed with an unknown key, and return its id. The worker
     logs an error about it."""
@@ -355,12 +297,3 @@ async def _add_unreadable_endpoint(platform: Platform, database: Database) -> st
         values = {"headers": headers, "updated_at": utc_now()}
         assert await endpoints.change(connection, endpoint_id, seen=row.updated_at, values=values)
     return endpoint_id
-
-
-async def _everything_stored(database: Database) -> str:
-    """Return every row of every table, as text."""
-    found = []
-    async with database.read() as connection:
-        for table in SQLModel.metadata.sorted_tables:
-            found += [repr(tuple(row)) for row in await connection.execute(select(table))]
-    return "\n".join(found)

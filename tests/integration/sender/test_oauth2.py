@@ -222,3 +222,24 @@ async def test_credentials_replace_a_header_of_the_request(sender: Sender) -> No
             access=Access((Bearer("own"),)),
         )
     assert seen == ["Bearer own"]
+
+
+async def test_credentials_are_masked_in_the_answer_of_a_receiver_that_repeats_them(
+    sender: Sender, server: OAuth2Server, client: OAuth2
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        [given] = [line for line in head.split(b"\r\n") if line.startswith(b"Authorization")]
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nX-" + given + b"\r\n\r\n" + head)
+        writer.close()
+
+    async with Receiver(serve=serve) as receiver:
+        for credential in (client, Basic("shop", SECRET), Bearer("t0ken")):
+            outcome = await post(sender, receiver.url(), credential)
+            assert outcome.evidence is not None
+            for kept in (outcome.response_excerpt, outcome.evidence.response_headers):
+                assert kept is not None
+                assert "Authorization: " in kept
+                assert " ***" in kept
+                basic = Basic("shop", SECRET).authorization.removeprefix("Basic ")
+                assert not [value for value in (*server.tokens, "t0ken", basic) if value in kept]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import trustme
+
 from tests.integration.api.shared.operations import OPERATIONS, Operation
 from tests.support.api_client import Json
 from tests.support.seed_inbox import SOURCE_SECRET
@@ -23,6 +25,10 @@ NOT_AUDITED: dict[str, Json | None] = {
 """Writing operations that leave no entry, with a body, and why."""
 
 
+Before = tuple[str, str, Json | None]
+"""Method, path and body of a request."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
     """How a writing operation succeeds: its body, the requests before it, and the entry it leaves.
@@ -31,7 +37,7 @@ class Scene:
     action: str
     about: str
     body: Json | None = None
-    before: tuple[str, ...] = ()
+    before: tuple[Before, ...] = ()
     temporal: bool = False
 
 
@@ -47,7 +53,11 @@ class Scenes:
 
 
 ENDPOINT = {"tenant_id": "{tenant_id}", "url": RECEIVER, "verification": "none", "events": ["**"]}
-DISABLE = "/endpoints/{endpoint_id}/disable"
+ENDPOINT_PATH = "/endpoints/{endpoint_id}"
+DISABLE = f"{ENDPOINT_PATH}/disable"
+BASIC = {"kind": "basic", "username": "shop", "password": "x"}
+HTTPS: Before = ("PATCH", ENDPOINT_PATH, {"url": "https://127.0.0.1:4/"})
+TLS = {"authorities": trustme.CA().cert_pem.bytes().decode()}
 SOURCE = {
     "tenant_id": "{tenant_id}",
     "name": "x",
@@ -75,14 +85,30 @@ SCENES = Scenes(
         "DELETE /endpoints/{endpoint_id}": Scene("endpoint.delete", "endpoint_id"),
         "POST /endpoints/{endpoint_id}/pause": Scene("endpoint.pause", "endpoint_id"),
         "POST /endpoints/{endpoint_id}/resume": Scene(
-            "endpoint.resume", "endpoint_id", before=("/endpoints/{endpoint_id}/pause",)
+            "endpoint.resume", "endpoint_id", before=(("POST", f"{ENDPOINT_PATH}/pause", None),)
         ),
         "POST /endpoints/{endpoint_id}/disable": Scene("endpoint.disable", "endpoint_id"),
         "POST /endpoints/{endpoint_id}/enable": Scene(
-            "endpoint.enable", "endpoint_id", {"redrive": False}, before=(DISABLE,)
+            "endpoint.enable", "endpoint_id", {"redrive": False}, before=(("POST", DISABLE, None),)
         ),
         "POST /endpoints/{endpoint_id}/rotate-secret": Scene(
             "endpoint.rotate_secret", "endpoint_id", {"overlap_seconds": 60}
+        ),
+        "PUT /endpoints/{endpoint_id}/authentication": Scene(
+            "endpoint.set_authentication", "endpoint_id", BASIC
+        ),
+        "DELETE /endpoints/{endpoint_id}/authentication": Scene(
+            "endpoint.delete_authentication",
+            "endpoint_id",
+            before=(("PUT", f"{ENDPOINT_PATH}/authentication", BASIC),),
+        ),
+        "PUT /endpoints/{endpoint_id}/tls": Scene(
+            "endpoint.set_tls", "endpoint_id", TLS, before=(HTTPS,)
+        ),
+        "DELETE /endpoints/{endpoint_id}/tls": Scene(
+            "endpoint.delete_tls",
+            "endpoint_id",
+            before=(HTTPS, ("PUT", f"{ENDPOINT_PATH}/tls", TLS)),
         ),
         "POST /endpoints/{endpoint_id}/recover": Scene(
             "endpoint.recover", "endpoint_id", {"since": "2026-01-01T00:00:00Z"}
@@ -113,7 +139,9 @@ SCENES = Scenes(
             for action in ("pause", "resend", "cancel")
         },
         "POST /deliveries/{delivery_id}/resume": Scene(
-            "delivery.resume", "delivery_id", before=("/deliveries/{delivery_id}/pause",)
+            "delivery.resume",
+            "delivery_id",
+            before=(("POST", "/deliveries/{delivery_id}/pause", None),),
         ),
     }
 )

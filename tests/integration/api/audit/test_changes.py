@@ -54,8 +54,8 @@ async def act(
 
 
 async def prepare(client: httpx2.AsyncClient, scene: Scene, ids: dict[str, str]) -> None:
-    for path in scene.before:
-        answer = await client.post(path.format(**ids))
+    for method, path, body in scene.before:
+        answer = await client.request(method, path.format(**ids), json=body)
         assert answer.is_success, answer.text
 
 

@@ -94,17 +94,33 @@ async def test_audit_log_contains_no_secret(
     ):
         assert (await client.patch(path, json=patch)).status_code == 200
     rotated = (await client.post(f"{path}/rotate-secret")).json()
+    assert (await client.patch(path, json={"headers": None})).status_code == 200
+    basic = {"kind": "basic", "username": "shop", "password": HUSH}
+    for form in (basic, basic | {"password": f"{HUSH}-2"}):
+        assert (await client.put(f"{path}/authentication", json=form)).status_code == 200
     assert (await client.delete(path)).status_code == 204
 
     logged = await entries(context, resource_id=endpoint["id"])
     assert [entry.action for entry in logged] == [
         "endpoint.delete",
+        "endpoint.set_authentication",
+        "endpoint.set_authentication",
+        "endpoint.update",
         "endpoint.rotate_secret",
         "endpoint.update",
         "endpoint.update",
         "endpoint.create",
     ]
-    _, rotation, headers, url, _ = logged
+    _, replacement, setting, _, rotation, headers, url, _ = logged
+    assert list(setting.changes) == list(replacement.changes) == ["credentials"]
+    [credential] = setting.changes["credentials"]["after"]
+    assert credential == {
+        "kind": "basic",
+        "shown": {"username": "shop"},
+        "created_at": credential["created_at"],
+        "expires_at": None,
+    }
+    assert len(replacement.changes["credentials"]["after"]) == 2
     assert list(url.changes) == ["url"]
     assert headers.changes == {
         "headers.Authorization": {"before": "***", "after": "***"},

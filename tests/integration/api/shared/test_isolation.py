@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import trustme
 from fastapi import FastAPI
 
 from api.process.context import Context
@@ -32,6 +33,8 @@ BODIES: dict[str, Json] = {
     "POST /endpoints/{endpoint_id}/test": {"type": EVENT_TYPE},
     "POST /endpoints/{endpoint_id}/recover": {"since": "2026-01-01T00:00:00Z"},
     "POST /endpoints/{endpoint_id}/rotate-secret": {"overlap_seconds": 60},
+    "PUT /endpoints/{endpoint_id}/authentication": {"kind": "bearer", "token": "x"},
+    "PUT /endpoints/{endpoint_id}/tls": {"authorities": trustme.CA().cert_pem.bytes().decode()},
     "POST /events/{event_id}/replay": {"include_new": True},
     "PATCH /sources/{source_id}": {"name": "taken over"},
     "POST /sources/{source_id}/rotate-secret": {"overlap_seconds": 60},

@@ -10,6 +10,14 @@ import pytest
 from sqlalchemy import select
 
 from hookfast.clock import utc_now
+from hookfast.endpoints.credentials import (
+    Basic,
+    Bearer,
+    Credential,
+    open_credentials,
+    put_credential,
+    seal_credential,
+)
 from hookfast.endpoints.secrets import open_headers, open_secrets, rotate, seal_headers
 from hookfast.errors import Misconfigured
 from hookfast.signing.keyring import Keyring
@@ -71,6 +79,28 @@ async def test_old_key_is_not_needed_after_rekeying(database: Database) -> None:
     assert signer.open(NEWEST).kid == signer.kid
     after = await survey(database, NEWEST)
     assert (after.values, after.left, after.unopened) == (7, 0, [])
+
+
+async def test_credentials_are_rekeyed(database: Database) -> None:
+    endpoint_id = await seed_endpoint(database, URL)
+    credentials = (Basic("shop", "old"), Bearer("new"))
+    async with database.write() as connection:
+        row = await endpoints.get(connection, endpoint_id)
+        assert row is not None
+        stored: list[Credential] = []
+        for each in credentials:
+            sealed = seal_credential(each, KEYRING, endpoint_id=endpoint_id, now=utc_now())
+            stored = put_credential(stored, sealed, overlap=timedelta(days=1), now=utc_now())
+        await endpoints.change(
+            connection, endpoint_id, seen=row.updated_at, values={"credentials": stored}
+        )
+    assert (await survey(database, BOTH)).older == 3
+    with pytest.raises(Misconfigured, match="credential bearer"):
+        await rekey(database, Keyring([NEW, b"s" * 32]))
+    assert await rekey(database, BOTH) == 3
+    row = await _row(database, endpoint_id)
+    opened = open_credentials(row.credentials, NEWEST, endpoint_id=endpoint_id, now=utc_now())
+    assert opened.authentication == credentials[::-1]
 
 
 async def test_a_second_run_finds_nothing_to_do(database: Database) -> None:
