@@ -114,8 +114,8 @@ class Reference:
             lines += [f"**Body** (`{media}`)", ""]
             name = schema.get("$ref", "").removeprefix(_SCHEMA)
             resolved = self._schemas[name] if name else schema
-            if name:
-                lines += [f"A {_link(name)}.", ""]
+            if name or "oneOf" in schema:
+                lines += [f"A {self._type(schema)}.", ""]
             if "properties" in resolved:
                 lines += [*self._members(resolved), ""]
         return lines
@@ -208,8 +208,8 @@ class Reference:
             if listing := re.fullmatch(r"Listing_(\w+)_", name):
                 return f"`data`: array of {_link(listing[1])}, `next_cursor`"
             return _link(name)
-        if "anyOf" in schema:
-            return " or ".join(dict.fromkeys(self._type(one) for one in schema["anyOf"]))
+        if options := schema.get("anyOf") or schema.get("oneOf"):
+            return " or ".join(dict.fromkeys(self._type(one) for one in options))
         if "enum" in schema:
             return ", ".join(f"`{value}`" for value in schema["enum"])
         if "const" in schema:

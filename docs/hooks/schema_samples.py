@@ -69,6 +69,8 @@ class Samples:
             if len(options) < len(schema["anyOf"]) and not request:
                 return None
             return self.sample(options[0], name, request=request, depth=depth)
+        if "oneOf" in schema:
+            return self.sample(schema["oneOf"][0], name, request=request, depth=depth)
         for word in ("const", "default"):
             if schema.get(word) is not None:
                 return schema[word]
