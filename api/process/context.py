@@ -25,7 +25,7 @@ from api.stream.hub import StreamHub
 from api.stream.slots import StreamSlots
 from hookfast.clock import Clock, utc_now
 from hookfast.dispatch.workflow_starter import WorkflowStarter, stopped, workflow_starter_for
-from hookfast.sender import AddressGuard, Sender
+from hookfast.sender import AddressGuard, OwnAddress, Sender
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
@@ -85,6 +85,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
                 settings.allowed_private_networks,
                 denied_networks=settings.denied_networks,
                 ports=settings.port_ranges,
+                own=OwnAddress.of(settings.resolved_public_url),
             ),
             excerpt_bytes=settings.response_excerpt_bytes,
             clock=clock,

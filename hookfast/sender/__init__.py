@@ -1,10 +1,11 @@
 """Send HTTP requests to endpoints, and guard the addresses to which they may go.
 
-`Sender` sends requests, `AddressGuard` allows or blocks their addresses, `check_url` and
-`verify_endpoint` validate endpoint URLs.
+`Sender` sends requests, `AddressGuard` allows or blocks their addresses, `check_url`, `OwnAddress`
+and `verify_endpoint` validate endpoint URLs.
 """
 
 from hookfast.sender.address_guard import AddressBlocked, AddressGuard, Network
+from hookfast.sender.own_address import OwnAddress
 from hookfast.sender.sender import Sender
 from hookfast.sender.url import check_url
 from hookfast.sender.verify import verify_endpoint
@@ -13,6 +14,7 @@ __all__ = [
     "AddressBlocked",
     "AddressGuard",
     "Network",
+    "OwnAddress",
     "Sender",
     "check_url",
     "verify_endpoint",
