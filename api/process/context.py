@@ -33,6 +33,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.emitting.emit import Emitter
 from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.inbox.inbox import Inbox
+from hookfast.storage.inbox.loop_reports import LoopReports
 from hookfast.storage.keys.keyring import keyring_of
 from hookfast.telemetry import providers
 from hookfast.telemetry.providers import Telemetry
@@ -59,6 +60,7 @@ class Context:
     inbox: Inbox
     sources: SourceCache
     rejections: InboundRejections
+    loop_reports: LoopReports
     inbound_load: InboundLoad
     bodies: BodyMemory
     backlog: Backlog
@@ -130,6 +132,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             inbox=inbox,
             sources=SourceCache(database, keyring, clock=clock),
             rejections=rejections,
+            loop_reports=LoopReports(database, doorbell, clock=clock),
             inbound_load=InboundLoad(settings.max_inbox_requests),
             bodies=BodyMemory(
                 settings.max_body_memory,
