@@ -1,5 +1,5 @@
-"""Retries an inbox entry that failed, once the schema or the code that reads the data is fixed: with
-the entry's event type and business key, and with the subscribers of now."""
+"""Retries an inbox entry that failed, once the schema or the code that reads the data is fixed:
+with the entry's event type and business key, and with the subscribers of now."""
 
 from __future__ import annotations
 
