@@ -41,9 +41,9 @@ class TooManyHops(HookfastError):
 
     def __init__(self, hops: int) -> None:
         super().__init__(
-            f"This event has passed {hops} sources, of at most {MAX_HOPS}: it goes round in a "
-            "loop. Do not send it again; remove the endpoint or the source that sends it back, or "
-            "narrow the subscription's patterns."
+            f"This event has passed {hops - 1} sources before this one, and {MAX_HOPS} in all is "
+            "the most: it goes round in a loop. Do not send it again; remove the endpoint that "
+            "sends it back, or subscribe it to fewer event types."
         )
         self.hops = hops
 
