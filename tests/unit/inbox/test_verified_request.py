@@ -43,9 +43,7 @@ def verified(
 ) -> VerifiedRequest:
     unsigned = Unsigned(body=body, content_type=content_type, url=URL, id="7", at=NOW)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    request = received(
-        bound.sign(unsigned, secret=secret) | named, body, content_type=content_type
-    )
+    request = received(bound.sign(unsigned, secret=secret) | named, body, content_type=content_type)
     found = verify_and_parse(bound, request, rules=rules, secrets=[SECRET], now=NOW)
     assert isinstance(found, VerifiedRequest)
     return found
@@ -97,7 +95,9 @@ def test_event_has_one_more_hop_than_its_request(sent: str, hops: int) -> None:
 
 @pytest.mark.parametrize("body", [b"{}", b"{"])
 def test_request_with_too_many_hops_is_rejected_whatever_its_body(body: bytes) -> None:
-    with pytest.raises(TooManyHops, match="passed 5 sources before this one, and 5 in all") as found:
+    with pytest.raises(
+        TooManyHops, match="passed 5 sources before this one, and 5 in all"
+    ) as found:
         verified(body, X_Hook_Hops=str(MAX_HOPS))
     assert (found.value.code, found.value.hops) == ("too_many_hops", 6)
 
