@@ -94,7 +94,7 @@ class InboxEntry(Record, table=True):
     key: str = Field(sa_type=Text)
     event_type: str
     business_key: str | None = Field(default=None, sa_type=Text)
-    hops: int = 1
+    hops: int = Field(default=1, sa_column_kwargs={"server_default": "1"})
     payload_sha256: str
     content_type: str
     headers: list[list[str]] = Field(sa_type=JSON)
