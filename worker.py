@@ -98,6 +98,7 @@ async def running_worker(
             own=OwnAddress.of(settings.resolved_public_url),
         ),
         excerpt_bytes=settings.response_excerpt_bytes,
+        proxy=settings.parsed_egress_proxy,
     )
     doorbell = doorbell_for(database)
 

@@ -51,6 +51,7 @@ from hookfast.dispatch.batches import Batch, Batches, closed_batch
 from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import HookfastError, NotFound
+from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
@@ -229,6 +230,9 @@ class BatchActivities:
             return _Result(_Status.CONTINUES, "it has no row")
         except NoLongerDue:
             return _Result(_Status.LEAVES, "it changed")
+        except EgressUnavailable:
+            # Its own workflow waits between two tries; a relay would take it again at once.
+            return _Result(_Status.LEAVES, "the egress proxy does not work")
         except (HookfastError, SQLAlchemyError, OSError) as error:  # ours, and nothing was sent
             log.warning(
                 "A first attempt could not be made; it is tried again.",

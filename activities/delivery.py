@@ -1,7 +1,7 @@
 """The step of a delivery: load its row, ask circuit and limits, make the attempt, record it.
 
 A receiver that fails is an outcome, not an activity error. An activity error means that Hookfast
-could not work (the database was away), and Temporal tries again until it can.
+could not work (the database or the egress proxy was away), and Temporal tries again until it can.
 
 What each ordering protects against:
 
@@ -23,6 +23,7 @@ from datetime import datetime, timedelta
 import structlog
 from temporalio import activity
 from temporalio.client import Client
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.attempt import AttemptRunner, NoLongerDue, PlannedAttempt
 from activities.fast_lane import FastLane
@@ -44,6 +45,7 @@ from hookfast.dispatch.lateness import Lateness
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.endpoints.limits import Go
 from hookfast.errors import NotFound, Unavailable
+from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, admission, lives, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
@@ -135,6 +137,14 @@ class DeliveryActivities:
                     continue
         except NotFound as error:
             return _gone(input.delivery_id, error)
+        except EgressUnavailable as error:
+            # Temporal tries again after a while. Benign: it is counted and logged already, and not
+            # once for every delivery that waits.
+            raise ApplicationError(
+                error.message,
+                type=error.code,
+                category=ApplicationErrorCategory.BENIGN,
+            ) from None
 
     async def _read_and_attempt(self, input: StepInput, left: TimeLeft) -> StepResult:
         outgoing = await self._loader.load(input.delivery_id, plan=input.plan, fresh=input.fresh)
@@ -215,7 +225,7 @@ class DeliveryActivities:
             raise Unavailable("There is too little time left for the request and its record.")
         try:
             made = await self._runner.send_and_record(planned, left)
-        except NoLongerDue:
+        except (NoLongerDue, EgressUnavailable):
             await self._return_permit(planned)
             raise
         if made.change is None:

@@ -90,6 +90,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
                 own=OwnAddress.of(settings.resolved_public_url),
             ),
             excerpt_bytes=settings.response_excerpt_bytes,
+            proxy=settings.parsed_egress_proxy,
             clock=clock,
         )
         stack.push_async_callback(sender.aclose)

@@ -12,6 +12,7 @@ from typing import Any, cast
 from hookfast.clock import Clock, utc_now
 from hookfast.doctor.database import check_database
 from hookfast.doctor.disk import check_disk
+from hookfast.doctor.egress_proxy import check_egress_proxy
 from hookfast.doctor.exposure import check_settings
 from hookfast.doctor.finding import Finding, fail
 from hookfast.doctor.keys import check_keys
@@ -66,6 +67,11 @@ CHECKS: tuple[Check, ...] = (
         name="mail",
         run=check_mail,
         todo="The connection gets no reply: many networks block outgoing port 25; use 587 or 465.",
+    ),
+    Check(
+        name="egress_proxy",
+        run=check_egress_proxy,
+        todo="The proxy takes the connection and does not answer: check its log.",
     ),
 )
 

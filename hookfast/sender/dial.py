@@ -18,27 +18,38 @@ from hookfast.sender.progress import Phase, current_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.url import peer_name
 
-_STAGGER_SECONDS = 0.25  # RFC 8305, section 8: "Connection Attempt Delay"
+STAGGER_SECONDS = 0.25
+"""How long one address may take before the next is tried (RFC 8305, section 8: "Connection Attempt
+Delay")."""
 _MAX_DIALLED = 8  # a name with a thousand addresses must not cause a port scan
 
 Connect = Callable[[str, int], Coroutine[None, None, socket.socket]]
-"""Returns a non-blocking socket connected to an IP address and port; raises OSError."""
+"""Returns a non-blocking socket connected to an IP address and port; raises OSError, or another
+error if no address can be connected to."""
 
 
 class Dialer:
-    """Opens TCP connections to addresses that the guard allows."""
+    """Opens TCP connections to addresses that the guard allows. `stagger` is how many seconds one
+    address may take before the next is tried."""
 
     def __init__(
-        self, *, guard: AddressGuard, resolver: Resolver, connect: Connect | None = None
+        self,
+        *,
+        guard: AddressGuard,
+        resolver: Resolver,
+        connect: Connect | None = None,
+        stagger: float = STAGGER_SECONDS,
     ) -> None:
         self._guard = guard
         self._resolver = resolver
         self._connect = connect or connect_tcp
+        self._stagger = stagger
 
     async def dial(self, host: str, port: int, *, within: Sequence[Network]) -> socket.socket:
         """Return a non-blocking socket connected to `host`, in one of the networks `within` if any.
 
-        Raises RequestFailed, and OSError when this process lacks resources, e.g. file descriptors.
+        Raises RequestFailed, OSError when this process lacks resources, e.g. file descriptors, and
+        the errors of `connect` that are no OSError.
         The caller cancels it at its deadline.
         """
         progress = current_progress()
@@ -46,7 +57,9 @@ class Dialer:
         addresses = await self.allowed_addresses(host, port, within=within)
         progress.phase = Phase.CONNECTING
         try:
-            return await _connect_first(addresses[:_MAX_DIALLED], port, connect=self._connect)
+            return await connect_first(
+                addresses[:_MAX_DIALLED], port, connect=self._connect, stagger=self._stagger
+            )
         except OSError as error:
             raise not_connected(peer_name(host, port), error) from error
 
@@ -75,11 +88,18 @@ class Dialer:
         return addresses
 
 
-async def _connect_first(addresses: Sequence[str], port: int, *, connect: Connect) -> socket.socket:
+async def connect_first(
+    addresses: Sequence[str],
+    port: int,
+    *,
+    connect: Connect,
+    stagger: float = STAGGER_SECONDS,
+) -> socket.socket:
     """Return a socket connected to one of the addresses, tried in order (RFC 8305, section 5).
 
-    The next attempt starts when the last one has failed, or after a quarter of a second; the first
-    connection wins. Raises the most informative OSError when all fail.
+    The next attempt starts when the last one has failed, or after `stagger` seconds; the first
+    connection wins. Raises the most informative OSError when all fail, and at once an error that is
+    no OSError.
     """
     if len(addresses) == 1:
         return await connect(addresses[0], port)
@@ -95,10 +115,13 @@ async def _connect_first(addresses: Sequence[str], port: int, *, connect: Connec
                 pending.add(task)
             done, pending = await asyncio.wait(
                 pending,
-                timeout=_STAGGER_SECONDS if waiting else None,
+                timeout=stagger if waiting else None,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             winner = next((task.result() for task in done if task.exception() is None), None)
+            for error in [task.exception() for task in done] if winner is None else ():
+                if error is not None and not isinstance(error, OSError):
+                    raise error
         if winner is None:
             raise _most_informative([task.exception() for task in attempts])
         return winner

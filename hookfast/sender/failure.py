@@ -50,14 +50,28 @@ def address_blocked(host: str, blocked: AddressBlocked) -> RequestFailed:
     return RequestFailed(Result.ADDRESS, f"{host} resolves to a blocked address ({blocked.rule}).")
 
 
-# A shortage of our own says nothing about the receiver: it is raised unchanged, not as an attempt.
-_OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Shortages of our own say nothing about the receiver: the error is raised unchanged, and is not
+an attempt."""
+
+
+class TunnelRefused(OSError):
+    """The egress proxy does not connect to an address; `status` is that of its answer."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"The egress proxy answered {status}.")
+        self.status = status
 
 
 def not_connected(peer: str, error: OSError) -> RequestFailed:
-    """Return the failure to open a TCP connection. Raises `error` itself for our own shortage."""
-    if error.errno in _OWN_SHORTAGES:
+    """Return the failure to open a connection. Raises `error` itself for our own shortage."""
+    if error.errno in OWN_SHORTAGES:
         raise error
+    if isinstance(error, TunnelRefused):
+        verb = "could not" if error.status >= 500 else "refused to"
+        return RequestFailed(
+            Result.UNREACHABLE, f"The egress proxy {verb} connect to {peer} ({error.status})."
+        )
     if error.errno == errno.ECONNREFUSED:
         return RequestFailed(
             Result.REFUSED, f"Nothing is listening at {peer}: the connection was refused."

@@ -24,6 +24,7 @@ from hookfast.sender.connection import Answer, Connection
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import RequestFailed, broken, handshake_failed
 from hookfast.sender.progress import Phase, current_progress
+from hookfast.sender.proxy import EgressUnavailable
 from hookfast.sender.stream import Stream
 from hookfast.sender.url import peer_name
 from hookfast.telemetry import instruments
@@ -93,7 +94,7 @@ class Origin:
                 return await self._exchange(await self._open(), request, body)
             except Exception as error:
                 # Its first sending cannot be undone by what prevents the second.
-                if progress.phase is Phase.CONFIRMING:
+                if progress.phase is Phase.CONFIRMING or isinstance(error, EgressUnavailable):
                     raise progress.unanswered from error
                 raise
 

@@ -24,6 +24,8 @@ class Phase(StrEnum):
     AUTHORIZING = "the token endpoint did not give an access token in time."
     RESOLVING = "the name {peer} did not resolve in time."
     CONNECTING = "the connection to {peer} did not open in time."
+    PROXY = "nothing was sent: the egress proxy did not take the connection in time."
+    TUNNEL = "the egress proxy did not open the connection to {peer} in time."
     HANDSHAKE = "the TLS handshake with {peer} did not finish in time."
     CONFIRMING = "nothing was sent: the permission to send it did not arrive in time."
     WAITING = "{peer} took the connection but did not answer in time."

@@ -29,11 +29,14 @@ from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, timed_out
 from hookfast.sender.oauth2 import AccessTokens
 from hookfast.sender.progress import Phase, begin_progress
+from hookfast.sender.proxy import STAGGER_SECONDS as TUNNEL_STAGGER
+from hookfast.sender.proxy import Tunnels, not_reached
 from hookfast.sender.resolver import Lookup, Resolver, system_lookup
 from hookfast.sender.retry_after import parse_retry_after
 from hookfast.sender.tls import TlsContexts, default_ssl_context
 from hookfast.sender.transport import NETWORKS, TLS, OriginTransport
 from hookfast.sender.url import Url, parse_url
+from hookfast.settings.egress_proxy import EgressProxy
 
 _OWN_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "accept-encoding"}
@@ -47,7 +50,7 @@ class Sender:
 
     `excerpt_bytes` is how much of a response's body an outcome keeps; `ssl_context` (default: the
     system's trust store) must verify certificates; `lookup` resolves names; `connect` opens
-    sockets.
+    sockets; all connections go through `proxy`, if there is one.
     """
 
     def __init__(
@@ -59,11 +62,19 @@ class Sender:
         clock: Clock = utc_now,
         lookup: Lookup = system_lookup,
         connect: Connect = connect_tcp,
+        proxy: EgressProxy | None = None,
     ) -> None:
         self._excerpt_bytes = excerpt_bytes
         self._clock = clock
         self._resolver = Resolver(lookup)
-        self._dialer = Dialer(guard=guard, resolver=self._resolver, connect=connect)
+        self._tunnels: Tunnels | None = None
+        if proxy is None:
+            self._dialer = Dialer(guard=guard, resolver=self._resolver, connect=connect)
+        else:
+            self._tunnels = Tunnels(proxy, resolver=self._resolver, connect=connect)
+            self._dialer = Dialer(
+                guard=guard, resolver=self._resolver, connect=self._tunnels, stagger=TUNNEL_STAGGER
+            )
         self._transport = OriginTransport(self._dialer)
         self._tokens = AccessTokens(self._fetch_token)
         self._requests = AuthorizedRequests(
@@ -90,7 +101,8 @@ class Sender:
         connection is open, right before the first byte is sent on it.
 
         Raises InvalidInput for a URL that `check_url` rejects, Unavailable when the deadline passes
-        during `confirm`, and any error of `confirm`: in all these cases nothing was sent.
+        during `confirm`, EgressUnavailable when the egress proxy does not work, and any error of
+        `confirm`: in all these cases nothing was sent.
         """
         outcome, _ = await self._send(
             "POST",
@@ -114,7 +126,8 @@ class Sender:
         allowed_networks: Sequence[Network] = (),
     ) -> tuple[Outcome, Mapping[str, str], str]:
         """GET under the same rules. Return the outcome, the response headers (names in lower case)
-        and the body as text of at most 64 KiB; both are empty without a complete response."""
+        and the body as text of at most 64 KiB; both are empty without a complete response. Raises
+        EgressUnavailable and InvalidInput as `post` does."""
         outcome, answer = await self._send(
             "GET",
             url,
@@ -188,12 +201,11 @@ class Sender:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            if progress.phase is Phase.CONFIRMING and progress.unanswered is not None:
+            if progress.phase not in (Phase.PROXY, Phase.CONFIRMING):
+                return _failure(timed_out(progress.phase, target.peer, timeout), started), None
+            if progress.unanswered is not None:
                 return _failure(progress.unanswered, started), None
-            if progress.phase is Phase.CONFIRMING:
-                # Our own slow database says nothing about the receiver, so this is not an attempt.
-                raise Unavailable("The database did not confirm the attempt in time.") from None
-            return _failure(timed_out(progress.phase, target.peer, timeout), started), None
+            raise self._not_sent(progress.phase) from None
         return self._outcome(answer, _milliseconds_since(started)), answer
 
     async def _fetch_token(
@@ -204,6 +216,15 @@ class Sender:
         begin_progress()
         answer = await self._requests.send(build, PUBLIC)
         return answer.status, answer.body
+
+    def _not_sent(self, phase: Phase) -> Unavailable:
+        """Return the error when the deadline passed while we waited for a part of our own. That
+        says nothing about the receiver, so it is not an attempt."""
+        if phase is Phase.CONFIRMING or self._tunnels is None:
+            return Unavailable("The database did not confirm the attempt in time.")
+        error = not_reached()
+        self._tunnels.note(error)
+        return error
 
     def _outcome(self, answer: Answer, duration_ms: float) -> Outcome:
         success = 200 <= answer.status < 300

@@ -24,6 +24,7 @@ from hookfast.deliveries.time_budget import FAST_LANE
 from hookfast.endpoints.circuit import Policy
 from hookfast.quotas import MAX_QUOTA, Quotas
 from hookfast.retention import ages as retention
+from hookfast.settings.egress_proxy import EgressProxy, parse_egress_proxy
 from hookfast.settings.local_url import local_url
 from hookfast.settings.secret_files import SecretFiles
 from hookfast.settings.types import Networks, Port, Seconds, SecondsOrZero, parse_port_ranges
@@ -112,6 +113,11 @@ class Settings(BaseSettings):
         description="Comma-separated ports and ranges (`443,8000-8999`) that deliveries may go to; "
         "default: all but those of well-known services that are not HTTP (the WHATWG's bad ports, "
         "such as 25 and 6000), which are allowed if listed here.",
+    )
+    egress_proxy: SecretStr | None = Field(
+        None,
+        description="HTTP proxy, `http://user:password@host:3128`, through which every request to "
+        "a receiver goes (with CONNECT); default: directly.",
     )
     trusted_proxies: Networks = Field(
         (),
@@ -366,6 +372,13 @@ class Settings(BaseSettings):
         parse_port_ranges(value)
         return value
 
+    @field_validator("egress_proxy")
+    @classmethod
+    def _check_egress_proxy(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            parse_egress_proxy(value.get_secret_value())
+        return value
+
     @field_validator("operator_key")
     @classmethod
     def _check_operator_key(cls, value: SecretStr | None) -> SecretStr | None:
@@ -409,6 +422,12 @@ class Settings(BaseSettings):
     def port_ranges(self) -> tuple[range, ...]:
         """The ports that deliveries may go to; empty means the guard's default."""
         return parse_port_ranges(self.allowed_ports)
+
+    @property
+    def parsed_egress_proxy(self) -> EgressProxy | None:
+        """The proxy through which requests to receivers go, if any."""
+        url = self.egress_proxy
+        return None if url is None else parse_egress_proxy(url.get_secret_value())
 
     @property
     def circuit_policy(self) -> Policy:

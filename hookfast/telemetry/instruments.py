@@ -202,6 +202,14 @@ REPEATED_REQUESTS = Counter(
     labels=("cause",),
     by="api worker",
 )
+EGRESS_PROXY_FAILURES = Counter(
+    "hookfast.egress_proxy.failures",
+    "{connection}",
+    "Connections to receivers that the egress proxy did not open for a reason of its own, by "
+    "reason: unresolved, unreachable, rejected (401, 407, 429), invalid_answer, no_answer.",
+    labels=("reason",),
+    by="api worker",
+)
 ATTEMPT_DURATION = Histogram(
     "hookfast.attempt.duration",
     "s",
@@ -336,6 +344,7 @@ WORKERS = Gauge(
 
 _QUOTAS = ("endpoints", "subscriptions", "sources", "events_per_day", "test_sends")
 _REPEATED = ("connection", "credentials")
+_PROXY_FAILURES = ("unresolved", "unreachable", "rejected", "invalid_answer", "no_answer")
 _OUTCOMES = {"api": ("dead_on_arrival",), "worker": ("delivered", "dead", "gone", "cancelled")}
 
 
@@ -346,6 +355,8 @@ def begin(process: str) -> None:
         DELIVERIES.add(0, outcome=outcome)
     for cause in _REPEATED:
         REPEATED_REQUESTS.add(0, cause=cause)
+    for reason in _PROXY_FAILURES:
+        EGRESS_PROXY_FAILURES.add(0, reason=reason)
     if process == "api":
         for quota in _QUOTAS:
             QUOTA_REJECTIONS.add(0, quota=quota)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -165,36 +164,6 @@ async def test_a_silent_tls_handshake_ends_at_the_deadline(
     assert outcome.error == (
         f"No answer within 0.3 s: the TLS handshake with 127.0.0.1:{port} did not finish in time."
     )
-
-
-async def test_a_server_that_demands_a_client_certificate_is_a_tls_failure(
-    sender: Sender, authority: trustme.CA
-) -> None:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    context.verify_mode = ssl.CERT_REQUIRED
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:  # a blocking server: asyncio's closes without sending the alert
-            accepted, _ = listener.accept()
-            secure = context.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
-            with secure, contextlib.suppress(ConnectionResetError):
-                with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
-                    secure.do_handshake()
-                # Closing with the request unread would reset the connection, often before the
-                # alert has been read: the kernel then discards it.
-                secure.shutdown(socket.SHUT_WR)
-                while secure.recv(4096):
-                    pass
-
-        port = listener.getsockname()[1]
-        serving = asyncio.create_task(asyncio.to_thread(serve))
-        outcome = await post(sender, f"https://127.0.0.1:{port}/")
-        await serving
-    # In TLS 1.3 the client's handshake is complete by then: the alert replaces the response.
-    assert outcome.result is Result.TLS
-    assert outcome.error is not None
-    assert "requires a client certificate" in outcome.error
 
 
 @pytest.mark.parametrize("path", ["/close", "/reset", "/close-mid-body"])
