@@ -47,7 +47,7 @@ from hookfast.dispatch.workflow_starter import workflow_starter_for
 from hookfast.logs import configure_logging
 from hookfast.mail import transport_of
 from hookfast.process import event_loop_factory, freeze_startup
-from hookfast.sender import AddressGuard, Sender
+from hookfast.sender import AddressGuard, OwnAddress, Sender
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage.database.doorbell import doorbell_for
@@ -95,6 +95,7 @@ async def running_worker(
             settings.allowed_private_networks,
             denied_networks=settings.denied_networks,
             ports=settings.port_ranges,
+            own=OwnAddress.of(settings.resolved_public_url),
         ),
         excerpt_bytes=settings.response_excerpt_bytes,
         header_bytes=settings.attempt_header_bytes,

@@ -159,6 +159,7 @@ class AttemptRunner:
                 traceparent=span.traceparent,
                 content_type=JSON if raw is None else raw.content_type,
                 original=() if raw is None else raw.headers,
+                hops=outgoing.event.hops,
             )
             outcome = await self._sender.post(
                 endpoint.url,

@@ -243,7 +243,7 @@ class BatchActivities:
         if made.change is None:
             late = Unrecorded.of(member.delivery_id, planned.endpoint_id, made.ended)
             return _Result(_Status.UNRECORDED, "recorded late", late)
-        if made.outcome.succeeded:
+        if made.outcome.healthy:
             self._unhealthy.mark_healthy(planned.endpoint_id)
         else:
             self._unhealthy.mark_unhealthy(planned.endpoint_id)

@@ -38,7 +38,12 @@ from hookfast.errors import (
     Unauthenticated,
     Unavailable,
 )
-from hookfast.inbox import RequestRejected, UnreadablePayload, UnsupportedContentType
+from hookfast.inbox import (
+    RequestRejected,
+    TooManyHops,
+    UnreadablePayload,
+    UnsupportedContentType,
+)
 from hookfast.storage.database.availability import AWAY, is_transient, sqlstate
 
 MAX_FIELD_ERRORS = 20
@@ -70,7 +75,8 @@ _STATUSES: Mapping[type[HookfastError], int] = {
     UnsupportedMediaType: 415,
     BodyTimeout: 408,
     TooManyRequests: 429,
-    UnreadablePayload: 400,
+    TooManyHops: 508,
+    UnreadablePayload: 422,
     RequestRejected: 401,
     UnsupportedContentType: 415,
 }

@@ -22,7 +22,7 @@ from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS, parse_plan
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_pattern
 from hookfast.owners.notice import one_per_owner
-from hookfast.sender import check_url
+from hookfast.sender import OwnAddress, check_url
 from hookfast.settings.settings import Settings
 from hookfast.signing.encryption import Algorithm, ContentEncryption, checked_jwk
 from hookfast.signing.signature import DEFAULT_PROFILES, Profile, parse_profiles
@@ -199,7 +199,9 @@ class EndpointForm(Input):
                 raise InvalidInput.at(
                     "/url", "is required; an endpoint without a URL needs the mode 'poll'"
                 )
-            return check_url(self.url, allow_http=settings.allow_http)
+            url = check_url(self.url, allow_http=settings.allow_http)
+            OwnAddress.of(settings.resolved_public_url).reject(url)
+            return url
         for name, unset in _PUSH_ONLY.items():
             if getattr(self, name) not in unset:
                 raise _has_no_effect(name)

@@ -25,7 +25,7 @@ from api.stream.hub import StreamHub
 from api.stream.slots import StreamSlots
 from hookfast.clock import Clock, utc_now
 from hookfast.dispatch.workflow_starter import WorkflowStarter, stopped, workflow_starter_for
-from hookfast.sender import AddressGuard, Sender
+from hookfast.sender import AddressGuard, OwnAddress, Sender
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
@@ -33,6 +33,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.emitting.emit import Emitter
 from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.inbox.inbox import Inbox
+from hookfast.storage.inbox.loop_reports import LoopReports
 from hookfast.storage.keys.keyring import keyring_of
 from hookfast.telemetry import providers
 from hookfast.telemetry.providers import Telemetry
@@ -59,6 +60,7 @@ class Context:
     inbox: Inbox
     sources: SourceCache
     rejections: InboundRejections
+    loop_reports: LoopReports
     inbound_load: InboundLoad
     bodies: BodyMemory
     backlog: Backlog
@@ -85,6 +87,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
                 settings.allowed_private_networks,
                 denied_networks=settings.denied_networks,
                 ports=settings.port_ranges,
+                own=OwnAddress.of(settings.resolved_public_url),
             ),
             excerpt_bytes=settings.response_excerpt_bytes,
             header_bytes=settings.attempt_header_bytes,
@@ -131,6 +134,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             inbox=inbox,
             sources=SourceCache(database, keyring, clock=clock),
             rejections=rejections,
+            loop_reports=LoopReports(database, doorbell, clock=clock),
             inbound_load=InboundLoad(settings.max_inbox_requests),
             bodies=BodyMemory(
                 settings.max_body_memory,

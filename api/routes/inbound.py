@@ -15,7 +15,7 @@ from api.http.request_body import streamed_body
 from api.process.context import AppContext, Context
 from api.process.source_cache import OpenSource
 from hookfast.errors import Forbidden, HookfastError, Unavailable
-from hookfast.inbox import Answer, InboundRequest, RequestHeaders, RequestRejected
+from hookfast.inbox import Answer, InboundRequest, RequestHeaders, RequestRejected, TooManyHops
 from hookfast.inbox.verified_request import VerifiedRequest, verify_and_parse
 from hookfast.storage.inbox.inbox_batch import Arrival, InboxResult
 from hookfast.telemetry import instruments, spans, traceparent
@@ -34,7 +34,8 @@ class InboundAnswer(BaseModel):
     event_type: str
     status: Literal["accepted", "suppressed", "failed"] = Field(
         description="`suppressed`: an event of the same business fact was emitted already. "
-        "`failed`: it does not match its event type's schema; it is kept and can be retried."
+        "`failed`: it does not match its event type's schema, or its body cannot be read; it is "
+        "kept and can be retried."
     )
     suppressed_by: str | None = Field(description="The earlier entry of the same business fact.")
     duplicate: bool = Field(description="It was received before, with the same key.")
@@ -45,7 +46,6 @@ class InboundAnswer(BaseModel):
 
 
 _DESCRIPTIONS = {
-    400: "The request is the provider's, but its body cannot be parsed.",
     401: "The signature is missing, wrong or too old; `code` says which.",
     403: "The source accepts requests only from other networks.",
     404: "There is no such source, or it is inactive.",
@@ -56,6 +56,7 @@ _DESCRIPTIONS = {
     429: "The tenant's quota of events per day is used up. Nothing was stored: send the request "
     "again after midnight UTC, see `Retry-After`.",
     503: "Too many requests, or the database is away; see `Retry-After`.",
+    508: "The event has passed too many sources: it goes round in a loop. Do not send it again.",
 }
 _ENTRY_HEADER = "X-Hookfast-Inbox-Id"
 _EVENT_HEADER = "X-Hookfast-Event-Id"
@@ -113,6 +114,10 @@ async def receive_webhook(source_id: str, request: Request, context: AppContext)
         except Unavailable:
             raise
         except HookfastError as error:
+            if isinstance(error, TooManyHops):
+                await context.loop_reports.add(
+                    source.id, tenant_id=source.tenant_id, hops=error.hops
+                )
             context.rejections.count(source.id, error)
             instruments.INBOX.add(provider=source.provider.name, outcome="rejected")
             raise
@@ -227,6 +232,8 @@ def _arrival(source: OpenSource, received: InboundRequest, verified: VerifiedReq
         body=received.body,
         data=verified.data,
         value=verified.value,
+        hops=verified.hops,
+        error=verified.error,
         at=received.at,
         traceparent=spans.current() or traceparent.new(),
     )

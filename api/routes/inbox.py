@@ -43,6 +43,7 @@ class InboxSummary(BaseModel):
     )
     event_type: str
     business_key: str | None = Field(description="The key of the business fact that it reports.")
+    hops: int = Field(description="How many sources its event has passed, this one included.")
     payload_sha256: str
     content_type: str
     size: int = Field(description="Size of the body, in bytes.")
@@ -156,9 +157,9 @@ async def retry_inbox_entry(
     inbox_id: InboxPath, context: AppContext, audit: Audit, principal: Writer
 ) -> InboxView:
     """Emits the event of an entry that did not match the schema of its event type. If it still does
-    not match, the response is 422 `schema_violation`; if the entry has not failed, 409
-    `not_failed`; if the tenant's quota of events per day is used up, 429
-    `daily_quota_exceeded`."""
+    not match, the response is 422 `schema_violation`; if its body cannot be read, 422
+    `unreadable_payload`; if the entry has not failed, 409 `not_failed`; if the tenant's quota of
+    events per day is used up, 429 `daily_quota_exceeded`."""
     async with context.database.read() as connection:
         entry = owned(await inbox_entries.get(connection, inbox_id), principal)
         source = found(await sources.get(connection, entry.source_id, deleted=True))

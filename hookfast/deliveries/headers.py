@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from hookfast.events.hops import HEADER as HOPS_HEADER
 from hookfast.signing.keys import RsaSigner
 from hookfast.signing.signature import HashName, Profile, merged_headers, new_nonce, sign
 from hookfast.version import VERSION
@@ -28,14 +29,16 @@ def request_headers(
     traceparent: str,
     content_type: str = JSON,
     original: Sequence[tuple[str, str]] = (),
+    hops: int = 0,
     ed25519: Sequence[Ed25519PrivateKey] = (),
     rsa: RsaSigner | None = None,
 ) -> dict[str, str]:
     """Return all headers of a request with this body.
 
     The endpoint's own headers (`custom`) never override Hookfast's, and override those of a request
-    that is forwarded (`original`). `timestamp` is Unix time in seconds; `keys` and `ed25519` are
-    the endpoint's live secrets, newest first. Raises ValueError if a profile has no key.
+    that is forwarded (`original`). `hops` are those of the event. `timestamp` is Unix time in
+    seconds; `keys` and `ed25519` are the endpoint's live secrets, newest first. Raises ValueError
+    if a profile has no key.
     """
     headers = _without(original, custom) | dict(custom)
     headers["Content-Type"] = content_type
@@ -44,6 +47,8 @@ def request_headers(
     headers["X-Hook-Topic"] = event_type
     headers["X-Hook-Attempt"] = str(attempt)
     headers["traceparent"] = traceparent
+    if hops:
+        headers[HOPS_HEADER] = str(hops)
     nonce = new_nonce() if Profile.NONCE in profiles else ""
     signed = merged_headers(
         sign(

@@ -63,6 +63,7 @@ class Reason(StrEnum):
     RETRIES_EXHAUSTED = "retries_exhausted"
     PLAN_EXPIRED = "plan_expired"  # the whole length of its retry plan has passed
     NOT_RETRYABLE = "not_retryable"  # its retry plan treats the answer as final
+    LOOP_DETECTED = "loop_detected"  # the receiver answered 508
     GONE = "gone"
     ENDPOINT_DISABLED = "endpoint_disabled"
     ENDPOINT_DELETED = "endpoint_deleted"
@@ -110,3 +111,13 @@ class Outcome:
     def gone(self) -> bool:
         """Whether the answer was 410: the URL is gone for ever (RFC 9110, section 15.5.11)."""
         return self.status_code == 410
+
+    @property
+    def looped(self) -> bool:
+        """Whether the answer was 508: the request goes round in a loop (RFC 5842, section 7.2)."""
+        return self.status_code == 508
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the endpoint works. A 508 ends the delivery and says nothing against it."""
+        return self.succeeded or self.looped

@@ -29,9 +29,9 @@ MAX_TOTAL = 14 * 24 * 3600.0
 
 
 class RetryOn(StrEnum):
-    """Which failures are retried. Network failures (DNS, TLS, …) always are."""
+    """Which failures are retried. Network failures (DNS, TLS, …) always are, 410 and 508 never."""
 
-    ALL = "all"  # every failure but 410
+    ALL = "all"  # every other failure
     TRANSIENT = "transient"  # 5xx, 408 and 429
     SERVER = "server"  # 5xx and 429
 
@@ -167,6 +167,8 @@ def decide(
         return Decision(Next.DELIVERED)
     if outcome.gone:
         return Decision(Next.GONE, reason="gone")
+    if outcome.looped:
+        return Decision(Next.DEAD, reason="loop_detected")
     if not _worth_retrying(plan.retry_on, outcome):
         return Decision(Next.DEAD, reason="not_retryable")
     if retries_used >= len(plan.delays):

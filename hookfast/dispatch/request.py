@@ -22,6 +22,7 @@ async def outgoing_request(
     traceparent: str,
     content_type: str = JSON,
     original: Sequence[tuple[str, str]] = (),
+    hops: int = 0,
 ) -> tuple[dict[str, str], bytes]:
     """The request's headers and body. `timestamp` is Unix time in seconds; `original` are headers
     of a request that is sent on."""
@@ -43,6 +44,7 @@ async def outgoing_request(
             traceparent=traceparent,
             content_type=sent_type,
             original=original,
+            hops=hops,
             ed25519=endpoint.ed25519,
             rsa=endpoint.rsa,
         )

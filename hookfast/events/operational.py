@@ -1,4 +1,4 @@
-"""Operational events, by which Hookfast notifies its operators of circuits and dead letters.
+"""Operational events, by which Hookfast notifies its operators of circuits, dead letters and loops.
 
 They belong to the system tenant. To receive them, an operator creates an endpoint with that
 `tenant_id` and subscribes it to `hookfast.**`. The system tenant's own endpoints cause none: a
@@ -27,16 +27,19 @@ class Kind(StrEnum):
     ENDPOINT_DISABLED = "hookfast.endpoint.disabled"
     ENDPOINT_ENABLED = "hookfast.endpoint.enabled"
     DELIVERY_DEAD = "hookfast.delivery.dead"
+    LOOP_DETECTED = "hookfast.source.loop_detected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationalEvent:
-    """An event about a tenant's endpoint or delivery. `data` is JSON with ids, times (RFC 3339),
-    numbers and sentences."""
+    """An event about a tenant's endpoint, delivery or source. `data` is JSON with ids, times (RFC
+    3339), numbers and sentences. `hops` are those of the event that caused it, so that reports of a
+    loop do not become a loop."""
 
     kind: Kind
     tenant_id: str
     data: dict[str, Any]
+    hops: int = 0
 
 
 def is_reserved(event_type: str) -> bool:

@@ -3,7 +3,12 @@
 Pure: no I/O, no storage, no HTTP framework. `provider(name, options)` returns a source's provider.
 """
 
-from hookfast.inbox.errors import RequestRejected, UnreadablePayload, UnsupportedContentType
+from hookfast.inbox.errors import (
+    RequestRejected,
+    TooManyHops,
+    UnreadablePayload,
+    UnsupportedContentType,
+)
 from hookfast.inbox.expression import Expression, compile_expression
 from hookfast.inbox.idempotency_key import BusinessKeys, delivery_key
 from hookfast.inbox.provider import Answer, Provider
@@ -19,6 +24,7 @@ __all__ = [
     "Provider",
     "RequestHeaders",
     "RequestRejected",
+    "TooManyHops",
     "UnreadablePayload",
     "UnsupportedContentType",
     "compile_expression",

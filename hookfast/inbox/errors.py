@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from hookfast.errors import HookfastError
+from hookfast.events.hops import MAX_HOPS
 
 RejectionCode: TypeAlias = Literal[
     "signature_missing",  # no signature, or a header it needs is missing
@@ -32,7 +33,23 @@ class UnsupportedContentType(HookfastError):
     code = "unsupported_content_type"
 
 
+class TooManyHops(HookfastError):
+    """The request is verified, but has passed sources too often: it is in a loop (HTTP 508). Do not
+    send it again; remove the endpoint or the source that closes the loop."""
+
+    code = "too_many_hops"
+
+    def __init__(self, hops: int) -> None:
+        super().__init__(
+            f"This event has passed {hops - 1} sources before this one, and {MAX_HOPS} in all is "
+            "the most: it goes round in a loop. Do not send it again; remove the endpoint that "
+            "sends it back, or subscribe it to fewer event types."
+        )
+        self.hops = hops
+
+
 class UnreadablePayload(HookfastError):
-    """The request is verified, but its body does not match its content type (HTTP 400)."""
+    """The request is verified, but its body does not match its content type (HTTP 422 when it is
+    retried). It is stored, and becomes no event."""
 
     code = "unreadable_payload"

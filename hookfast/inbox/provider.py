@@ -5,7 +5,7 @@ one source's options. `hookfast/inbox/providers/` has all of them.
 
 The HTTP layer calls `check_content_type`, then `verify`, and only then the other methods, because
 an unverified request cannot be trusted: `payload`, `answer`, `delivery_id`, `event_type`,
-`acknowledgement`.
+`acknowledgement`. For a body that cannot be read, the payload of the last four is None.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from typing import Final
 
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import matching_patterns
-from hookfast.inbox.errors import UnreadablePayload
+from hookfast.events.hops import HEADER, MAX_HOPS, received_hops
+from hookfast.inbox.errors import TooManyHops, UnreadablePayload
 from hookfast.inbox.expression import Expression
 from hookfast.inbox.form import FORM
 from hookfast.inbox.idempotency_key import BusinessKeys, delivery_key
@@ -45,7 +46,8 @@ class SourceRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedRequest:
-    """A verified, parsed request. `data` is the payload as JSON text, `value` the parsed payload.
+    """A verified request. `data` is the payload as JSON text, `value` the parsed payload; if the
+    body cannot be read, they are empty and `error` says why. `hops` are those of its event.
     `acknowledgement` is the response that its provider expects, None when any 2xx will do."""
 
     key: str
@@ -54,7 +56,9 @@ class VerifiedRequest:
     sha256: str
     content_type: str
     headers: list[tuple[str, str]]
+    hops: int
     acknowledgement: Answer | None
+    error: UnreadablePayload | None
     data: str = field(repr=False)
     value: JsonValue = field(repr=False)
 
@@ -69,18 +73,22 @@ def verify_and_parse(
 ) -> Answer | VerifiedRequest:
     """Return the verified request, or the immediate answer to a provider's question.
 
-    Raises RequestRejected before the body is parsed, and UnreadablePayload, whose message contains
-    none of it. Takes about 10 ms per MiB: use a thread for long bodies.
+    Raises RequestRejected and TooManyHops before the body is parsed. Takes about 10 ms per MiB: use
+    a thread for long bodies.
     """
     provider.verify(request, secrets=secrets, now=now)
-    payload = parse_payload(provider, request)
+    hops = received_hops(request.headers.all(HEADER))
+    if hops > MAX_HOPS:
+        raise TooManyHops(hops)
+    payload, error = _readable(provider, request)
     answer = provider.answer(request, payload)
     if answer is not None:
         return answer
     provider_type = provider.event_type(request, payload)
-    business_keys = rules.business_keys
+    id_expression = rules.id_expression if error is None else None
+    business_keys = rules.business_keys if error is None else None
     return VerifiedRequest(
-        key=delivery_key(provider, request, payload=payload, expression=rules.id_expression),
+        key=delivery_key(provider, request, payload=payload, expression=id_expression),
         business_key=business_keys.key(provider_type, payload) if business_keys else None,
         event_type=rules.event_type(provider_type),
         sha256=hashlib.sha256(request.body).hexdigest(),
@@ -90,14 +98,26 @@ def verify_and_parse(
             credentials=_header_option(provider, _SIGNATURE_OPTION),
             ids=provider.id_headers | _header_option(provider, _ID_OPTION),
         ),
+        hops=hops,
         acknowledgement=provider.acknowledgement(request, payload),
-        data=data_text(request, payload),
+        error=error,
+        data=data_text(request, payload) if error is None else "",
         value=payload,
     )
 
 
+def _readable(
+    provider: Provider, request: InboundRequest
+) -> tuple[JsonValue, UnreadablePayload | None]:
+    """Return the parsed body, or null and why it cannot be read."""
+    try:
+        return parse_payload(provider, request), None
+    except UnreadablePayload as error:
+        return None, error
+
+
 def parse_payload(provider: Provider, request: InboundRequest) -> JsonValue:
-    """Return the parsed body. Raises UnreadablePayload."""
+    """Return the parsed body. Raises UnreadablePayload, whose message contains none of it."""
     try:
         return provider.payload(request)
     except InvalidInput as error:

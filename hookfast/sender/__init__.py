@@ -1,10 +1,11 @@
 """Send HTTP requests to endpoints, and guard the addresses to which they may go.
 
-`Sender` sends requests, `AddressGuard` allows or blocks their addresses, `check_url` and
-`verify_endpoint` validate endpoint URLs. `EgressUnavailable` says that our own proxy is away.
+`Sender` sends requests, `AddressGuard` allows or blocks their addresses, `check_url`, `OwnAddress`
+and `verify_endpoint` validate endpoint URLs. `EgressUnavailable` says that our own proxy is away.
 """
 
 from hookfast.sender.address_guard import AddressBlocked, AddressGuard, Network
+from hookfast.sender.own_address import OwnAddress
 from hookfast.sender.proxy import EgressUnavailable
 from hookfast.sender.sender import Sender
 from hookfast.sender.url import check_url
@@ -15,6 +16,7 @@ __all__ = [
     "AddressGuard",
     "EgressUnavailable",
     "Network",
+    "OwnAddress",
     "Sender",
     "check_url",
     "verify_endpoint",

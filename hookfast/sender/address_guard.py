@@ -16,8 +16,12 @@ from ipaddress import (
     ip_address,
     ip_network,
 )
+from typing import TYPE_CHECKING
 
 import structlog
+
+if TYPE_CHECKING:
+    from hookfast.sender.own_address import OwnAddress
 
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
@@ -168,7 +172,7 @@ class AddressBlocked(Exception):
 class AddressGuard:
     """Checks hosts and addresses. `allowed_private_networks` are exempt from the built-in rules;
     `denied_networks` are always blocked. `ports` are the allowed ports (empty: all but those of
-    well-known services that are not HTTP)."""
+    well-known services that are not HTTP). `own` is the address of the service itself."""
 
     def __init__(
         self,
@@ -176,7 +180,9 @@ class AddressGuard:
         *,
         denied_networks: Sequence[Network] = (),
         ports: Sequence[range] = (),
+        own: OwnAddress | None = None,
     ) -> None:
+        self._own = own
         self._allowed = tuple(allowed_private_networks)
         self._denied = tuple(denied_networks)
         self._ports = tuple(ports)
@@ -189,6 +195,8 @@ class AddressGuard:
     def check_host(self, host: str, port: int) -> None:
         """Raise AddressBlocked if `host` (a lower-case ASCII name, or an address) must not be
         resolved or connected to at `port`, as far as known without resolving it."""
+        if self._own is not None and self._own.covers(host, port):
+            raise AddressBlocked(host, "it is this service's own address")
         if self._ports:
             if not any(port in ports for ports in self._ports):
                 raise AddressBlocked(host, f"port {port} is not an allowed port of this server")
@@ -247,6 +255,13 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_private_host(host: str) -> bool:
+    """Return whether `host` is an address or a name that not all of the internet can reach."""
+    if is_address(host):
+        return _built_in_rule(ip_address(host)) is not None
+    return _is_local_name(host)
 
 
 def _is_metadata_name(host: str) -> bool:

@@ -68,7 +68,8 @@ class Settings(BaseSettings):
     port: Port = Field(8080, description="Port of the API; 0 takes a free one.")
     public_url: str | None = Field(
         None,
-        description="URL under which receivers reach the API, for links in `thin` payloads; "
+        description="URL under which receivers reach the API, for links in `thin` payloads; no "
+        "endpoint may be there; "
         "default: the listening address, or loopback when it listens on every address.",
     )
     temporal_port: Port = Field(

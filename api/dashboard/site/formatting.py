@@ -62,6 +62,7 @@ REASONS: Final[Mapping[str, str]] = {
     "endpoint_limit": "waiting for the endpoint's limits",
     "circuit_open": "the endpoint's circuit is open",
     "not_retryable": "the retry plan does not retry this answer",
+    "loop_detected": "the receiver answered 508: the event goes round in a loop",
 }
 
 

@@ -41,7 +41,7 @@ from hookfast.storage.tables import Event
 _E = Event.__table__.c
 # Built once: building its condition for each claim took 6 % of a worker's busy time at 50/s.
 _FIND_EVENTS = select(
-    _E.id, _E.tenant_id, _E.created_at, _E.body, _E.traceparent, _E.inbox_id
+    _E.id, _E.tenant_id, _E.created_at, _E.body, _E.traceparent, _E.inbox_id, _E.hops
 ).where(_E.id.in_(bindparam("ids", expanding=True)))
 
 _EVENT_CACHE_BYTES = 8 * 1024 * 1024
@@ -63,6 +63,7 @@ class EventBody:
     body: bytes
     traceparent: str
     inbox_id: str | None
+    hops: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,7 +185,7 @@ async def _update_endpoints(
         result = AttemptResult(
             delivery_id=record.delivery_id,
             at=record.ended.started_at,
-            succeeded=outcome.succeeded,
+            succeeded=outcome.healthy,
             error=outcome.error,
             was_held=record.delivery_id in left_hold,
         )

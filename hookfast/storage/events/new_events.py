@@ -44,6 +44,7 @@ class NewEvent:
     deliver_at: datetime | None = None
     idempotency_key: str | None = None
     inbox_id: str | None = None  # of the inbound request that became this event
+    hops: int = 0
 
     @property
     def audience(self) -> Audience:
@@ -150,6 +151,7 @@ class Draft:
             "created_at": committed.created_at,
             "deliver_at": self.deliver_at,
             "inbox_id": event.inbox_id,
+            "hops": event.hops,
         }
 
     def key_row(self) -> dict[str, Any] | None:

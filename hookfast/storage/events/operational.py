@@ -46,4 +46,10 @@ async def emit(
 
 def _new_event(event: OperationalEvent) -> NewEvent:
     text = json.dumps(event.data, separators=(",", ":"), allow_nan=False)
-    return NewEvent(type=event.kind.value, data=text, value=event.data, tenant_id=SYSTEM_TENANT)
+    return NewEvent(
+        type=event.kind.value,
+        data=text,
+        value=event.data,
+        tenant_id=SYSTEM_TENANT,
+        hops=event.hops,
+    )

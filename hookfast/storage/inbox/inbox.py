@@ -94,14 +94,19 @@ class Inbox:
         )
         ready = [place for place, found in enumerate(faults) if found is not None]
         checked = replace(lookups, arrivals=[lookups.arrivals[place] for place in ready])
-        errors = [describe_faults(found) for found in faults if found is not None]
+        errors = [
+            describe_faults(one, found)
+            for one, found in zip(lookups.arrivals, faults, strict=True)
+            if found is not None
+        ]
         results = iter(await self._store_checked(checked, errors) if ready else ())
         return [None if found is None else next(results) for found in faults]
 
     async def _store_alone(self, arrival: Arrival) -> _Result:
         lookups = await self._look_up([arrival])
-        faults = await self._checks.alone(schema_checks(lookups, lookups.arrivals[0]))
-        [result] = await self._store_checked(lookups, [describe_faults(faults)])
+        [looked_up] = lookups.arrivals
+        faults = await self._checks.alone(schema_checks(lookups, looked_up))
+        [result] = await self._store_checked(lookups, [describe_faults(looked_up, faults)])
         return result
 
     async def _look_up(self, arrivals: Sequence[Arrival]) -> Lookups:

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.errors import InvalidInput, TooManyRequests
+from hookfast.errors import HookfastError, InvalidInput, TooManyRequests
 from hookfast.ids import new_id
 from hookfast.storage.emitting import event_quotas
 from hookfast.storage.emitting.committing import count_committed, notify_dead
@@ -39,7 +39,8 @@ _MAX_ERROR = 1_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """A verified request to be stored in the inbox. `data` is its payload as JSON text and `value`
-    the same, parsed; a repeated `business_key` counts as a duplicate for `business_window`."""
+    the same, parsed; if it cannot be read, `error` says why. `hops` are those of its event. A
+    repeated `business_key` counts as a duplicate for `business_window`."""
 
     source_id: str
     tenant_id: str
@@ -56,6 +57,8 @@ class Arrival:
     value: Any = field(repr=False)
     at: datetime
     traceparent: str
+    hops: int = 1
+    error: HookfastError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,14 +124,14 @@ async def look_up(
 
 def schema_checks(lookups: Lookups, one: Arrival) -> list[Check]:
     """Return the schema checks that an arrival needs."""
-    schema = lookups.schemas.get(one.event_type)
+    schema = lookups.schemas.get(one.event_type) if one.error is None else None
     return [] if schema is None else [(schema, one)]
 
 
-def describe_faults(faults: Iterable[Fault]) -> str | None:
-    """Return why an arrival violates its schema: where, and which rule, but not the value. None if
-    it is valid."""
-    error = next((fault for fault in faults if fault is not None), None)
+def describe_faults(one: Arrival, faults: Iterable[Fault]) -> str | None:
+    """Return why an arrival cannot be read, or violates its schema: where, and which rule, but not
+    the value. None if it is valid."""
+    error = one.error or next((fault for fault in faults if fault is not None), None)
     if isinstance(error, InvalidInput) and error.errors:
         where = "; ".join(f"{one.pointer} {one.detail}" for one in error.errors)
         return f"{error.code}: {where}"[:_MAX_ERROR]
@@ -138,8 +141,8 @@ def describe_faults(faults: Iterable[Fault]) -> str | None:
 async def store_arrivals(
     connection: AsyncConnection, lookups: Lookups, errors: Sequence[str | None], *, now: datetime
 ) -> list[InboxResult]:
-    """Store the arrivals, with the schema error of each or None, and return one result for each, in
-    order. The caller rings the doorbell.
+    """Store the arrivals, with the error of each or None, and return one result for each, in order.
+    The caller rings the doorbell.
 
     Raises BeyondQuota if a tenant's quota does not allow all events, and Unavailable when a key
     expired and was deleted at the moment of its claim. The caller must then roll back.
@@ -152,7 +155,7 @@ async def store_arrivals(
     )
     holders = [first[one.source_id, f"{DELIVERY}{one.key}"] for one in arrivals]
     new = [place for place, holder in enumerate(holders) if holder.inbox_id == ids[place]]
-    # An event that violates its schema is not emitted now, so it must not claim its business key.
+    # An event with an error is not emitted now, so it must not claim its business key.
     emitting = [place for place in new if errors[place] is None]
     suppressed = await _suppressed(connection, arrivals, ids, emitting)
     entries: dict[int, dict[str, Any]] = {}
@@ -182,7 +185,7 @@ async def store_arrivals(
         connection,
         [
             (arrivals[place].source_id, arrivals[place].provider, arrivals[place].event_type)
-            for place in new
+            for place in emitting
             if arrivals[place].event_type not in lookups.schemas
         ],
         at=now,
@@ -224,6 +227,7 @@ def _draft(one: Arrival, inbox_id: str, lookups: Lookups) -> Draft:
         value=one.value,
         tenant_id=one.tenant_id,
         inbox_id=inbox_id,
+        hops=one.hops,
     )
     return Draft.create(
         event,
@@ -308,6 +312,7 @@ def _entry(
         "key": one.key,
         "event_type": one.event_type,
         "business_key": one.business_key,
+        "hops": one.hops,
         "payload_sha256": one.sha256,
         "content_type": one.content_type,
         "headers": [list(pair) for pair in one.headers],

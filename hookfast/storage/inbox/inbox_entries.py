@@ -50,6 +50,7 @@ class EntrySummary:
     key: str
     event_type: str
     business_key: str | None
+    hops: int
     payload_sha256: str
     content_type: str
     status: InboxStatus

@@ -1,5 +1,5 @@
-"""Retries an inbox entry that failed its schema, once the schema or the code that reads the data is
-fixed: with the entry's event type and business key, and with the subscribers of now."""
+"""Retries an inbox entry that failed, once the schema or the code that reads the data is fixed:
+with the entry's event type and business key, and with the subscribers of now."""
 
 from __future__ import annotations
 
@@ -99,6 +99,7 @@ async def _emit(
         value=input.value,
         tenant_id=entry.tenant_id,
         inbox_id=entry.id,
+        hops=entry.hops,
     )
     subscribers = await find_subscribers(connection, [event.audience])
     draft = Draft.create(

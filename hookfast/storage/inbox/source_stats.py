@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import Table, bindparam, func, insert, select, update
+from sqlalchemy import Table, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.rows import fetch_all, fetch_one
@@ -96,6 +96,19 @@ async def count(
     ]
     if rows:
         await connection.execute(_COUNT, rows)
+
+
+async def claim_loop_report(
+    connection: AsyncConnection, source_id: str, *, now: datetime, interval: timedelta
+) -> bool:
+    """Whether a loop at this source is to be reported now: not if it was within `interval`."""
+    last = _C.loop_reported_at
+    claimed = await connection.execute(
+        update(_STATS)
+        .where(_C.source_id == source_id, or_(last.is_(None), last <= now - interval))
+        .values(loop_reported_at=now)
+    )
+    return claimed.rowcount > 0
 
 
 async def count_rejected(

@@ -3,7 +3,7 @@ transaction of the change, so that neither can be lost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,9 +18,10 @@ from hookfast.owners.notice import NoticeKind
 from hookfast.storage.circuits.circuits import EndpointCircuit
 from hookfast.storage.events import operational
 from hookfast.storage.owners import notices
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables import Delivery, Event
 
 _DELIVERIES: Table = Delivery.__table__
+_EVENTS: Table = Event.__table__
 
 
 async def circuit_changed(
@@ -77,11 +78,13 @@ async def deliveries_dead(
         return False
     c = _DELIVERIES.c
     names = ("endpoint_id", "subscription_id", "event_id", "event_type", "status", "reason")
-    rows = await connection.execute(
+    found = await connection.execute(
         select(c.id, c.tenant_id, c.attempts, *(c[name] for name in names))
         .where(c.id.in_(delivery_ids))
         .order_by(c.id)
     )
+    rows = found.mappings().all()
+    hops = await _hops(connection, {row["event_id"] for row in rows})
     events = [
         OperationalEvent(
             kind=Kind.DELIVERY_DEAD,
@@ -92,10 +95,18 @@ async def deliveries_dead(
                 "attempt_count": row["attempts"],
                 **{name: row[name] for name in names},
             },
+            hops=hops.get(row["event_id"], 0),
         )
-        for row in rows.mappings()
+        for row in rows
     ]
     return await operational.emit(connection, events, now=now) > 0
+
+
+async def _hops(connection: AsyncConnection, event_ids: Collection[str]) -> dict[str, int]:
+    """Return the hops of these events, by id, without the events that are no longer kept."""
+    c = _EVENTS.c
+    rows = await connection.execute(select(c.id, c.hops).where(c.id.in_(sorted(event_ids))))
+    return {row.id: row.hops for row in rows}
 
 
 async def notify_owners(

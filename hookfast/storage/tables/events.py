@@ -51,6 +51,8 @@ class Event(Record, table=True):
     created_at: datetime = Field(sa_type=UtcDateTime)
     deliver_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     inbox_id: str | None = None  # the request that it was received with
+    # the sources that it has passed, here and elsewhere
+    hops: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     # its position in the feed
     position: int = Field(
         default=0, sa_type=BigInteger, sa_column_kwargs={"default": NextPosition()}

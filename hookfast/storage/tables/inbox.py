@@ -43,7 +43,8 @@ class Source(Record, table=True):
 
 class SourceStats(Record, table=True):
     """Counts of a source's requests by result. All but the rejected ones are counted in the
-    transaction that stores the request."""
+    transaction that stores the request. `loop_reported_at` is when operators were last told of a
+    loop."""
 
     __tablename__ = "source_stats"
 
@@ -56,6 +57,7 @@ class SourceStats(Record, table=True):
     rejected: int = 0
     last_accepted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     last_rejected_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    loop_reported_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     last_error: str | None = Field(default=None, sa_type=Text)
 
 
@@ -70,8 +72,8 @@ class SourceEventType(Record, table=True):
 
 class InboxEntry(Record, table=True):
     """A verified request, with its exact body and its result. `headers` are the ones worth
-    forwarding, as pairs, without any credential. A repeated request adds to `duplicates`; one with
-    a different body also adds to `conflicts`, and its hash is kept.
+    forwarding, as pairs, without any credential; `hops` are those of its event. A repeated request
+    adds to `duplicates`; one with a different body also adds to `conflicts`, and its hash is kept.
 
     On PostgreSQL the table is partitioned by ranges of the id, whose first part is the time: old
     rows are deleted by dropping a partition. Hence only the id has a unique index; see InboxKey.
@@ -92,6 +94,7 @@ class InboxEntry(Record, table=True):
     key: str = Field(sa_type=Text)
     event_type: str
     business_key: str | None = Field(default=None, sa_type=Text)
+    hops: int = Field(default=1, sa_column_kwargs={"server_default": "1"})
     payload_sha256: str
     content_type: str
     headers: list[list[str]] = Field(sa_type=JSON)

@@ -253,6 +253,7 @@ async def test_a_tenants_key_implies_its_tenant(
         ("url", "http://127.0.0.1/\\@evil", "invalid_url", "/url"),
         ("url", "http://2130706433/", "invalid_url", "/url"),
         ("url", "", "invalid_url", "/url"),
+        ("url", "http://localhost:8080/in/src_1", "own_address", "/url"),  # the default public URL
         ("url", 7, "invalid_input", "/url"),
         ("url", None, "invalid_input", "/url"),
         ("events", ["order"], "invalid_pattern", "/events/0"),
@@ -333,6 +334,7 @@ async def test_patch_rejects_what_create_rejects(
         ({"headers": {"Host": "x"}}, "invalid_header", "/headers/Host"),
         ({"url": "gopher://x"}, "invalid_url", "/url"),
         ({"url": None}, "invalid_input", "/url"),
+        ({"url": "http://127.0.0.1:8080/in/src_1"}, "own_address", "/url"),
     ):
         answer = await client.patch(path, json=patch)
         assert_problem(answer, 422, code=code, pointer=pointer)

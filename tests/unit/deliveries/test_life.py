@@ -300,6 +300,7 @@ def test_expired_plan_ends_as_a_dead_letter() -> None:
         ("all", 404, WAITING, None),
         ("all", 410, GONE, Reason.GONE),
         ("transient", 410, GONE, Reason.GONE),
+        ("all", 508, DEAD, Reason.LOOP_DETECTED),
     ],
 )
 def test_answer_may_be_final(

@@ -23,6 +23,14 @@ def test_only_410_is_gone(code: int | None, gone: bool) -> None:
     assert Outcome(result=Result.STATUS, duration_ms=1.0, status_code=code).gone is gone
 
 
+def test_508_is_no_success_and_says_nothing_against_the_endpoint() -> None:
+    looped = Outcome(result=Result.STATUS, duration_ms=1.0, status_code=508)
+    assert (looped.succeeded, looped.looped, looped.healthy) == (False, True, True)
+    failed = Outcome(result=Result.STATUS, duration_ms=1.0, status_code=500)
+    assert (failed.looped, failed.healthy) == (False, False)
+    assert Outcome(result=Result.SUCCESS, duration_ms=1.0, status_code=200).healthy
+
+
 def test_finished_statuses_end_a_delivery() -> None:
     assert {status.value for status in DeliveryStatus if status.finished} == {
         "delivered",

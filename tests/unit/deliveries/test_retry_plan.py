@@ -215,6 +215,11 @@ def test_410_ends_the_delivery_in_every_plan(plan: RetryPlan) -> None:
     assert first(plan, status(410)) == Decision(Next.GONE, reason="gone")
 
 
+@pytest.mark.parametrize("plan", PRESETS.values(), ids=list(PRESETS))
+def test_508_is_not_retried_in_any_plan(plan: RetryPlan) -> None:
+    assert first(plan, status(508)) == Decision(Next.DEAD, reason="loop_detected")
+
+
 @pytest.mark.parametrize(
     ("outcome", "used", "elapsed", "expected"),
     [

@@ -25,6 +25,7 @@ _EVENT_TYPES = {
     "hookfast.endpoint.disabled": "An endpoint was disabled, by us, by its receiver or by request.",
     "hookfast.endpoint.enabled": "A disabled endpoint was enabled again.",
     "hookfast.delivery.dead": "A delivery ended without success.",
+    "hookfast.source.loop_detected": "An event went round in a loop, and was rejected.",
 }
 
 # The audit log is append-only. A role that may alter the schema can drop these triggers: they
@@ -459,6 +460,7 @@ def _create_tables() -> None:
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("deliver_at", UtcDateTime(), nullable=True),
         sa.Column("inbox_id", sa.String(), nullable=True),
+        sa.Column("hops", sa.Integer(), server_default="0", nullable=False),
         sa.Column("position", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         postgresql_partition_by="RANGE (id)",
@@ -495,6 +497,7 @@ def _create_tables() -> None:
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("event_type", sa.String(), nullable=False),
         sa.Column("business_key", sa.Text(), nullable=True),
+        sa.Column("hops", sa.Integer(), server_default="1", nullable=False),
         sa.Column("payload_sha256", sa.String(), nullable=False),
         sa.Column("content_type", sa.String(), nullable=False),
         sa.Column("headers", sa.JSON(), nullable=False),
@@ -676,6 +679,7 @@ def _create_tables() -> None:
         sa.Column("rejected", sa.Integer(), nullable=False),
         sa.Column("last_accepted_at", UtcDateTime(), nullable=True),
         sa.Column("last_rejected_at", UtcDateTime(), nullable=True),
+        sa.Column("loop_reported_at", UtcDateTime(), nullable=True),
         sa.Column("last_error", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("source_id"),
     )

@@ -49,14 +49,14 @@ async def test_cheap_checks_run_before_those_that_cost_or_reveal_more(
     headers["Content-Type"] = "application/json; charset=utf-8"
     await refused(413, "too_large", too_large)
     await refused(401, "signature_mismatch", b"{")
-    headers = signed(b"{")[0]
-    await refused(400, "unreadable_payload", b"{")
+    headers = signed(b"{", **{"X-Hook-Hops": "5"})[0]
+    await refused(508, "too_many_hops", b"{")
     headers, body = signed(b"{}")
     assert (await post(client, source, headers, body)).status_code == 202
 
     counted = await stats(client, context, source)
     assert (counted["accepted"], counted["rejected"]) == (1, 5)  # a 404 belongs to no source
-    assert counted["last_error"].startswith("unreadable_payload: ")
+    assert counted["last_error"].startswith("too_many_hops: ")
 
 
 @pytest.mark.parametrize(

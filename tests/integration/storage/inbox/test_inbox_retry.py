@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import select, text
@@ -26,12 +27,12 @@ pytestmark = pytest.mark.anyio
 TYPE = "github.push.received"  # of the seeded entries; not registered
 
 
-async def failed_entry(database: Database) -> InboxEntry:
+async def failed_entry(database: Database, **columns: Any) -> InboxEntry:
     await seed_endpoint(database, "https://a.example/")
     async with database.read() as connection:
         tenant = (await connection.execute(select(Endpoint.tenant_id))).scalar_one()
     source = await seed_source(database, tenant)
-    inbox_id = await seed_entry(database, source, tenant)
+    inbox_id = await seed_entry(database, source, tenant, **columns)
     return await entry_of(database, inbox_id)
 
 
@@ -94,3 +95,11 @@ async def test_concurrent_retries_of_an_entry_emit_one_event(database: Database)
     async with database.read() as connection:
         ids = (await connection.execute(select(Event.id))).scalars()
         assert list(ids) == [(await entry_of(database, entry.id)).event_id]
+
+
+async def test_event_of_a_retried_entry_has_the_hops_of_its_request(database: Database) -> None:
+    entry = await failed_entry(database, hops=4)
+    await retry(database, entry)
+    async with database.read() as connection:
+        rows = await connection.execute(select(Event.inbox_id, Event.hops))
+    assert [tuple(row) for row in rows] == [(entry.id, 4)]

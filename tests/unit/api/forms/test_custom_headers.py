@@ -46,6 +46,7 @@ def test_valid_headers_are_accepted(headers: dict[str, str]) -> None:
         "traceparent",
         "Webhook-Id",
         "X-Hook-Signature",
+        "X-Hook-Hops",
         "x-webhook-nonce",
         "Proxy-Authorization",
         "Proxy-Connection",
