@@ -29,7 +29,7 @@ _SHOWN_OF_REQUESTS = frozenset(
     {
         *(b"host", b"accept-encoding", b"content-type", b"content-length", b"user-agent"),
         *(b"traceparent", b"x-hook-id", b"x-hook-topic", b"x-hook-attempt", b"x-hook-timestamp"),
-        *(b"webhook-id", b"webhook-timestamp"),
+        *(b"x-hook-hops", b"webhook-id", b"webhook-timestamp"),
         *(b"x-webhook-id", b"x-webhook-event", b"x-webhook-attempt", b"x-webhook-timestamp"),
         *(b"x-webhook-nonce", b"x-webhook-key-id"),
     }

@@ -2,7 +2,7 @@
 the same service would send each of its events round for ever.
 
 Other names of the same address are not known here. What comes back through them is stopped by its
-hops (`hookfast.inbox.hops`).
+hops (`hookfast.events.hops`).
 """
 
 from __future__ import annotations
