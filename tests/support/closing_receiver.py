@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 _END = b"\r\n\r\n"
 
@@ -42,10 +43,9 @@ class _Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
         self._receiver.connections += 1
-        self._receiver._open.add(transport)
+        self._receiver._open.add(self._transport)
 
     def data_received(self, data: bytes) -> None:
         if self._idle is not None:
