@@ -14,8 +14,7 @@ import pytest
 from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.origin import keep_alive_seconds
-from hookfast.telemetry import instruments
-from tests.integration.sender.conftest import LOOPBACK, post
+from tests.integration.sender.conftest import LOOPBACK, post, repeats
 from tests.support.closing_receiver import ClosingReceiver
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE
@@ -33,13 +32,13 @@ class Worthless(Exception):
 async def test_a_request_on_a_reused_connection_that_ends_is_sent_once_more(
     sender: Sender, receiver: Receiver, path: str
 ) -> None:
-    before = _repeats()
+    before = repeats()
     await post(sender, receiver.url("/ok"))
     outcome = await post(sender, receiver.url(path))  # which also ends the second connection
     assert outcome.result is Result.RESET
     assert [one.path for one in receiver.requests] == ["/ok", path, path]
     assert [one.connection for one in receiver.requests] == [1, 1, 2]
-    assert _repeats() == before + 1
+    assert repeats() == before + 1
 
 
 @pytest.mark.parametrize("path", ["/close", "/reset"])
@@ -187,11 +186,6 @@ async def test_idle_connections_are_kept_as_long_as_the_server_says(sender: Send
 async def test_keep_alive_header_is_read_and_garbage_ignored(value: bytes, seconds: float) -> None:
     headers = [(b"Server", b"x"), (b"Keep-Alive", value)]
     assert keep_alive_seconds(headers, default=2) == seconds
-
-
-def _repeats() -> int:
-    totals = instruments.REPEATED_REQUESTS._totals
-    return totals[(("cause", "connection"),)]
 
 
 async def _silence(_: asyncio.StreamWriter) -> None:
