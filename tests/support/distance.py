@@ -27,6 +27,7 @@ class Distance:
         self._port = port
         self._seconds = seconds
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sides: set[_Side] = set()
 
     async def __aenter__(self) -> Distance:
         loop = asyncio.get_running_loop()
@@ -37,9 +38,12 @@ class Distance:
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
         await asyncio.gather(*self._tasks)
+        while self._sides:
+            await self._sides.pop().abandon()
+        await self._server.wait_closed()
 
     def _accept(self) -> _Side:
-        client, receiver = _Side(self._seconds), _Side(self._seconds)
+        client, receiver = (_Side(self._seconds, self._sides) for _ in range(2))
         client.other, receiver.other = receiver, client
         task = asyncio.ensure_future(self._connect(client, receiver))
         self._tasks.add(task)
@@ -57,18 +61,22 @@ class Distance:
 
 
 class _Side(asyncio.Protocol):
-    """The connection to one of the two sides. What it receives reaches `other` after the delay."""
+    """The connection to one of the two sides, in `registry` while it is open. What it receives
+    reaches `other` after the delay."""
 
     other: _Side
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, registry: set[_Side]) -> None:
         self._seconds = seconds
+        self._registry = registry
         self.made = asyncio.Event()
+        self._lost = asyncio.Event()
         self._received_end = self._sent_end = False
         self._under_way: deque[Callable[[], None]] = deque()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._registry.add(self)
         self.made.set()
 
     def data_received(self, data: bytes) -> None:
@@ -82,6 +90,8 @@ class _Side(asyncio.Protocol):
         return True  # the other direction stays open
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._registry.discard(self)
+        self._lost.set()
         if exc is not None:
             self._later(self.other.reset)
         elif not self._received_end:
@@ -106,8 +116,12 @@ class _Side(asyncio.Protocol):
             own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             self._transport.abort()
 
+    async def abandon(self) -> None:
+        self._transport.abort()
+        await self._lost.wait()
+
     def _later(self, action: Callable[[], None]) -> None:
-        """Do this after the delay, and after all that is under way."""
+        """Do this after the delay, and after what is under way already."""
         self._under_way.append(action)
         asyncio.get_running_loop().call_later(self._seconds, lambda: self._under_way.popleft()())
 
