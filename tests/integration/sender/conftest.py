@@ -60,4 +60,4 @@ async def post(sender: Sender, url: str, **options: object) -> Outcome:
 
 def repeats() -> int:
     """Return how many requests this process sent once more because their connection ended."""
-    return int(instruments.REPEATED_REQUESTS._totals[(("cause", "connection"),)])
+    return int(instruments.REPEATED_REQUESTS.total(cause="connection"))

@@ -46,7 +46,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
         pytest.param(foreign, keep_alive, id=f"{foreign.name}-{keep_alive or 'default'}")
         for foreign in FOREIGN
         for keep_alive in (None, 0.05, 1, 2, 5)
-        if keep_alive != foreign.keep_alive
+        if keep_alive is None or keep_alive != foreign.keep_alive
     ],
 )
 async def test_a_receiver_that_closes_idle_connections_loses_no_attempt(
