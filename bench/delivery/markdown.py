@@ -114,7 +114,7 @@ def _receivers(found: list[dict[str, Any]]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for one in found:
         counts = " | ".join(f"{one[name]:,}" for name in ("sent", "repeated", "failed"))
-        yield f"| {one['receiver']} | {one['microseconds']:.0f} | {counts} |"
+        yield f"| {one['receiver']} | {one['microseconds']:,.0f} | {counts} |"
 
 
 def _where(one: dict[str, Any]) -> str:

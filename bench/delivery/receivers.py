@@ -110,6 +110,8 @@ async def _measured(sender: Sender, row: _Row) -> Posts:
         while next(numbers) < _REQUESTS:
             await post()
 
+    await asyncio.gather(*(post() for _ in range(_AT_ONCE)))  # opens the connections
+    results.clear()
     repeated, before = _repeated(), time.process_time()
     if row.pause:
         for _ in range(_REQUESTS // _BURST):
