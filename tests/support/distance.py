@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
+_CONNECTING_SECONDS = 0.001
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time to linger
 
 
@@ -51,12 +52,12 @@ class Distance:
         return client
 
     async def _connect(self, client: _Side, receiver: _Side) -> None:
+        await asyncio.sleep(self._seconds)
         try:
             await asyncio.get_running_loop().create_connection(
                 lambda: receiver, "127.0.0.1", self._port
             )
         except OSError:
-            await client.made.wait()
             client.reset()
 
 
@@ -69,7 +70,7 @@ class _Side(asyncio.Protocol):
     def __init__(self, seconds: float, registry: set[_Side]) -> None:
         self._seconds = seconds
         self._registry = registry
-        self.made = asyncio.Event()
+        self._connected = False
         self._lost = asyncio.Event()
         self._received_end = self._sent_end = False
         self._under_way: deque[Callable[[], None]] = deque()
@@ -77,7 +78,7 @@ class _Side(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._registry.add(self)
-        self.made.set()
+        self._connected = True
 
     def data_received(self, data: bytes) -> None:
         self._later(lambda: self.other.write(data))
@@ -123,7 +124,13 @@ class _Side(asyncio.Protocol):
     def _later(self, action: Callable[[], None]) -> None:
         """Do this after the delay, and after what is under way already."""
         self._under_way.append(action)
-        asyncio.get_running_loop().call_later(self._seconds, lambda: self._under_way.popleft()())
+        asyncio.get_running_loop().call_later(self._seconds, self._arrive)
+
+    def _arrive(self) -> None:
+        if self.other._connected:
+            self._under_way.popleft()()
+        elif not self._transport.is_closing():
+            asyncio.get_running_loop().call_later(_CONNECTING_SECONDS, self._arrive)
 
 
 async def _main(port: int, seconds: float) -> None:
