@@ -53,7 +53,14 @@ async def test_a_request_on_a_new_connection_is_never_repeated(
 
 
 @pytest.mark.parametrize(
-    "path", ["/cut/1", "/cut/20?reset", "/close-mid-headers", "/reset-mid-body"]
+    "path",
+    [
+        "/cut/1",
+        "/cut/20?reset",
+        "/close-mid-headers",
+        "/reset-mid-body",
+        "/wire/HTTP%2F1.1%20103%20Early%20Hints%0D%0A%0D%0A?close",
+    ],
 )
 async def test_a_request_whose_answer_began_is_never_repeated(
     sender: Sender, receiver: Receiver, path: str
