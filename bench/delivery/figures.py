@@ -183,6 +183,18 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
+class Posts:
+    """Requests to one kind of receiver: microseconds of a worker's CPU for each, and how many were
+    sent, sent once more because their connection ended, and failed."""
+
+    receiver: str
+    microseconds: float
+    sent: int
+    repeated: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unmeasured:
     """A part that could not be measured, and why."""
 
@@ -201,6 +213,7 @@ class Figures:
     fairness: list[Fairness] = field(default_factory=list)
     black_hole: list[BlackHole] = field(default_factory=list)
     memory: list[Memory] = field(default_factory=list)
+    receivers: list[Posts] = field(default_factory=list)
     unmeasured: list[Unmeasured] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ def tables(figures: dict[str, Any]) -> Iterator[str]:
     yield from _rates(figures["rates"])
     yield from _latency(figures["latency"])
     yield from _others(figures)
+    yield from _receivers(figures["receivers"])
 
 
 def _rates(found: list[dict[str, Any]]) -> Iterator[str]:
@@ -103,6 +104,17 @@ def _others(figures: dict[str, Any]) -> Iterator[str]:
         yield "| | |"
         yield "|---|---|"
         yield from (f"| {row} |" for row in rows)
+
+
+def _receivers(found: list[dict[str, Any]]) -> Iterator[str]:
+    if not found:
+        return
+    yield ""
+    yield "| `Sender.post` to a receiver | CPU, µs | sent | repeated | failed |"
+    yield "|---|---|---|---|---|"
+    for one in found:
+        counts = " | ".join(f"{one[name]:,}" for name in ("sent", "repeated", "failed"))
+        yield f"| {one['receiver']} | {one['microseconds']:,.0f} | {counts} |"
 
 
 def _where(one: dict[str, Any]) -> str:

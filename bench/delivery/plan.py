@@ -17,13 +17,16 @@ from bench.delivery.latency import measure_latency
 from bench.delivery.memory import measure_memory
 from bench.delivery.progress import Progress
 from bench.delivery.rates import measure_rates
-from bench.delivery.report import show
+from bench.delivery.receivers import measure_receivers
+from bench.delivery.report import show, show_receivers
 from bench.delivery.session import Session, running_session
 from bench.loading import Load
 
 DATABASES = ("sqlite", "postgresql")
 MODES = ("workflow", "batch", "auto")
-PARTS = ("rates", "latency", "burst", "fairness", "black-hole", "memory")
+_RECEIVERS = "receivers"
+"""The part that measures the sender alone, without a database or a mode."""
+PARTS = ("rates", "latency", "burst", "fairness", "black-hole", "memory", _RECEIVERS)
 _OF_EACH_MODE = ("rates", "latency")
 _DEFAULT_MODE = "auto"
 """The mode of the parts that do not run in every mode."""
@@ -66,15 +69,26 @@ def chosen(only: str) -> tuple[list[str], list[str]]:
 async def run(choice: Choice, load: Load, figures: Figures, progress: Progress) -> None:
     """Measure and print each part, and add it to the figures. A part that fails is added with its
     reason, and the others continue."""
+    if _RECEIVERS in choice.parts:
+        await _receivers(figures, progress)
     for database in choice.databases:
         of_each = [part for part in _OF_EACH_MODE if part in choice.parts]
         for mode in choice.modes:
             await _run_parts(choice, load, figures, progress, database, mode, of_each)
-        others = [part for part in choice.parts if part not in _OF_EACH_MODE]
+        others = [part for part in choice.parts if part not in (*_OF_EACH_MODE, _RECEIVERS)]
         # memory is measured on a service that has done nothing else
         for together in ([name for name in others if name != "memory"], ["memory"]):
             parts = [part for part in together if part in others]
             await _run_parts(choice, load, figures, progress, database, _DEFAULT_MODE, parts)
+
+
+async def _receivers(figures: Figures, progress: Progress) -> None:
+    try:
+        figures.receivers += await measure_receivers(progress)
+    except Exception as problem:
+        figures.unmeasured.append(Unmeasured(_RECEIVERS, _described(problem)))
+        return
+    show_receivers(figures.receivers)
 
 
 async def _run_parts(

@@ -18,6 +18,7 @@ from bench.delivery.figures import (
     Figures,
     Latency,
     Memory,
+    Posts,
     Quantiles,
     Rates,
 )
@@ -132,6 +133,16 @@ def _(memory: Memory) -> None:
     table.add_row("all", *(f"{total:.0f}" for total in totals), style="bold")
     console.print(table)
     console.print(f"The most that was seen: {memory.most:.0f} MiB", style="dim")
+
+
+def show_receivers(found: list[Posts]) -> None:
+    """Print the kinds of receivers, the first of which is the plainest."""
+    table = _table("Sender.post", "CPU µs a POST", "more", "sent", "repeated", "failed")
+    for posts in found:
+        more = posts.microseconds - found[0].microseconds
+        counts = (f"{number:,}" for number in (posts.sent, posts.repeated, posts.failed))
+        table.add_row(posts.receiver, f"{posts.microseconds:.0f}", f"{more:+.0f}", *counts)
+    console.print(table)
 
 
 def summarize(figures: Figures) -> None:

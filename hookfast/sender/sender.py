@@ -1,9 +1,9 @@
 """The sender: sends an HTTP request to an endpoint and returns its outcome.
 
 Whatever the server does, `post` and `get` return an `Outcome` within the deadline. Redirects are
-not followed, proxies of the environment and cookies are not used, and no request is sent twice,
-unless its reused connection ends before an answer begins (`origin`): the retry plan decides whether
-a failed one is repeated.
+not followed, and proxies of the environment and cookies are not used. A request is sent once more
+only if its reused connection ends before an answer begins (`origin`), or if its credentials are
+rejected (`authorized`): whether a failed one is repeated is for the retry plan to decide.
 """
 
 from __future__ import annotations

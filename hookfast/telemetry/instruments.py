@@ -74,6 +74,11 @@ class _Total(Metric):
         with self._lock:
             self._totals[key] += amount
 
+    def total(self, **labels: str) -> float:
+        """Return the sum of this process so far for exactly these labels."""
+        with self._lock:
+            return self._totals[tuple(labels.items())]
+
     def _observe(self, _: CallbackOptions) -> Iterable[Observation]:
         # called from the exporter's thread
         with self._lock:

@@ -11,6 +11,7 @@ import trustme
 
 from hookfast.deliveries.outcome import Outcome
 from hookfast.sender import AddressGuard, Sender
+from hookfast.telemetry import instruments
 from tests.support.receiver import Receiver
 
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
@@ -55,3 +56,8 @@ async def sender(trusting: ssl.SSLContext) -> AsyncIterator[Sender]:
 async def post(sender: Sender, url: str, **options: object) -> Outcome:
     """POST a small request and return its outcome; `options` are those of the sender."""
     return await sender.post(url, headers={}, body=b"{}", **{"timeout": 5.0, **options})
+
+
+def repeats() -> int:
+    """Return how many requests this process sent once more because their connection ended."""
+    return int(instruments.REPEATED_REQUESTS.total(cause="connection"))

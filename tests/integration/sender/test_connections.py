@@ -21,6 +21,7 @@ from hookfast.sender.resolver import Resolver
 from hookfast.sender.stream import Stream
 from hookfast.sender.transport import OriginTransport
 from tests.integration.sender.conftest import LOOPBACK, post
+from tests.support.closing_receiver import ClosingReceiver
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE
 
@@ -108,6 +109,21 @@ async def test_an_idle_connection_closes_after_its_time_beside_one_in_use(
             get(transport, receiver.url("/slow/0.15")), get(transport, receiver.url())
         )
         assert transport.open_connections == 1
+
+
+async def test_an_idle_connection_is_kept_for_a_second_less_than_the_server_says() -> None:
+    async with (
+        ClosingReceiver(keep_alive=PATIENCE) as receiver,
+        transporting(idle_seconds=0.05) as transport,
+    ):
+        receiver.head = b"Keep-Alive: timeout=1, max=100\r\n"
+        await get(transport, receiver.url)
+        assert transport.open_connections == 0
+        receiver.head = b"Keep-Alive: timeout=60\r\n"
+        await get(transport, receiver.url)
+        await asyncio.sleep(0.1)  # longer than without the header
+        await get(transport, receiver.url)
+        assert receiver.connections == 2
 
 
 async def test_the_pool_keeps_a_few_connections_per_origin_and_drops_the_oldest(

@@ -5,18 +5,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+import trustme
 
 from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.origin import keep_alive_seconds
-from hookfast.telemetry import instruments
-from tests.integration.sender.conftest import LOOPBACK, post
+from tests.integration.sender.conftest import LOOPBACK, post, repeats
 from tests.support.closing_receiver import ClosingReceiver
+from tests.support.distance import Distance
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE
 
@@ -33,13 +35,13 @@ class Worthless(Exception):
 async def test_a_request_on_a_reused_connection_that_ends_is_sent_once_more(
     sender: Sender, receiver: Receiver, path: str
 ) -> None:
-    before = _repeats()
+    before = repeats()
     await post(sender, receiver.url("/ok"))
     outcome = await post(sender, receiver.url(path))  # which also ends the second connection
     assert outcome.result is Result.RESET
     assert [one.path for one in receiver.requests] == ["/ok", path, path]
     assert [one.connection for one in receiver.requests] == [1, 1, 2]
-    assert _repeats() == before + 1
+    assert repeats() == before + 1
 
 
 @pytest.mark.parametrize("path", ["/close", "/reset"])
@@ -51,7 +53,14 @@ async def test_a_request_on_a_new_connection_is_never_repeated(
 
 
 @pytest.mark.parametrize(
-    "path", ["/cut/1", "/cut/20?reset", "/close-mid-headers", "/reset-mid-body"]
+    "path",
+    [
+        "/cut/1",
+        "/cut/20?reset",
+        "/close-mid-headers",
+        "/reset-mid-body",
+        "/wire/HTTP%2F1.1%20103%20Early%20Hints%0D%0A%0D%0A?close",
+    ],
 )
 async def test_a_request_whose_answer_began_is_never_repeated(
     sender: Sender, receiver: Receiver, path: str
@@ -108,60 +117,58 @@ async def test_a_repeat_that_may_not_be_sent_leaves_the_first_failure(
 
 
 async def test_a_repeat_to_a_receiver_that_has_gone_names_what_happened(sender: Sender) -> None:
-    receiver = ClosingReceiver(keep_alive=PATIENCE)
-    url = await receiver.start()
-    await post(sender, url)
-    receiver.on_request = receiver.stop  # before it answers
-    outcome = await post(sender, url)
+    async with ClosingReceiver(keep_alive=PATIENCE) as receiver:
+        await post(sender, receiver.url)
+        receiver.on_request = receiver.stop  # before it answers
+        outcome = await post(sender, receiver.url)
     assert outcome.result is Result.REFUSED
 
 
 @pytest.mark.parametrize(
-    ("keep_alive", "announced"), [(0.05, False), (1, False), (2, False), (2, True), (5, True)]
+    ("scheme", "abruptly"),
+    [("http", False), ("https", False), ("https", True)],
+    ids=["plain", "tls", "tls-without-close-notify"],
 )
-async def test_healthy_receivers_that_close_idle_connections_lose_no_attempt(
-    keep_alive: float, announced: bool
+async def test_a_request_that_crosses_the_end_of_its_connection_costs_no_attempt(
+    sender: Sender, authority: trustme.CA, scheme: str, abruptly: bool
 ) -> None:
-    """Fifty connections each, and on each the next request leaves while the receiver closes it:
-    from 40 ms before to 40 ms after."""
-    receiver = ClosingReceiver(keep_alive=keep_alive, announced=announced)
-    url = await receiver.start()
-    loop = asyncio.get_running_loop()
+    """The end leaves the receiver before the request arrives, and arrives after that has left."""
+    ssl_context = None
+    if scheme == "https":
+        ssl_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        authority.issue_cert("127.0.0.1").configure_cert(ssl_context)
+    before = repeats()
+    async with (
+        ClosingReceiver(keep_alive=0.15, abruptly=abruptly, ssl_context=ssl_context) as receiver,
+        Distance(receiver.port, seconds=0.1) as distance,
+    ):
+        url = f"{scheme}://127.0.0.1:{distance.relayed_port}/"
+        assert (await post(sender, url)).succeeded
+        await asyncio.sleep(0.05)
+        assert (await post(sender, url)).succeeded
+        assert (receiver.connections, receiver.requests) == (2, 2)
+    assert repeats() == before + 1
+
+
+async def test_a_receiver_that_closes_idle_connections_soon_loses_no_attempt() -> None:
+    """Fifty connections, and on each the next requests leave while the receiver closes it: from
+    40 ms before to 40 ms after. `test_foreign_receivers` has longer times and other servers."""
     outcomes: Counter[str] = Counter()
 
-    async def one(sender: Sender, place: int) -> None:
-        for _ in range(2):
+    async def send(sender: Sender, url: str, place: int) -> None:
+        for _ in range(3):
             outcomes[(await post(sender, url)).result] += 1
-            closes_at = loop.time() + keep_alive
-            await asyncio.sleep(max(0.0, closes_at + (place - 25) * 0.0016 - loop.time()))
+            await asyncio.sleep(0.05 + (place - 25) * 0.0016)
 
-    try:
-        async with contextlib.AsyncExitStack() as stack:
-            senders = [  # one each, so that each uses its own connection
-                await stack.enter_async_context(Sender(guard=AddressGuard(LOOPBACK)))
-                for _ in range(50)
-            ]
-            await asyncio.gather(*(one(sender, place) for place, sender in enumerate(senders)))
-    finally:
-        await receiver.stop()
-    assert outcomes == {Result.SUCCESS: 100}
-
-
-async def test_idle_connections_are_kept_as_long_as_the_server_says(sender: Sender) -> None:
-    receiver = ClosingReceiver(keep_alive=PATIENCE)
-    url = await receiver.start()
-    try:
-        receiver.head = b"Keep-Alive: timeout=1, max=100\r\n"
-        await post(sender, url)
-        await post(sender, url)
-        assert receiver.connections == 2  # a second less than one is not kept
-        receiver.head = b"Keep-Alive: timeout=30\r\n"
-        await post(sender, url)
-        await asyncio.sleep(2.1)  # longer than without the header
-        await post(sender, url)
-        assert receiver.connections == 3
-    finally:
-        await receiver.stop()
+    async with contextlib.AsyncExitStack() as stack:
+        receiver = await stack.enter_async_context(ClosingReceiver(keep_alive=0.05))
+        senders = [  # one each, so that each uses its own connection
+            await stack.enter_async_context(Sender(guard=AddressGuard(LOOPBACK))) for _ in range(50)
+        ]
+        await asyncio.gather(
+            *(send(sender, receiver.url, place) for place, sender in enumerate(senders))
+        )
+    assert outcomes == {Result.SUCCESS: 150}
 
 
 @pytest.mark.parametrize(
@@ -187,11 +194,6 @@ async def test_idle_connections_are_kept_as_long_as_the_server_says(sender: Send
 async def test_keep_alive_header_is_read_and_garbage_ignored(value: bytes, seconds: float) -> None:
     headers = [(b"Server", b"x"), (b"Keep-Alive", value)]
     assert keep_alive_seconds(headers, default=2) == seconds
-
-
-def _repeats() -> int:
-    totals = instruments.REPEATED_REQUESTS._totals
-    return totals[(("cause", "connection"),)]
 
 
 async def _silence(_: asyncio.StreamWriter) -> None:

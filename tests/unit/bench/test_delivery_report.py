@@ -17,13 +17,14 @@ from bench.delivery.figures import (
     Figures,
     Latency,
     Memory,
+    Posts,
     Quantiles,
     Rates,
     Side,
     Unmeasured,
 )
 from bench.delivery.markdown import tables
-from bench.delivery.report import console, show, summarize
+from bench.delivery.report import console, show, show_receivers, summarize
 
 SPENT = {
     "temporal": 12.345,
@@ -64,6 +65,10 @@ def everything() -> Figures:
         fairness=[Fairness(*where, 12_345, [0.5, 0.7], 250, 5_000, 12_345, 1.0, 2.0, 3.0)],
         black_hole=[BlackHole(*where, 130.0, quantiles(), quantiles(p99=33), [1.1, 1.0], 99)],
         memory=[Memory(*where, "PSS", 50_000, {"worker": 100.0}, {"worker": 440.0}, 450.0)],
+        receivers=[
+            Posts("HTTP", 95.4, sent=1_440, repeated=0, failed=0),
+            Posts("HTTP, bursts, closed idle", 245.0, sent=1_440, repeated=1_048, failed=3),
+        ],
         unmeasured=[Unmeasured("sqlite, auto: burst", "AssertionError: [1] of 2 came")],
     )
 
@@ -82,12 +87,14 @@ def test_tables_fit_without_a_terminal(
         *figures.memory,
     ):
         show(part)
+    show_receivers(figures.receivers)
     summarize(figures)
     printed = capsys.readouterr().out
     assert "…" not in printed
     assert max(map(len, printed.splitlines())) <= WIDTH
     assert printed.count("(70–70)") == 4
     assert printed.count("12.35") + printed.count("12.34") == 4
+    assert "+150" in printed
     assert "[1] of 2 came" in printed
 
 
@@ -112,6 +119,7 @@ def test_tables_of_the_guide_follow_from_the_json() -> None:
     assert lines[0] == "The floor: 70 deliveries a second (70 to 70), 25.3 ms of CPU each."
     assert "| SQLite, `auto` | 1.0 | 1.0 | 1.0 | 1.00, 1.00, 1.00 |" in lines
     assert "| PostgreSQL, `workflow` | 50 | 10 / 20 / 30 | 10 / 20 / 30 |" in lines
+    assert "| HTTP, bursts, closed idle | 245 | 1,440 | 1,048 | 3 |" in lines
     for table in "\n".join(lines[2:]).split("\n\n"):
         rows = table.splitlines()
         assert {row.count("|") for row in rows} == {rows[1].count("|")}
