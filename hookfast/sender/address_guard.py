@@ -196,7 +196,7 @@ class AddressGuard:
         """Raise AddressBlocked if `host` (a lower-case ASCII name, or an address) must not be
         resolved or connected to at `port`, as far as known without resolving it."""
         if self._own is not None and self._own.covers(host, port):
-            raise AddressBlocked(host, "it is this service's own address")
+            raise AddressBlocked(host, "this service's own address")
         if self._ports:
             if not any(port in ports for ports in self._ports):
                 raise AddressBlocked(host, f"port {port} is not an allowed port of this server")

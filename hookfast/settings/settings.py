@@ -69,7 +69,7 @@ class Settings(BaseSettings):
     public_url: str | None = Field(
         None,
         description="URL under which receivers reach the API, for links in `thin` payloads; no "
-        "endpoint may be there; "
+        "endpoint may be at its host; "
         "default: the listening address, or loopback when it listens on every address.",
     )
     temporal_port: Port = Field(
@@ -373,6 +373,13 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe log line shown."
     )
+
+    @field_validator("public_url")
+    @classmethod
+    def _check_public_url(cls, value: str | None) -> str | None:
+        if value and not re.match("https?://[^/]", value, re.IGNORECASE):
+            raise ValueError("must be a URL like https://hooks.example.com")
+        return value
 
     @field_validator("allowed_ports")
     @classmethod

@@ -108,6 +108,25 @@ async def test_new_source_requires_the_secret_that_its_provider_creates(
         assert given not in created.text
 
 
+async def test_inbox_entry_that_cannot_be_read_is_shown_with_what_to_do(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    async with tenant_visitor(app, client, await new_tenant(client)) as visitor:
+        rest, shown = await new_source(visitor)
+        secret = shown.partition('id="secret">')[2].partition("<")[0]
+        headers, body = signed(b'{"ref": "<b>", "ref": "dev"}', secret=secret)
+        entry = (await post(client, f"src_{rest}", headers, body)).json()["id"]
+        page = await visitor.get(f"/dashboard/inbox/{entry}")
+        assert "unreadable_payload: The body cannot be read" in page.text
+        assert "Download the body, correct it, and emit it as an event." in page.text
+        assert "&lt;b&gt;" in page.text
+        retried = await visitor.submit(
+            f"/dashboard/inbox/{entry}/retry", back=f"/dashboard/inbox/{entry}"
+        )
+        assert "The body cannot be read" in text_of(retried)
+        assert (await visitor.get(f"/dashboard/inbox/{entry}/body")).content == body
+
+
 async def test_inbox_entry_is_shown_downloaded_and_retried(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:

@@ -12,7 +12,7 @@ from ipaddress import ip_network
 import pytest
 
 from hookfast.deliveries.outcome import Result
-from hookfast.sender import AddressGuard, Sender
+from hookfast.sender import AddressGuard, OwnAddress, Sender
 from hookfast.sender.resolver import Lookup
 from tests.integration.sender.conftest import LOOPBACK, post
 from tests.support.receiver import Receiver
@@ -87,6 +87,15 @@ async def test_numeric_hosts_and_localhost_are_checked_too(receiver: Receiver, h
     async with Sender(guard=AddressGuard()) as sender:
         outcome = await post(sender, receiver.url(host=host))
     assert outcome.result is Result.ADDRESS
+    assert receiver.connections == 0
+
+
+async def test_endpoint_at_the_services_own_address_is_not_connected_to(receiver: Receiver) -> None:
+    own = OwnAddress.of(receiver.url("/"))
+    async with Sender(guard=AddressGuard(LOOPBACK, own=own)) as sender:
+        outcome = await post(sender, receiver.url("/in/src_1"))
+    assert outcome.result is Result.ADDRESS
+    assert outcome.error == "127.0.0.1 is blocked (this service's own address)."
     assert receiver.connections == 0
 
 

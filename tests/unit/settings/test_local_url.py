@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 from structlog.testing import capture_logs
 
 from hookfast.cli.api import warn_if_links_are_local
@@ -27,6 +28,14 @@ from hookfast.settings.settings import Settings
 def test_local_url_reaches_the_listening_address(host: str, url: str) -> None:
     assert local_url(host, 8080) == url
     assert Settings(host=host, port=8080).resolved_public_url == url
+
+
+@pytest.mark.parametrize(
+    "public_url", ["hooks.example.com", "ftp://hooks.example.com", "https:///"]
+)
+def test_public_url_must_be_a_url(public_url: str) -> None:
+    with pytest.raises(ValidationError, match=r"must be a URL like https://hooks\.example\.com"):
+        Settings(public_url=public_url)
 
 
 def test_public_url_takes_precedence_over_the_listening_address() -> None:
