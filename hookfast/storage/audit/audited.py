@@ -83,7 +83,7 @@ AUDITED: Mapping[type[Record], Audited] = {
         logged=("status", "event_id", "suppressed_by"),
         unlogged=(
             *("id", "source_id", "tenant_id", "key", "event_type", "business_key"),
-            *("payload_sha256", "content_type", "headers", "body", "last_error"),
+            *("payload_sha256", "content_type", "headers", "body", "hops", "last_error"),
             *("duplicates", "conflicts", "conflict_sha256", "received_at", "last_seen_at"),
         ),
     ),
