@@ -79,7 +79,10 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
             _EVENT_HEADER: _id_header("The event, if one was emitted."),
         },
     },
-    202: {"model": InboundAnswer, "description": "New, and committed with its event."},
+    202: {
+        "model": InboundAnswer,
+        "description": "New, and committed, with its event unless `status` says otherwise.",
+    },
     **{status: {**_PROBLEM, "description": text} for status, text in _DESCRIPTIONS.items()},
 }
 _BODY: dict[str, Any] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
 from fastapi import Query, Response
@@ -16,8 +15,9 @@ from api.http.fields import InboxPath, SourceId, TenantId, Time
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext
+from api.process.source_cache import rules_of
 from hookfast.errors import Conflict, InvalidInput
-from hookfast.inbox import InboundRequest, RequestHeaders, provider
+from hookfast.inbox import InboundRequest, RequestHeaders, UnreadablePayload, provider
 from hookfast.inbox.verified_request import data_text, parse_payload
 from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.inbox import inbox_entries, inbox_keys, inbox_retry, sources
@@ -156,8 +156,9 @@ async def get_inbox_body(inbox_id: InboxPath, context: AppContext, principal: Re
 async def retry_inbox_entry(
     inbox_id: InboxPath, context: AppContext, audit: Audit, principal: Writer
 ) -> InboxView:
-    """Emits the event of an entry that did not match the schema of its event type. If it still does
-    not match, the response is 422 `schema_violation`; if its body cannot be read, 422
+    """Emits the event of an entry that failed: that did not match the schema of its event type, or
+    could not be read. If it still does not match, the response is 422 `schema_violation`; if its
+    body cannot be read, 422
     `unreadable_payload`; if the entry has not failed, 409 `not_failed`; if the tenant's quota of
     events per day is used up, 429 `daily_quota_exceeded`."""
     async with context.database.read() as connection:
@@ -194,12 +195,18 @@ def _parse_again(entry: InboxEntry, source: Source) -> RetryInput:
         caller="",
         at=entry.received_at,
     )
-    payload = parse_payload(provider(source.provider, source.options), received)
-    fact = source.idempotency
+    bound = provider(source.provider, source.options)
+    payload = parse_payload(bound, received)
+    rules = rules_of(source, bound)
+    event_type, business_key = entry.event_type, entry.business_key
+    if (entry.last_error or "").startswith(UnreadablePayload.code):
+        event_type, business_key = rules.classify(bound, received, payload)
     return RetryInput(
         entry=entry,
+        event_type=event_type,
+        business_key=business_key,
         data=data_text(received, payload),
         value=payload,
         provider=source.provider,
-        window=timedelta(seconds=0 if fact is None else fact["window_seconds"]),
+        window=rules.business_window,
     )

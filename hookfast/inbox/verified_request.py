@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -42,6 +42,15 @@ class SourceRules:
             return provider_type
         found = (self.event_types.get(pattern) for pattern in matching_patterns(provider_type))
         return next((name for name in found if name is not None), provider_type)
+
+    def classify(
+        self, provider: Provider, request: InboundRequest, payload: JsonValue
+    ) -> tuple[str, str | None]:
+        """Return the event type to emit for a request, and its business key, if it has one."""
+        provider_type = provider.event_type(request, payload)
+        keys = self.business_keys
+        business_key = keys.key(provider_type, payload) if keys is not None else None
+        return self.event_type(provider_type), business_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +93,13 @@ def verify_and_parse(
     answer = provider.answer(request, payload)
     if answer is not None:
         return answer
-    provider_type = provider.event_type(request, payload)
-    id_expression = rules.id_expression if error is None else None
-    business_keys = rules.business_keys if error is None else None
+    if error is not None:
+        rules = replace(rules, id_expression=None, business_keys=None)
+    event_type, business_key = rules.classify(provider, request, payload)
     return VerifiedRequest(
-        key=delivery_key(provider, request, payload=payload, expression=id_expression),
-        business_key=business_keys.key(provider_type, payload) if business_keys else None,
-        event_type=rules.event_type(provider_type),
+        key=delivery_key(provider, request, payload=payload, expression=rules.id_expression),
+        business_key=business_key,
+        event_type=event_type,
         sha256=hashlib.sha256(request.body).hexdigest(),
         content_type=_content_type(request),
         headers=kept_headers(

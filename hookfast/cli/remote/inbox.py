@@ -66,7 +66,7 @@ def show(remote: Remote, inbox_id: Id) -> None:
 
 @command(app, "retry")
 def retry(remote: Remote, inbox_id: Id) -> None:
-    """Emit the event of a request that the schema of its event type rejected."""
+    """Emit the event of a request that failed: schema violated, or unreadable."""
     response = remote.api.post(path_of("inbox", inbox_id, "retry"))
     if remote.printed_json(response):
         return

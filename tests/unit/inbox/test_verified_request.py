@@ -80,11 +80,21 @@ def test_unreadable_body_without_a_delivery_id_is_identified_by_its_hash() -> No
     assert verified(b"{}", rules=rules).key == "key:always"
 
 
-@pytest.mark.parametrize("name", [one for one in sorted(PROVIDERS) if one != "twilio"])
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
 def test_every_provider_names_an_event_whose_body_cannot_be_read(name: str) -> None:
-    found = verified(b"{", bound=provider(name, OPTIONS.get(name, {})))
+    kind = FORM if name == "twilio" else JSON
+    found = verified(b"{", bound=provider(name, OPTIONS.get(name, {})), content_type=kind)
     assert found.error is not None
     assert len(found.event_type.split(".")) == 3
+
+
+@pytest.mark.parametrize("body", [b"Body=%00", b"Body=%FF&To=a", b"Body", b"\xff"])
+def test_twilios_signature_is_verified_before_its_form_is_parsed(body: bytes) -> None:
+    twilio = provider("twilio", {})
+    found = verified(body, bound=twilio, content_type=FORM)
+    assert found.error is not None
+    with pytest.raises(RequestRejected):
+        verified(body, bound=twilio, content_type=FORM, secret=f"{SECRET[:-1]}Z")
 
 
 @pytest.mark.parametrize(("sent", "hops"), [("0", 1), ("-1", 1), ("1", 2), ("4", MAX_HOPS)])

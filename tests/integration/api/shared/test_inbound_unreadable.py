@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import httpx2
 import pytest
+from sqlalchemy import update
 
 from api.process.context import Context
+from hookfast.storage.tables import InboxEntry
 from tests.integration.api.inbound import SECRET, post, send, signed
 from tests.integration.api.shared.sources import make_source, stats
 from tests.support.api_client import assert_problem
@@ -17,7 +19,15 @@ REPEATED = b'{"ref": "main", "ref": "dev"}'
 
 
 @pytest.mark.parametrize(
-    "body", [REPEATED, b"not JSON", b"", '{"ö": 1}'.encode("latin-1"), '{"a": 1}'.encode("utf-16")]
+    "body",
+    [
+        REPEATED,
+        b"not JSON",
+        b"",
+        '{"ö": 1}'.encode("latin-1"),
+        '{"a": 1}'.encode("utf-16"),
+        b"\x00\xff{",
+    ],
 )
 async def test_unreadable_body_is_stored_as_failed_byte_for_byte(
     client: httpx2.AsyncClient, source: str, body: bytes
@@ -71,6 +81,31 @@ async def test_retry_of_an_unreadable_request_says_that_it_still_cannot_be_read(
     answer = await client.post(f"/inbox/{entry}/retry")
     assert_problem(answer, 422, code="unreadable_payload")
     assert (await client.get(f"/inbox/{entry}")).json()["status"] == "failed"
+
+
+async def test_retry_of_a_request_that_became_readable_finds_its_type_and_business_key(
+    client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    """A newer version may read what this one cannot; the changed row stands for that."""
+    source = await make_source(
+        client,
+        tenant,
+        idempotency={"expression": "ref", "window_seconds": 3600},
+        event_types={"github.issues.*": "tracker.issue.changed"},
+    )
+    entry = (await send(client, source["id"], b"{", event="issues")).json()["id"]
+    async with context.database.write() as connection:
+        body = b'{"action": "opened", "ref": "main"}'
+        await connection.execute(
+            update(InboxEntry).where(InboxEntry.id == entry).values(body=body)  # type: ignore[arg-type]
+        )
+    retried = await client.post(f"/inbox/{entry}/retry")
+    assert retried.status_code == 200, retried.text
+    assert retried.json()["event_type"] == "tracker.issue.changed"
+    assert retried.json()["business_key"] is not None
+    assert retried.json()["last_error"] is None
+    event = (await client.get(f"/events/{retried.json()['event_id']}")).json()
+    assert event["type"] == "tracker.issue.changed"
 
 
 async def test_unreadable_request_registers_no_event_type(

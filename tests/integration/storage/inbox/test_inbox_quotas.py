@@ -102,7 +102,13 @@ async def test_retry_of_a_failed_entry_counts_and_is_rejected_beyond_the_quota(
             entry = await inbox_entries.get(connection, inbox_id)
         assert entry is not None
         input = RetryInput(
-            entry=entry, data="{}", value={}, provider="github", window=timedelta(hours=1)
+            entry=entry,
+            event_type=entry.event_type,
+            business_key=entry.business_key,
+            data="{}",
+            value={},
+            provider="github",
+            window=timedelta(hours=1),
         )
         async with database.write() as connection:
             await inbox_retry.retry(connection, input, quotas=EventQuotas(TWO), now=utc_now())

@@ -45,7 +45,13 @@ async def entry_of(database: Database, inbox_id: str) -> InboxEntry:
 
 async def retry(database: Database, entry: InboxEntry) -> None:
     input = RetryInput(
-        entry=entry, data="{}", value={}, provider="github", window=timedelta(hours=1)
+        entry=entry,
+        event_type=entry.event_type,
+        business_key=entry.business_key,
+        data="{}",
+        value={},
+        provider="github",
+        window=timedelta(hours=1),
     )
     async with database.write() as connection:
         await inbox_retry.retry(connection, input, quotas=EventQuotas(Quotas()), now=utc_now())
