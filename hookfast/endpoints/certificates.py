@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from cryptography import x509
@@ -42,6 +43,11 @@ def describe(certificate: str | None, private_key: str | None) -> dict[str, Any]
             "/private_key", "is not the key of the first certificate in `certificate`"
         )
     return _facts(first)
+
+
+def not_after(certificate: str) -> datetime:
+    """Return the end of validity of a client certificate that `describe` accepts."""
+    return _certificates(certificate, pointer="")[0].not_valid_after_utc
 
 
 def describe_authorities(authorities: str) -> list[dict[str, Any]]:

@@ -7,13 +7,16 @@ may be reported as if nothing had been sent.
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from typing import cast
 
 import httpx2
 
 from hookfast.deliveries.outcome import Result
+from hookfast.endpoints.certificates import not_after
 from hookfast.endpoints.credentials import Access, Authentication, OAuth2, TlsIdentity
 from hookfast.sender.connection import Answer
 from hookfast.sender.failure import RequestFailed
@@ -30,6 +33,22 @@ _UNAUTHORIZED = 401
 # nginx answers 400 to a request without a certificate that it accepts, or by its configuration 495
 # or 496; proxies that pass the certificate on let the service answer 403.
 _CERTIFICATE_REJECTED = frozenset({400, 403, 495, 496})
+_ABOUT_CERTIFICATE = re.compile(rb"(?:SSL|TLS|client) certificate", re.IGNORECASE)
+
+
+def certificate_problem(answer: Answer, access: Access, *, now: datetime) -> str | None:
+    """Return what a server that answers instead of ending the handshake, such as nginx, says about
+    the client certificate. None if it says nothing."""
+    if answer.status not in _CERTIFICATE_REJECTED:
+        return None
+    if answer.status in (400, 403) and not _ABOUT_CERTIFICATE.search(answer.body):
+        return None
+    certificate = access.tls[0].certificate if access.tls else None
+    if certificate is None:
+        return "it requires a client certificate"
+    end = not_after(certificate)
+    expired = f", which expired on {end:%Y-%m-%d}" if end < now else ""
+    return f"it rejected the client certificate{expired}"
 
 
 class AuthorizedRequests:

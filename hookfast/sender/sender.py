@@ -24,7 +24,7 @@ from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.endpoints.credentials import PUBLIC, Access
 from hookfast.errors import Unavailable
 from hookfast.sender.address_guard import AddressGuard, Network
-from hookfast.sender.authorized import AuthorizedRequests, Build
+from hookfast.sender.authorized import AuthorizedRequests, Build, certificate_problem
 from hookfast.sender.connection import Answer
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, timed_out
@@ -219,7 +219,7 @@ class Sender:
             if progress.unanswered is not None:
                 return _failure(progress.unanswered, started), None
             raise self._not_sent(progress.phase) from None
-        return self._outcome(answer, _milliseconds_since(started)), answer
+        return self._outcome(answer, access, _milliseconds_since(started)), answer
 
     async def _fetch_token(
         self, url: str, headers: dict[str, str], body: bytes
@@ -239,9 +239,12 @@ class Sender:
         self._tunnels.note(error)
         return error
 
-    def _outcome(self, answer: Answer, duration_ms: float) -> Outcome:
+    def _outcome(self, answer: Answer, access: Access, duration_ms: float) -> Outcome:
         success = 200 <= answer.status < 300
-        retry_after = None
+        retry_after = error = None
+        if not success:
+            problem = certificate_problem(answer, access, now=self._clock())
+            error = _status_sentence(answer.status, problem)
         if answer.status in _RETRY_AFTER_STATUSES:
             value = httpx2.Headers(answer.headers).get("retry-after")
             if value is not None:
@@ -250,7 +253,7 @@ class Sender:
             result=Result.SUCCESS if success else Result.STATUS,
             duration_ms=duration_ms,
             status_code=answer.status,
-            error=None if success else _status_sentence(answer.status),
+            error=error,
             retry_after_seconds=retry_after,
             response_excerpt=storable_text(
                 answer.body[: self._excerpt_bytes],
@@ -300,11 +303,13 @@ def _milliseconds_since(started: float) -> float:
     return (time.perf_counter() - started) * 1000
 
 
-def _status_sentence(status: int) -> str:
+def _status_sentence(status: int, problem: str | None) -> str:
     # The standard's phrase, because the server's is text from the network.
     phrase = HTTPStatus(status).phrase if status in _KNOWN_STATUSES else ""
     sentence = f"The server answered {f'{status} {phrase}'.strip()}"
-    return f"{sentence}; redirects are not followed." if status in _REDIRECTS else f"{sentence}."
+    if status in _REDIRECTS:
+        problem = "redirects are not followed"
+    return f"{sentence}; {problem}." if problem else f"{sentence}."
 
 
 # RFC 9110, section 15.4: the statuses that name another location, so without 304.

@@ -16,6 +16,7 @@ from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.endpoints.credentials import Access, TlsIdentity
 from hookfast.sender import Sender
 from tests.support.mutual_tls_server import MutualTlsServer, identity_of, issue_identity, pem_of
+from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -121,6 +122,46 @@ async def test_the_replaced_certificate_is_used_while_the_server_rejects_the_new
         server.trust(other)
         assert (await post(sender, server.url, new, old)).succeeded
     assert server.clients == ["old@example.com", "new@example.com"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"400 Bad Request|The SSL certificate error", "400 Bad Request; {}."),
+        (b"403 Forbidden|no client certificate", "403 Forbidden; {}."),
+        (b"495 SSL|", "495; {}."),
+        (b"400 Bad Request|unknown invoice", "400 Bad Request."),
+        (b"500 Oops|TLS certificate", "500 Internal Server Error."),
+    ],
+)
+async def test_an_answer_about_the_client_certificate_is_explained(
+    sender: Sender, authority: trustme.CA, private: trustme.CA, answer: bytes, words: str
+) -> None:
+    """nginx completes the handshake with a certificate that it rejects, and answers 400."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"{}")
+        status, _, body = answer.partition(b"|")
+        length = b"\r\nContent-Length: %d\r\n\r\n" % len(body)
+        writer.write(b"HTTP/1.1 " + status + length + body)
+        writer.close()
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    past = datetime(2026, 1, 2, 3, tzinfo=UTC)
+    valid, expired = (
+        trusting_system(issue_identity(private, HOOK, not_after=end), authority)
+        for end in (None, past)
+    )
+    problems = {
+        (valid,): "it rejected the client certificate",
+        (expired,): "it rejected the client certificate, which expired on 2026-01-02",
+        (): "it requires a client certificate",
+    }
+    async with Receiver(serve=serve, ssl_context=context) as receiver:
+        for identities, problem in problems.items():
+            outcome = await post(sender, receiver.url(), *identities)
+            assert outcome.error == "The server answered " + words.format(problem)
 
 
 async def test_if_both_certificates_are_rejected_the_new_ones_failure_is_the_outcome(
