@@ -16,7 +16,8 @@ MAX_BODY: Final = 65_536
 def curl_script(
     delivery: DeliveryView, endpoint: EndpointView, *, body: bytes, attempt: int
 ) -> str:
-    """Return a shell script that sends the delivery's request. The reader fills in the secret.
+    """Return a shell script that sends the delivery's request. The reader fills in the secret, and
+    the values and files of headers and credentials.
 
     It needs `bash`, `curl` and `openssl`, and signs with the profiles `hook` and `standard`.
     """
@@ -50,6 +51,10 @@ def curl_script(
         ]
     command = ["curl -sS -i", shlex.quote(endpoint.url or "")]
     command += [f'-H "{header}"' for header in headers]
-    command += [f"-H {shlex.quote(f'{name}: …')}" for name in endpoint.headers]
+    names = ["Authorization"] if endpoint.authentication is not None else []
+    command += [f"-H {shlex.quote(f'{name}: …')}" for name in (*names, *endpoint.headers)]
+    if endpoint.tls is not None:
+        command += ["--cert client.pem --key client.key"] if endpoint.tls.certificate else []
+        command += ["--cacert authorities.pem"] if endpoint.tls.authorities else []
     command.append('--data-binary "$BODY"')
     return "\n".join([*lines, " \\\n  ".join(command)])

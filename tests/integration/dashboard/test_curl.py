@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from api.dashboard.pages.curl import MAX_BODY, curl_script
+from api.forms.credentials import BearerView, CertificateView, TlsView
 from api.forms.endpoint import EndpointView
 from api.routes.deliveries import DeliveryView
+from hookfast.clock import utc_now
 from hookfast.receiver import Verifier
 from tests.support.waiting import PATIENCE
 
@@ -62,7 +64,8 @@ def delivery() -> DeliveryView:
 
 
 def endpoint(url: str, **members: Any) -> EndpointView:
-    shown = {"signatures": ["hook", "standard"], "signature_hash": "sha256", "headers": {}}
+    shown: dict[str, Any] = {"signatures": ["hook", "standard"], "signature_hash": "sha256"}
+    shown |= {"headers": {}, "authentication": None, "tls": None}
     return EndpointView.model_construct(url=url, **shown | members)
 
 
@@ -93,3 +96,22 @@ def test_curl_script_reads_a_large_body_from_a_file(server: tuple[str, ReceivedR
     script = curl_script(delivery(), endpoint(url), body=b"x" * (MAX_BODY + 1), attempt=1)
     assert "body.json" in script
     assert len(script) < 2_000
+
+
+def test_curl_script_has_a_place_for_each_credential() -> None:
+    since = {"created_at": utc_now(), "previous_expires_at": None}
+    certificate = CertificateView.model_construct(subject="CN=hook")
+    shown = endpoint(
+        "https://a.example/",
+        headers={"X-Shop": "***"},
+        authentication=BearerView(kind="bearer", **since),
+        tls=TlsView.model_construct(certificate=certificate, authorities=[certificate]),
+    )
+    script = curl_script(delivery(), shown, body=b"{}", attempt=1)
+    for option in (
+        "-H 'Authorization: …'",
+        "-H 'X-Shop: …'",
+        "--cert client.pem --key client.key",
+        "--cacert authorities.pem",
+    ):
+        assert f"  {option} \\\n" in script
