@@ -105,7 +105,9 @@ class OAuth2Server:
         self.tokens[token["access_token"]] = time.time() + token["expires_in"]
 
     def __enter__(self) -> OAuth2Server:
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
         self._thread.start()
         return self
 
