@@ -41,6 +41,7 @@ fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time
 slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; every test on the database that `make test` skips
 	HOOKFAST_EXAMPLES=200 $(BIN)/pytest -n $(JOBS) --dist worksteal -o faulthandler_timeout=0 -m "slow and not alone" tests
 	$(BIN)/pytest -o faulthandler_timeout=0 -m alone tests/integration/delivery
+	$(BIN)/pytest -n 2 -m alone tests/integration/sender
 
 chaos: $(VENV)/.dev-ready   ## random kills and outages; checks that nothing is lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM=)
 	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \

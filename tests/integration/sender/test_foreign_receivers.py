@@ -24,7 +24,7 @@ from tests.integration.sender.conftest import LOOPBACK, post, repeats
 from tests.support.foreign.receivers import FOREIGN, Foreign, process_with_port
 from tests.support.waiting import PATIENCE
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.alone]
 
 _REQUESTS = 1_000
 _MOST_SENDERS = 250
