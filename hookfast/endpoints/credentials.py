@@ -167,8 +167,8 @@ def seal_credential(
 def put_credential(
     stored: Sequence[Credential], new: Credential, *, overlap: timedelta, now: datetime
 ) -> list[Credential]:
-    """Add a sealed credential to the column. The one that it replaces expires after `overlap`;
-    those that were replaced earlier end now."""
+    """Add a sealed credential to the column. The credential before it expires after `overlap`,
+    and older ones end now."""
     tls = new["kind"] == "tls"
     current, others = current_credential(stored, tls=tls), without_credential(stored, tls=tls)
     if current is None or not overlap:

@@ -77,7 +77,7 @@ class AccessTokens:
     def _fetched(self, client: OAuth2, task: asyncio.Task[str]) -> None:
         del self._fetching[client]
         if not task.cancelled():
-            task.exception()  # whoever waited has got it; perhaps nobody waits any more
+            task.exception()  # every waiting request has got it, and there may be none
 
     async def _request(self, client: OAuth2) -> str:
         form = {"grant_type": "client_credentials"}

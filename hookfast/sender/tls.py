@@ -1,4 +1,4 @@
-"""TLS contexts: the one that most endpoints share, and those of endpoints with a TLS identity."""
+"""TLS contexts: a shared context for most endpoints, and a context for each TLS identity."""
 
 from __future__ import annotations
 

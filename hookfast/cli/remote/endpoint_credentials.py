@@ -107,7 +107,7 @@ def remove_tls(remote: Remote, endpoint_id: Id, yes: Yes = False) -> None:
 
 
 def credential_facts(endpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is shown of an endpoint's credentials; None for one that is not set."""
+    """Return a text about each of an endpoint's credentials, None if it is not set."""
     authentication, tls = endpoint["authentication"], endpoint["tls"]
     return {
         "authentication": authentication and _authentication_text(authentication),
@@ -152,7 +152,7 @@ def _put(
     print_facts({"endpoint": endpoint_id, member: credential_facts(response.value)[member]})
     until = response.value[member]["previous_expires_at"]
     if until is not None:
-        print_note(f"The one that it replaces is tried until {format_time(until)}.")
+        print_note(f"The replaced one is still tried until {format_time(until)}.")
 
 
 def _delete(remote: Remote, endpoint_id: str, member: str, *, yes: bool) -> None:

@@ -33,7 +33,7 @@ async def test_an_authentication_is_read_from_a_file_shown_replaced_and_removed(
         stdin="cl1ent-secret\n",
     )
     assert oauth2.code == 0, oauth2.err
-    assert "The one that it replaces is tried until " in oauth2.err
+    assert "The replaced one is still tried until " in oauth2.err
     shown = await hookfast("endpoints", "show", endpoint["id"])
     assert "oauth2, client shop at https://127.0.0.1:4/token, since " in shown.out
     stored = (await client.get(f"/endpoints/{endpoint['id']}")).json()["authentication"]

@@ -7,12 +7,16 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from hookfast.clock import utc_now
 from hookfast.quotas import Quotas
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.emitting.event_quotas import EventQuotas
+from hookfast.storage.inbox import inbox_retry
 from hookfast.storage.inbox.inbox import Inbox
 from hookfast.storage.inbox.inbox_batch import Arrival
+from hookfast.storage.inbox.inbox_retry import RetryInput
+from hookfast.storage.tables import InboxEntry
 from hookfast.telemetry.traceparent import new as new_traceparent
 
 NOW = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
@@ -52,3 +56,18 @@ async def process(url: str, *, quotas: Quotas = UNLIMITED) -> AsyncIterator[Inbo
         finally:
             await inbox.close()
             await doorbell.close()
+
+
+async def retry_entry(database: Database, entry: InboxEntry, *, quotas: Quotas = UNLIMITED) -> None:
+    """Retry a failed entry of the provider `github` with an empty payload."""
+    input = RetryInput(
+        entry=entry,
+        event_type=entry.event_type,
+        business_key=entry.business_key,
+        data="{}",
+        value={},
+        provider="github",
+        window=HOUR,
+    )
+    async with database.write() as connection:
+        await inbox_retry.retry(connection, input, quotas=EventQuotas(quotas), now=utc_now())

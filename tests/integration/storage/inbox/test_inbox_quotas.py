@@ -8,18 +8,15 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from hookfast.clock import utc_now
 from hookfast.errors import TooManyRequests
 from hookfast.quotas import Quotas
 from hookfast.storage.database.engine import Database
-from hookfast.storage.emitting.event_quotas import EventQuotas
-from hookfast.storage.inbox import inbox_entries, inbox_retry, source_stats
+from hookfast.storage.inbox import inbox_entries, source_stats
 from hookfast.storage.inbox.inbox_batch import InboxResult
-from hookfast.storage.inbox.inbox_retry import RetryInput
 from hookfast.storage.tables import Event, InboxEntry, InboxKey, TenantDay
 from tests.integration.storage.emitting.emitters import emit, seed_tenant, seed_type
 from tests.integration.storage.emitting.emitters import process as emitting_process
-from tests.integration.storage.inbox.arrivals import NOW, arrival_of, process
+from tests.integration.storage.inbox.arrivals import NOW, arrival_of, process, retry_entry
 from tests.support.seed_inbox import seed_entry, seed_source
 from tests.support.waiting import PATIENCE
 
@@ -101,17 +98,7 @@ async def test_retry_of_a_failed_entry_counts_and_is_rejected_beyond_the_quota(
         async with database.read() as connection:
             entry = await inbox_entries.get(connection, inbox_id)
         assert entry is not None
-        input = RetryInput(
-            entry=entry,
-            event_type=entry.event_type,
-            business_key=entry.business_key,
-            data="{}",
-            value={},
-            provider="github",
-            window=timedelta(hours=1),
-        )
-        async with database.write() as connection:
-            await inbox_retry.retry(connection, input, quotas=EventQuotas(TWO), now=utc_now())
+        await retry_entry(database, entry, quotas=TWO)
 
     async with asyncio.timeout(PATIENCE):
         outcomes = await asyncio.gather(*map(retry, entries), return_exceptions=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,13 +10,11 @@ from sqlalchemy import select, text
 
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict
-from hookfast.quotas import Quotas
 from hookfast.storage.database.engine import Database
-from hookfast.storage.emitting.event_quotas import EventQuotas
-from hookfast.storage.inbox import inbox_entries, inbox_retry, sources
+from hookfast.storage.inbox import inbox_entries, sources
 from hookfast.storage.inbox.inbox_entries import Repeats
-from hookfast.storage.inbox.inbox_retry import RetryInput
 from hookfast.storage.tables import Endpoint, Event, InboxEntry
+from tests.integration.storage.inbox.arrivals import retry_entry
 from tests.support.seed import seed_endpoint
 from tests.support.seed_inbox import seed_entry, seed_source
 from tests.support.waiting import PATIENCE
@@ -41,20 +38,6 @@ async def entry_of(database: Database, inbox_id: str) -> InboxEntry:
         entry = await inbox_entries.get(connection, inbox_id)
     assert entry is not None
     return entry
-
-
-async def retry(database: Database, entry: InboxEntry) -> None:
-    input = RetryInput(
-        entry=entry,
-        event_type=entry.event_type,
-        business_key=entry.business_key,
-        data="{}",
-        value={},
-        provider="github",
-        window=timedelta(hours=1),
-    )
-    async with database.write() as connection:
-        await inbox_retry.retry(connection, input, quotas=EventQuotas(Quotas()), now=utc_now())
 
 
 async def wait_for_blocked_transaction(database: Database) -> None:
@@ -82,7 +65,7 @@ async def test_retry_and_duplicates_of_its_entry_do_not_deadlock(
         # as `store_arrivals` does with a batch: a new entry's event type, then the repeats
         now = utc_now()
         await sources.register_types(storing, [(entry.source_id, "github", TYPE)], at=now)
-        retrying = asyncio.create_task(retry(database, entry))
+        retrying = asyncio.create_task(retry_entry(database, entry))
         await wait_for_blocked_transaction(database)
         await inbox_entries.count_repeats(storing, {entry.id: Repeats(now, duplicates=1)})
     async with asyncio.timeout(PATIENCE):
@@ -94,7 +77,7 @@ async def test_retry_and_duplicates_of_its_entry_do_not_deadlock(
 async def test_concurrent_retries_of_an_entry_emit_one_event(database: Database) -> None:
     entry = await failed_entry(database)
     outcomes = await asyncio.gather(
-        *(retry(database, entry) for _ in range(4)), return_exceptions=True
+        *(retry_entry(database, entry) for _ in range(4)), return_exceptions=True
     )
     assert outcomes.count(None) == 1
     assert all(isinstance(one, Conflict) for one in outcomes if one is not None)
@@ -105,7 +88,7 @@ async def test_concurrent_retries_of_an_entry_emit_one_event(database: Database)
 
 async def test_event_of_a_retried_entry_has_the_hops_of_its_request(database: Database) -> None:
     entry = await failed_entry(database, hops=4)
-    await retry(database, entry)
+    await retry_entry(database, entry)
     async with database.read() as connection:
         rows = await connection.execute(select(Event.inbox_id, Event.hops))
     assert [tuple(row) for row in rows] == [(entry.id, 4)]
