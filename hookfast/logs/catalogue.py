@@ -198,7 +198,7 @@ _ALWAYS = ("timestamp", "level", "process", "event")
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of one line."""
     properties: dict[str, Any] = {name: _property(field) for name, field in FIELDS.items()}
-    properties["timestamp"]["format"] = "date-time"
+    properties["timestamp"]["pattern"] = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"
     properties["level"]["enum"] = ["debug", "info", "warning", "error", "critical"]
     properties["kind"]["enum"] = [kind.value for kind in Kind]
     return {

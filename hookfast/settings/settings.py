@@ -97,7 +97,7 @@ class Settings(BaseSettings):
         description="`postgresql://user:password@host/db` or `sqlite:///file`; "
         "default: SQLite in the home folder.",
     )
-    operator_key: OperatorKey | None = Field(
+    operator_key: OperatorKey = Field(
         None,
         description="API key of the operator: `hf_` and at least 32 URL-safe characters; default: "
         "a key is generated at the first start and printed once.",
@@ -123,7 +123,7 @@ class Settings(BaseSettings):
         "default: all but those of well-known services that are not HTTP (the WHATWG's bad ports, "
         "such as 25 and 6000), which are allowed if listed here.",
     )
-    egress_proxy: EgressProxyUrl | None = Field(
+    egress_proxy: EgressProxyUrl = Field(
         None,
         description="HTTP proxy, `http://user:password@host:3128`, through which every request to "
         "a receiver goes (with CONNECT); default: directly.",

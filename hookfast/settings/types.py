@@ -58,13 +58,14 @@ def _check_ports(value: str) -> str:
     return value
 
 
-def _check_egress_proxy(value: SecretStr) -> SecretStr:
-    parse_egress_proxy(value.get_secret_value())
+def _check_egress_proxy(value: SecretStr | None) -> SecretStr | None:
+    if value is not None:
+        parse_egress_proxy(value.get_secret_value())
     return value
 
 
-def _check_operator_key(value: SecretStr) -> SecretStr:
-    if not OPERATOR_KEY_FORM.fullmatch(value.get_secret_value()):
+def _check_operator_key(value: SecretStr | None) -> SecretStr | None:
+    if value is not None and not OPERATOR_KEY_FORM.fullmatch(value.get_secret_value()):
         raise ValueError("must be 'hf_' followed by at least 32 URL-safe characters")
     return value
 
@@ -79,5 +80,6 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 PortRanges = Annotated[str, AfterValidator(_check_ports)]
 """Comma-separated ports and ranges, as `parse_port_ranges` reads them."""
 PublicUrl = Annotated[str, AfterValidator(_check_url)]
-EgressProxyUrl = Annotated[SecretStr, AfterValidator(_check_egress_proxy)]
-OperatorKey = Annotated[SecretStr, AfterValidator(_check_operator_key)]
+# None is part of these two: `secret_files` finds secrets by the type outside of the annotation.
+EgressProxyUrl = Annotated[SecretStr | None, AfterValidator(_check_egress_proxy)]
+OperatorKey = Annotated[SecretStr | None, AfterValidator(_check_operator_key)]

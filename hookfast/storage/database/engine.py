@@ -32,8 +32,8 @@ _CLOSE_SECONDS = 5.0
 
 
 class Database:
-    """Opens transactions. `write()` commits when its block ends and rolls back when it raises. After
-    the commit it calls the functions that `after_commit` collected."""
+    """Opens transactions. `write()` commits when its block ends and rolls back when it raises;
+    after the commit, it calls the functions that `after_commit` collected."""
 
     background: Database
     """The same database for work that nobody waits for (migrations, retention): its statements have
