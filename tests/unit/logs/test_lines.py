@@ -71,20 +71,36 @@ REQUESTS = ["Asked. request", "Asked. request", "Gone. request"]
         (
             "all",
             "none",
-            ["At once. attempt.ended", "At once. delivery.ended", *ATTEMPTS]
-            + ["Later. delivery.ended", "Dead. delivery.dead_letter", "Cancelled. delivery.ended"],
+            [
+                "At once. attempt.ended",
+                "At once. delivery.ended",
+                *ATTEMPTS,
+                "Later. delivery.ended",
+                "Dead. delivery.dead_letter",
+                "Cancelled. delivery.ended",
+            ],
         ),
         (
             "failures",
             "failures",
-            ["Later. attempt.ended", "Later. delivery.ended", "Dead. delivery.dead_letter"]
-            + ["Cancelled. delivery.ended", "Asked. request", "Gone. request"],
+            [
+                "Later. attempt.ended",
+                "Later. delivery.ended",
+                "Dead. delivery.dead_letter",
+                "Cancelled. delivery.ended",
+                "Asked. request",
+                "Gone. request",
+            ],
         ),
         (
             "none",
             "all",
-            ["Later. delivery.ended", "Dead. delivery.dead_letter"]
-            + ["Cancelled. delivery.ended", *REQUESTS],
+            [
+                "Later. delivery.ended",
+                "Dead. delivery.dead_letter",
+                "Cancelled. delivery.ended",
+                *REQUESTS,
+            ],
         ),
     ],
 )
