@@ -131,6 +131,14 @@ def test_lines_of_ours_and_of_libraries_have_one_schema() -> None:
     assert all("ValueError: told" in line["exception"] for line in lines[2:])
 
 
+def test_text_that_is_not_unicode_is_logged_nevertheless() -> None:
+    output = io.BytesIO()
+    configure_logging(Settings(), process="worker", output=output)
+    structlog.get_logger().warning("Odd.", error="a file named \udcff", count=1)
+    [line] = written(output)
+    assert (line["event"], line["error"]) == ("Odd.", "a file named \\udcff")
+
+
 def test_a_line_that_cannot_be_written_fails_nothing() -> None:
     class Full(io.BytesIO):
         def write(self, _: object) -> int:
