@@ -21,6 +21,7 @@ from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.retention.ages import midnight
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.figures import overview, workers
 from hookfast.storage.figures.overview import MAX_WAITING, AttentionItem, Step
 from hookfast.storage.figures.workers import Alive
@@ -158,7 +159,7 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         if window == "30d":
             counted = await _by_day(connection, edges, tenant_id=tenant_id)
         else:
-            counted = await overview.steps(connection, edges, tenant_id=tenant_id)
+            counted = await overview.steps(connection, edges, DeliveryFilter(tenant_id=tenant_id))
         times = await overview.seconds(connection, edges, tenant_id=tenant_id)
         waiting = await overview.waiting(connection, tenant_id=tenant_id)
         circuits = await overview.count_open_circuits(connection, tenant_id=tenant_id)
@@ -203,7 +204,7 @@ async def _by_day(
             connection, since=edges[0].date(), tenant_id=tenant_id
         )
     }
-    steps = await overview.steps(connection, edges, tenant_id=tenant_id)
+    steps = await overview.steps(connection, edges, DeliveryFilter(tenant_id=tenant_id))
     return [_counted(step, days.get(step.start.date())) for step in steps]
 
 

@@ -65,24 +65,37 @@ def page_statement(chosen: DeliveryFilter, *, after: str | None, limit: int) -> 
 
 def conditions(chosen: DeliveryFilter) -> list[ColumnElement[bool]]:
     """Return the filter's conditions except the times, written so that one index is used."""
+    indexed, others = split_conditions(chosen)
+    return [*indexed, *others]
+
+
+def split_conditions(
+    chosen: DeliveryFilter,
+) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
+    """Return the conditions that make the range of the index, and those that only check its rows.
+    A limit on the first bounds what is read, however few rows match."""
     given = {name: value for name in _COLUMNS if (value := getattr(chosen, name)) is not None}
-    found: list[ColumnElement[bool]] = []
+    indexed: list[ColumnElement[bool]] = []
+    others: list[ColumnElement[bool]] = []
     if chosen.status in (None, DeliveryStatus.DELIVERED):
         # Most deliveries are delivered, so this status only checks the rows of another filter.
-        indexed = {next((name for name in given if name != "status"), "")}
+        names = {next((name for name in given if name != "status"), "")}
     elif "event_id" in given:
-        indexed = {"event_id"}
+        names = {"event_id"}
     else:
-        found.append(_UNDELIVERED)
+        indexed.append(_UNDELIVERED)
         if "subscription_id" in given:
-            found.append(_C.endpoint_id == _endpoint_of(given["subscription_id"]))
+            indexed.append(_C.endpoint_id == _endpoint_of(given["subscription_id"]))
         has_endpoint = not given.keys().isdisjoint({"subscription_id", "endpoint_id"})
-        indexed = {"endpoint_id" if has_endpoint else "tenant_id", "status"}
+        names = {"endpoint_id" if has_endpoint else "tenant_id", "status"}
     for name, value in given.items():
-        column = _C[name] if name in indexed else Residual(_C[name])
         # The status is a literal: no planner matches a bound parameter with a partial index.
-        found.append(column == (literal_column(f"'{value}'") if name == "status" else value))
-    return found
+        compared = literal_column(f"'{value}'") if name == "status" else value
+        if name in names:
+            indexed.append(_C[name] == compared)
+        else:
+            others.append(Residual(_C[name]) == compared)
+    return indexed, others
 
 
 def _endpoint_of(subscription_id: str) -> ScalarSelect[str]:

@@ -17,18 +17,23 @@ from sqlalchemy import (
     ColumnElement,
     Select,
     Table,
+    and_,
+    case,
     func,
     literal,
     literal_column,
     select,
+    true,
     union_all,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState, State
-from hookfast.ids import first_id_at, time_of
+from hookfast.ids import time_of
+from hookfast.storage.database.keyset import created_between
 from hookfast.storage.database.planner_hints import Implied
+from hookfast.storage.deliveries.deliveries import DeliveryFilter, split_conditions
 from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 
 MAX_READ = 2_000
@@ -89,35 +94,43 @@ class AttentionItem:
 
 
 async def steps(
-    connection: AsyncConnection, edges: Sequence[datetime], *, tenant_id: str | None
+    connection: AsyncConnection,
+    edges: Sequence[datetime],
+    chosen: DeliveryFilter,
+    *,
+    most: int = MAX_READ,
 ) -> list[Step]:
-    """Return the steps between each two of these times, the oldest first, without `seconds`."""
+    """Return the steps between each two of these times, the oldest first, without `seconds`. They
+    count the deliveries that match the filter, whose own times are ignored; at most `most` of a
+    step are read."""
     ranges = list(pairwise(edges))
     if not ranges:
         return []
-    numbers: list[dict[str, int]] = [{} for _ in ranges]
-    newest: list[str] = ["" for _ in ranges]
-    rows = await connection.execute(steps_statement(ranges, tenant_id=tenant_id))
-    for place, status, number, last in rows:
-        numbers[place][status] = number
-        newest[place] = max(newest[place], last)
+    found: list[list[_Counted]] = [[] for _ in ranges]
+    rows = await connection.execute(steps_statement(ranges, chosen, most=most))
+    for place, status, number, matching, last in rows:
+        found[place].append(_Counted(status, number, int(matching), last))
     return [
-        _step(start, end, counts, last)
-        for (start, end), counts, last in zip(ranges, numbers, newest, strict=True)
+        _step(start, end, counted, most=most)
+        for (start, end), counted in zip(ranges, found, strict=True)
     ]
 
 
 def steps_statement(
-    ranges: Sequence[tuple[datetime, datetime]], *, tenant_id: str | None
-) -> Select[int, str, int, str]:
-    """Return the statement of `steps`: (index of the step, status, number, id of the newest)."""
+    ranges: Sequence[tuple[datetime, datetime]], chosen: DeliveryFilter, *, most: int
+) -> Select[int, str, int, int, str]:
+    """Return the statement of `steps`: (index of the step, status, number of deliveries read,
+    number of those that match, id of the newest). The limit is on the rows of the index's range,
+    so that a filter that few of them match does not read them all."""
+    indexed, others = split_conditions(chosen)
+    matches = case((and_(true(), *others), 1), else_=0)
     parts = []
     for place, (start, end) in enumerate(ranges):
         some = (
-            select(_D.id, _D.status)
-            .where(*_created(start, end, tenant_id))
+            select(_D.id, _D.status, matches.label("matches"))
+            .where(*created_between(_D.id, "dlv", start, end), *indexed)
             .order_by(_D.id)
-            .limit(MAX_READ)
+            .limit(most)
             .subquery()
         )
         parts.append(
@@ -125,11 +138,13 @@ def steps_statement(
                 literal(place, literal_execute=True).label("place"),
                 some.c.status.label("status"),
                 func.count().label("number"),
+                func.sum(some.c.matches).label("matching"),
                 func.max(some.c.id).label("last"),
             ).group_by(some.c.status)
         )
     every = union_all(*parts).subquery()
-    return select(every.c.place, every.c.status, every.c.number, every.c.last)
+    c = every.c
+    return select(c.place, c.status, c.number, c.matching, c.last)
 
 
 async def seconds(
@@ -260,26 +275,34 @@ async def has_endpoint(connection: AsyncConnection, *, tenant_id: str | None) ->
 
 
 def _created(start: datetime, end: datetime, tenant_id: str | None) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = [
-        _D.id >= first_id_at("dlv", start),
-        _D.id < first_id_at("dlv", end),
-    ]
+    found = created_between(_D.id, "dlv", start, end)
     if tenant_id is not None:
-        conditions.append(_D.tenant_id == tenant_id)
-    return conditions
+        found.append(_D.tenant_id == tenant_id)
+    return found
 
 
-def _step(start: datetime, end: datetime, counts: dict[str, int], newest: str) -> Step:
-    read = sum(counts.values())
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """The deliveries of a step that were read and have one status: how many, how many of them
+    match the filter, and the id of the newest."""
+
+    status: str
+    number: int
+    matching: int
+    newest: str
+
+
+def _step(start: datetime, end: datetime, counted: Sequence[_Counted], *, most: int) -> Step:
+    read = sum(each.number for each in counted)
     scale = 1.0
-    until = time_of(newest)
-    if read >= MAX_READ and until is not None:
+    until = time_of(max((each.newest for each in counted), default=""))
+    if read >= most and until is not None:
         # The counted deliveries cover this share of the step; the rest is assumed to be like them.
         share = (until - start) / (end - start)
         scale = 1 / min(1.0, max(share, 1e-6))
 
     def number(*statuses: DeliveryStatus) -> int:
-        return round(scale * sum(counts.get(status.value, 0) for status in statuses))
+        return round(scale * sum(each.matching for each in counted if each.status in statuses))
 
     return Step(
         start=start,
