@@ -63,8 +63,8 @@
     const target = element.matches("button, select, textarea, .button, input:not([type=checkbox], [type=radio])");
     if (target && (box.width < 24 || box.height < 24)) report("2.5.8", "a target is smaller than 24 pixels", element);
   }
-  for (const image of all("img:not([alt]), svg:not([aria-hidden]):not([role=img])")) report("1.1.1", "an image has no alternative text", image);
-  for (const image of all("[role=img]")) if (!name(image)) report("1.1.1", "an image has no name", image);
+  for (const image of all("img:not([alt]), svg:not([aria-hidden]):not([role=img], [role=group])")) report("1.1.1", "an image has no alternative text", image);
+  for (const image of all("[role=img], svg[role=group]")) if (!name(image)) report("1.1.1", "an image has no name", image);
   for (const group of all("fieldset")) if (!group.querySelector("legend")) report("1.3.1", "a fieldset has no legend", group);
 
   // -- tables

@@ -9,6 +9,7 @@ from fastapi import Depends, Response
 
 from api.access.authentication import Principal, Reader, Writer
 from api.dashboard.pages.curl import curl_script
+from api.dashboard.pages.delivery_summary import summary_of
 from api.dashboard.site import live
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
@@ -70,7 +71,8 @@ routes.action(
 
 
 async def _timeline(delivery_id: str, context: Context, principal: Principal) -> dict[str, Any]:
-    """Return what the timeline shows: the delivery, its endpoint, and a script that sends it."""
+    """Return what the timeline shows: the delivery, what became of it, its endpoint, and a script
+    that sends it."""
     delivery = await get_delivery(delivery_id, context, principal)
     endpoint = await _endpoint(delivery, context, principal)
     curl = None
@@ -80,7 +82,12 @@ async def _timeline(delivery_id: str, context: Context, principal: Principal) ->
         if event is not None:
             attempt = max(1, delivery.attempt_count)
             curl = curl_script(delivery, endpoint, body=event.body, attempt=attempt)
-    return {"delivery": delivery, "endpoint": endpoint, "curl": curl}
+    return {
+        "delivery": delivery,
+        "summary": summary_of(delivery),
+        "endpoint": endpoint,
+        "curl": curl,
+    }
 
 
 async def _endpoint(

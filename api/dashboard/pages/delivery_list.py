@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Response
 
 from api.access.authentication import Principal, Reader
+from api.dashboard.pages import delivery_chart
 from api.dashboard.pages.filter_choices import (
     SPANS,
     Within,
@@ -25,6 +26,7 @@ from api.process.context import AppContext, Context
 from api.routes.deliveries import DeliveryView, list_deliveries
 from hookfast.clock import rfc3339
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.storage.deliveries.deliveries import DeliveryFilter as StoredFilter
 
 routes = PageRouter()
 
@@ -63,6 +65,19 @@ class DeliveryFilter:
         }
         return {name: value for name, value in given.items() if value}
 
+    def stored(self, view: View) -> StoredFilter:
+        """Return the filter as storage has it."""
+        return StoredFilter(
+            status=self.status,
+            endpoint_id=self.endpoint_id,
+            subscription_id=self.subscription_id,
+            event_id=self.event_id,
+            event_type=self.event_type,
+            tenant_id=self.tenant_id or view.tenant_id,
+            since=self.start(view.now),
+            until=self.until,
+        )
+
     def start(self, now: datetime) -> datetime | None:
         """Return the later of `since` and the start of `within`."""
         return max(filter(None, (self.since, start_of(self.within, now))), default=None)
@@ -82,9 +97,11 @@ async def deliveries_page(
 ) -> Response:
     """List the deliveries, newest first."""
     endpoints = await endpoints_to_choose(view, context, principal)
+    listing = await _list(page, context, principal, view=view, chosen=chosen)
     return view.render(
         "deliveries.html",
-        listing=await _list(page, context, principal, view=view, chosen=chosen),
+        listing=listing,
+        volume=await delivery_chart.read(view, principal, chosen.stored(view)),
         chosen=chosen,
         members=chosen.members(view),
         endpoints=endpoints,

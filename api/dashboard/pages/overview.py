@@ -15,6 +15,7 @@ from api.access.authentication import Reader
 from api.dashboard.site import charts, live
 from api.dashboard.site.charts import Chart
 from api.dashboard.site.formatting import number, seconds
+from api.dashboard.site.navigation import deliveries_between
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
 from api.process.context import Context
@@ -22,7 +23,7 @@ from api.routes.tenant_usage import get_tenant_usage
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.retention.ages import midnight
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
-from hookfast.storage.figures import overview, workers
+from hookfast.storage.figures import newest_failures, overview, workers
 from hookfast.storage.figures.overview import MAX_WAITING, AttentionItem, Step
 from hookfast.storage.figures.workers import Alive
 from hookfast.storage.retention import delivery_days
@@ -33,6 +34,7 @@ Window = Literal["1h", "24h", "7d", "30d"]
 WindowQuery = Annotated[Window, Query(alias="window")]
 
 _ATTENTION_SHOWN = 8
+_FAILURES_SHOWN = 8
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EVERY_SECONDS = 5.0
@@ -167,6 +169,9 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
             connection, tenant_id=tenant_id, limit=_ATTENTION_SHOWN
         )
         has_endpoint = await overview.has_endpoint(connection, tenant_id=tenant_id)
+        failures = await newest_failures.read(
+            connection, tenant_id=tenant_id, since=edges[0], limit=_FAILURES_SHOWN
+        )
         alive = await workers.count_alive(connection, now=view.now)
     steps = [replace(step, seconds=took) for step, took in zip(counted, times, strict=True)]
     labels = [_label(span, step) for step in steps]
@@ -182,7 +187,11 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         has_endpoint=has_endpoint,
         alive=alive,
     )
-    return {"overview": figures}
+    return {
+        "overview": figures,
+        "failures": failures,
+        "max_failures": newest_failures.MAX_READ,
+    }
 
 
 def edges_of(window: _Span, now: datetime) -> list[datetime]:
@@ -240,7 +249,14 @@ def _volume(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
             for step in steps
         ],
         labels=labels,
+        links=_links(steps),
+        part_links={"bad": _links(steps, status=DeliveryStatus.DEAD)},
     )
+
+
+def _links(steps: Sequence[Step], status: str | None = None) -> list[str]:
+    """Return the addresses of the lists of each step's deliveries."""
+    return [deliveries_between(step.start, step.end, status=status) for step in steps]
 
 
 def _latency(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
@@ -255,6 +271,7 @@ def _latency(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
             for step, p50, p95 in zip(steps, medians, slow, strict=True)
         ],
         labels=labels,
+        links=_links(steps),
         unit=_on_scale,
     )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 WIDTH: Final = 720
 HEIGHT: Final = 200
+LOW_HEIGHT: Final = 110
+"""The height of a chart above a list."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 54, 8, 10, 24
 _MANTISSAS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _TICKS = 5  # divides 1, 2, 2.5, 5 and 10 into round parts
@@ -24,23 +27,27 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Rect:
-    """One series' part of a bar."""
+    """One series' part of a bar. `link` is the address that this part alone opens."""
 
     series: str
     x: float
     y: float
     width: float
     height: float
+    link: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: its parts, from the bottom up, and its tooltip."""
+    """One bar: its parts, from the bottom up, its tooltip, and the address that it opens. An empty
+    one is no stop of the keyboard."""
 
     x: float
     width: float
     parts: tuple[Rect, ...]
     tooltip: str
+    link: str | None = None
+    empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +79,36 @@ def stacked_bars(
     *,
     tooltips: Sequence[str],
     labels: Sequence[str],
+    links: Sequence[str] = (),
+    part_links: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    height: int = HEIGHT,
 ) -> Chart:
-    """Draw a bar per stack of (series, value) pairs, bottom first. Empty labels are dropped."""
+    """Draw a bar per stack of (series, value) pairs, bottom first. Empty labels are dropped.
+    `links` has the address that each bar opens; `part_links`, those of one series' parts."""
     highest = max((sum(value for _, value in stack) for stack in stacks), default=0)
     top = ceiling(max(highest, _MIN_COUNT))  # no level at a fifth of a delivery
     slot = (WIDTH - _LEFT - _RIGHT) / max(1, len(stacks))
     width = max(1.0, slot * 0.78)
+    scale = (height - _BOTTOM - _TOP) / top
     bars = []
     for place, (stack, tooltip) in enumerate(zip(stacks, tooltips, strict=True)):
         x = _LEFT + place * slot + (slot - width) / 2
-        parts, base = [], float(HEIGHT - _BOTTOM)
+        parts, base = [], float(height - _BOTTOM)
         for series, value in stack:
             if value:
-                height = value / top * _plot_height()
-                base -= height
-                parts.append(Rect(series, round(x, 2), round(base, 2), round(width, 2), height))
-        bars.append(Bar(round(_LEFT + place * slot, 2), round(slot, 2), tuple(parts), tooltip))
-    return Chart(levels=_levels(top, _short), labels=_labels(labels, slot), bars=tuple(bars))
+                base -= value * scale
+                link = part_links[series][place] if series in part_links else None
+                size = (round(x, 2), round(base, 2), round(width, 2), value * scale)
+                parts.append(Rect(series, *size, link))
+        bars.append(_bar(place, slot, tooltip, links, parts=tuple(parts), empty=not parts))
+    ticks = _TICKS if height == HEIGHT else 1
+    return Chart(
+        height=height,
+        bottom=height - _BOTTOM,
+        levels=_levels(top, _short, height=height, ticks=ticks),
+        labels=_labels(labels, slot),
+        bars=tuple(bars),
+    )
 
 
 def lines(
@@ -97,17 +117,32 @@ def lines(
     tooltips: Sequence[str],
     labels: Sequence[str],
     unit: Callable[[float], str],
+    links: Sequence[str] = (),
 ) -> Chart:
-    """Draw a line per series over the same steps. `unit` formats a value of the scale."""
+    """Draw a line per series over the same steps. `unit` formats a value of the scale; `links` has
+    the address that each step opens."""
     values = [value for _, each in series for value in each if value is not None]
     top = ceiling(max(values, default=0))
     slot = (WIDTH - _LEFT - _RIGHT) / max(1, len(tooltips))
     drawn = tuple(Line(name, _segments(each, top=top, slot=slot)) for name, each in series)
     bars = tuple(
-        Bar(round(_LEFT + place * slot, 2), round(slot, 2), (), tooltip)
+        _bar(place, slot, tooltip, links, empty=all(each[place] is None for _, each in series))
         for place, tooltip in enumerate(tooltips)
     )
     return Chart(levels=_levels(top, unit), labels=_labels(labels, slot), lines=drawn, bars=bars)
+
+
+def _bar(
+    place: int,
+    slot: float,
+    tooltip: str,
+    links: Sequence[str],
+    *,
+    parts: tuple[Rect, ...] = (),
+    empty: bool,
+) -> Bar:
+    link = links[place] if links else None
+    return Bar(round(_LEFT + place * slot, 2), round(slot, 2), parts, tooltip, link, empty)
 
 
 def ceiling(value: float) -> float:
@@ -148,12 +183,12 @@ def _shifted(point: str) -> str:
     return f"{float(x) + 2:.1f},{y}"
 
 
-def _levels(top: float, write: Callable[[float], str]) -> tuple[Mark, ...]:
-    steps = [top * step / _TICKS for step in range(_TICKS + 1)]
-    return tuple(
-        Mark(round(HEIGHT - _BOTTOM - step / top * _plot_height(), 2), write(step))
-        for step in steps
-    )
+def _levels(
+    top: float, write: Callable[[float], str], *, height: int = HEIGHT, ticks: int = _TICKS
+) -> tuple[Mark, ...]:
+    scale = (height - _BOTTOM - _TOP) / top
+    steps = [top * step / ticks for step in range(ticks + 1)]
+    return tuple(Mark(round(height - _BOTTOM - step * scale, 2), write(step)) for step in steps)
 
 
 def _labels(labels: Sequence[str], slot: float) -> tuple[Mark, ...]:

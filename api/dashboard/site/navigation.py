@@ -1,8 +1,12 @@
-"""The menu of the dashboard."""
+"""The menu of the dashboard, and addresses that several pages link to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from urllib.parse import urlencode
+
+from hookfast.clock import rfc3339
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +47,11 @@ def sections_of_endpoint(endpoint_id: str) -> list[Section]:
             "dead-letters", "Dead letters", f"/dashboard/dead-letters?endpoint_id={endpoint_id}"
         ),
     ]
+
+
+def deliveries_between(since: datetime, until: datetime, **filters: str | None) -> str:
+    """Return the address of the list of deliveries that were created in this time and match the
+    filters that are not None."""
+    given = {name: value for name, value in filters.items() if value is not None}
+    query = urlencode(given | {"since": rfc3339(since), "until": rfc3339(until)})
+    return f"/dashboard/deliveries?{query}"

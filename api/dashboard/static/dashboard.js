@@ -208,3 +208,110 @@ document.addEventListener("change", (event) => {
 document.querySelector(".menu [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 enhance(document);
 setInterval(() => tick(document), 1000);
+
+// -- charts: dragging over bars selects a range of time, whose list opens; Escape cancels. The arrow
+//    keys move between bars (up: its failed part), with Shift they select. Without script, each bar
+//    is a link.
+
+(() => {
+  const DRAG_PIXELS = 6;
+  const stops = new Map(); // by chart: the bar that the Tab key reaches
+  let range = null; // { chart, from, to } and, while the pointer is down, { x }
+  let dragged = false; // the click that ends a drag opens nothing
+
+  const barsOf = (chart) => [...chart.querySelectorAll("a.step")];
+
+  function show() {
+    for (const bar of document.querySelectorAll("a.step.chosen")) bar.classList.remove("chosen");
+    if (!range || range.x !== undefined && !dragged) return;
+    const [first, last] = [range.from, range.to].sort((a, b) => a - b);
+    for (const bar of barsOf(range.chart).slice(first, last + 1)) bar.classList.add("chosen");
+  }
+
+  function clear() {
+    range = null;
+    show();
+  }
+
+  function open({ chart, from, to }) {
+    const ends = [from, to].sort((a, b) => a - b).map((place) => new URL(barsOf(chart)[place].getAttribute("href"), location.href));
+    ends[0].searchParams.set("until", ends[1].searchParams.get("until"));
+    location.assign(ends[0]);
+  }
+
+  function barAt(chart, x) {
+    const bars = barsOf(chart);
+    const place = bars.findIndex((bar) => x < bar.querySelector(".hit").getBoundingClientRect().right);
+    return place < 0 ? bars.length - 1 : place;
+  }
+
+  function prepare() {
+    for (const chart of document.querySelectorAll("svg[data-brush]")) {
+      const bars = barsOf(chart);
+      const filled = bars.findLastIndex((bar) => !bar.hasAttribute("tabindex"));
+      if (!stops.has(chart)) stops.set(chart, filled < 0 ? bars.length - 1 : filled);
+      bars.forEach((bar, place) => bar.setAttribute("tabindex", place === stops.get(chart) ? "0" : "-1"));
+      for (const part of chart.querySelectorAll("a.part")) part.setAttribute("tabindex", "-1");
+    }
+    for (const hint of document.querySelectorAll("[data-brush-hint]")) hint.hidden = false;
+    show();
+  }
+
+  function stopAt(chart, place) {
+    stops.set(chart, place);
+    prepare();
+    barsOf(chart)[place].focus();
+  }
+
+  document.addEventListener("pointerdown", (event) => {
+    dragged = false;
+    clear();
+    const chart = event.target.closest("svg[data-brush]");
+    if (!chart || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+    const from = barAt(chart, event.clientX);
+    range = { chart, from, to: from, x: event.clientX };
+  });
+  document.addEventListener("pointermove", (event) => {
+    if (range?.x === undefined) return;
+    if (!dragged && Math.abs(event.clientX - range.x) > DRAG_PIXELS) {
+      dragged = true;
+      range.chart.setPointerCapture(event.pointerId);
+    }
+    range.to = barAt(range.chart, event.clientX);
+    show();
+  });
+  document.addEventListener("pointerup", () => {
+    if (dragged && range) open(range);
+    clear();
+  });
+  document.addEventListener("pointercancel", clear);
+  document.addEventListener("click", (event) => { if (dragged) event.preventDefault(); dragged = false; }, true);
+  document.addEventListener("dragstart", (event) => { if (event.target.closest?.("svg[data-brush]")) event.preventDefault(); });
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") return clear();
+    const chart = document.activeElement.closest?.("svg[data-brush]");
+    if (!chart) return;
+    const group = document.activeElement.closest(".bar");
+    const bars = barsOf(chart);
+    const place = bars.indexOf(group.querySelector("a.step"));
+    if (event.key === "Enter" && range?.chart === chart) {
+      event.preventDefault();
+      return open(range);
+    }
+    if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+      const to = group.querySelector(event.key === "ArrowUp" ? "a.part" : "a.step");
+      if (!to) return;
+      event.preventDefault();
+      return to.focus();
+    }
+    const to = { ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: bars.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    if (to < 0 || to >= bars.length) return;
+    range = event.shiftKey ? { chart, from: range?.chart === chart ? range.from : place, to } : null;
+    stopAt(chart, to);
+  });
+  document.addEventListener("live", prepare, true); // it does not bubble
+  prepare();
+})();

@@ -26,8 +26,8 @@ DEAD: Final = (DeliveryStatus.DEAD, DeliveryStatus.GONE)
 TOP = 100
 """The statistics list this many of the most frequent endpoints, event types and reasons."""
 
-# Written as in the partial indexes: no planner matches bound parameters with their predicate.
-_IS_DEAD = _C.status.in_([literal_column("'dead'"), literal_column("'gone'")])
+IS_DEAD = _C.status.in_([literal_column("'dead'"), literal_column("'gone'")])
+"""Written as in the partial indexes: no planner matches bound parameters with their predicate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def ages_statement(chosen: DeadLetterFilter, *, now: datetime) -> Select[int, in
 
 
 def _conditions(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = [_IS_DEAD]
+    found: list[ColumnElement[bool]] = [IS_DEAD]
     # An endpoint's dead letters all belong to its tenant too: use the narrower index.
     indexed = "tenant_id" if chosen.endpoint_id is None else "endpoint_id"
     for name in ("endpoint_id", "tenant_id", "event_type", "reason"):

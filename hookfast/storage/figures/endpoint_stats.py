@@ -130,7 +130,13 @@ def deliveries_of(endpoint_id: str, *, since: datetime, until: datetime) -> Sele
 def attempts_of(delivery_ids: Sequence[str], *, limit: int) -> Select[str]:
     """Select the attempts of these deliveries."""
     return (
-        select(_ATTEMPTS.result, _ATTEMPTS.status_code, _ATTEMPTS.duration_ms)
+        select(
+            _ATTEMPTS.delivery_id,
+            _ATTEMPTS.started_at,
+            _ATTEMPTS.result,
+            _ATTEMPTS.status_code,
+            _ATTEMPTS.duration_ms,
+        )
         .where(where_delivery_in(delivery_ids))
         .limit(limit)
     )

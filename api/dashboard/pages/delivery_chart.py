@@ -1,0 +1,119 @@
+"""The chart above the list of deliveries: how many match the filter over time, by status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from api.access.authentication import Principal
+from api.dashboard.pages.overview import _label, _moment, _Span
+from api.dashboard.site import charts
+from api.dashboard.site.charts import Chart
+from api.dashboard.site.formatting import number
+from api.dashboard.site.page import View
+from hookfast.clock import rfc3339
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
+from hookfast.storage.figures import overview
+from hookfast.storage.figures.overview import Step
+
+_MOST_READ: Final = 500
+"""The most deliveries that are read of one step."""
+_MAX_STEPS: Final = 48
+_MAX_LABELS: Final = 6
+_DEFAULT: Final = timedelta(hours=24)
+_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+_LENGTHS: Final = (
+    *(_MINUTE * count for count in (1, 2, 5, 10, 15, 30)),
+    *(_HOUR * count for count in (1, 2, 4, 6, 12)),
+    *(_DAY * count for count in (1, 2, 7, 14, 28, 91, 364)),
+)
+"""The lengths of steps and the distances of labels: divisors of a day, then days."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryChart:
+    """The chart, and the sums of its steps. `since` and `until` are where it begins and ends."""
+
+    chart: Chart
+    since: datetime
+    until: datetime
+    delivered: int
+    open: int
+    failed: int
+    total: int
+    estimated: bool
+
+
+async def read(view: View, principal: Principal, chosen: DeliveryFilter) -> DeliveryChart | None:
+    """Return the chart of the deliveries that match the filter: of the filter's times, else of the
+    last day. None for a time of a minute or less, and for one event, which has few deliveries."""
+    edges = edges_between(chosen.since, chosen.until, view.now)
+    if len(edges) < 3 or chosen.event_id is not None:
+        return None
+    own = replace(chosen, tenant_id=principal.tenant_for(chosen.tenant_id))
+    async with view.context.database.read() as connection:
+        steps = await overview.steps(connection, edges, own, most=_MOST_READ)
+    return DeliveryChart(
+        chart=_drawn(view, steps),
+        since=edges[0],
+        until=edges[-1],
+        delivered=sum(step.delivered for step in steps),
+        open=sum(step.open + step.cancelled for step in steps),
+        failed=sum(step.failed for step in steps),
+        total=sum(step.total for step in steps),
+        estimated=any(step.estimated for step in steps),
+    )
+
+
+def edges_between(since: datetime | None, until: datetime | None, now: datetime) -> list[datetime]:
+    """Return the times at which the steps begin and end: at round times, except for the given ends
+    of the range. Without a beginning, the day before the end; none if the range is empty."""
+    last = now if until is None else min(until, now)
+    first = last - _DEFAULT if since is None else since
+    if first >= last:
+        return []
+    length = _fitting(last - first, _MAX_STEPS)
+    if since is None:
+        first = _EPOCH + (first - _EPOCH) // length * length
+    if last != until:
+        last = _EPOCH - (_EPOCH - last) // length * length
+    second = _EPOCH + ((first - _EPOCH) // length + 1) * length
+    inner = [second + place * length for place in range(-(-(last - second) // length))]
+    return [first, *inner, last]
+
+
+def _fitting(duration: timedelta, count: int) -> timedelta:
+    """Return the shortest length of which `count` cover the duration."""
+    return next((each for each in _LENGTHS if each * count >= duration), _LENGTHS[-1] * count)
+
+
+def _drawn(view: View, steps: list[Step]) -> Chart:
+    labelled = _fitting(steps[-1].end - steps[0].start, _MAX_LABELS)
+    span = _Span(
+        count=len(steps),
+        length=steps[0].end - steps[0].start,
+        words="",
+        labelled=labelled,
+        label="%-d %b" if labelled >= _DAY else "%H:%M",
+    )
+
+    def link(step: Step, **more: str) -> str:
+        times = {"since": rfc3339(step.start), "until": rfc3339(step.end)}
+        return view.link(**times, **more, within=None)
+
+    return charts.stacked_bars(
+        [
+            [("good", step.delivered), ("wait", step.open + step.cancelled), ("bad", step.failed)]
+            for step in steps
+        ],
+        tooltips=[
+            f"{_moment(step)}: {number(step.delivered)} delivered, {number(step.failed)} failed, "
+            f"{number(step.open)} in progress"
+            for step in steps
+        ],
+        labels=[_label(span, step) for step in steps],
+        links=[link(step) for step in steps],
+        height=charts.LOW_HEIGHT,
+    )

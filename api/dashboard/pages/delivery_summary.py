@@ -1,0 +1,109 @@
+"""What became of a delivery and why, in a sentence for the top of its page. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final, assert_never
+
+from api.dashboard.site.formatting import millis, number, reason, span
+from api.routes.deliveries import AttemptView, DeliveryDetail
+from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result
+
+_MAX_EXCERPT: Final = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The sentence, and the start of the last answer's body, which is quoted after it. Without a
+    full stop: a quotation or the next attempt follows."""
+
+    text: str
+    excerpt: str | None = None
+
+
+def summary_of(delivery: DeliveryDetail) -> Summary:
+    """Return the summary of a delivery."""
+    last = delivery.attempts[-1] if delivery.attempts else None
+    parts = [_state(delivery)]
+    if last is not None:
+        parts.append(_answer(last, only=delivery.attempt_count == 1))
+    elif delivery.status.finished and not delivery.attempt_count:
+        parts.append("no attempt was made")
+    excerpt = None if last is None or last.result is Result.SUCCESS else last.response_excerpt
+    return Summary(text="; ".join(parts), excerpt=_shortened(excerpt))
+
+
+def _state(delivery: DeliveryDetail) -> str:
+    status = delivery.status
+    match status:
+        case DeliveryStatus.DELIVERED:
+            return _delivered(delivery)
+        case DeliveryStatus.DEAD | DeliveryStatus.GONE:
+            if delivery.reason == Reason.RETRIES_EXHAUSTED:
+                return f"Retries exhausted: {_attempts(delivery)}"
+            return f"Failed: {_why(delivery) or 'it ended without success'}"
+        case DeliveryStatus.CANCELLED:
+            return f"Cancelled: {_why(delivery)}" if delivery.reason else "Cancelled by a person"
+        case DeliveryStatus.RETRYING:
+            return f"Failing: {_attempts(delivery)} so far"
+        case DeliveryStatus.HELD:
+            return f"Held: {_why(delivery) or 'it waits for its endpoint'}"
+        case DeliveryStatus.PAUSED:
+            return "Paused by a person"
+        case DeliveryStatus.PENDING:
+            return f"Waiting: {_why(delivery) or 'no attempt was made yet'}"
+    assert_never(status)
+
+
+def _delivered(delivery: DeliveryDetail) -> str:
+    """Return which attempt delivered it: a later resend may have failed."""
+    succeeded = [each.number for each in delivery.attempts if each.result is Result.SUCCESS]
+    return f"Delivered by attempt {number(succeeded[0])}" if succeeded else "Delivered"
+
+
+def _why(delivery: DeliveryDetail) -> str:
+    return reason(delivery.reason)
+
+
+def _attempts(delivery: DeliveryDetail) -> str:
+    """Return how many attempts or retries were made over which time."""
+    counted = (
+        _counted(delivery.retry_count, "retry", "retries")
+        if delivery.retry_count
+        else _counted(delivery.attempt_count, "attempt", "attempts")
+    )
+    if len(delivery.attempts) < 2:
+        return counted
+    # the first attempts of a long life may not be kept
+    whole = delivery.attempts[0].number == 1
+    began = delivery.attempts[0].started_at if whole else delivery.created_at
+    return f"{counted} over {span(delivery.attempts[-1].started_at - began)}"
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{number(count)} {one if count == 1 else many}"
+
+
+def _answer(attempt: AttemptView, *, only: bool) -> str:
+    """Return what the last attempt resulted in."""
+    took = millis(attempt.duration_ms)
+    if attempt.status_code is not None:
+        which = "the answer was" if only else "the last answer was"
+        return f"{which} {_status(attempt.status_code)} after {took}"
+    which = "the attempt" if only else "the last attempt"
+    return f"{which} failed after {took}: {(attempt.error or attempt.result.value).rstrip('.')}"
+
+
+def _status(code: int) -> str:
+    """Return a status code with its phrase (RFC 9110), if it has one."""
+    try:
+        return f"{code} {HTTPStatus(code).phrase}"
+    except ValueError:
+        return str(code)
+
+
+def _shortened(text: str | None) -> str | None:
+    """Return the start of a text in one line; None for a blank one."""
+    line = " ".join((text or "").split())
+    return (line if len(line) <= _MAX_EXCERPT else f"{line[:_MAX_EXCERPT]}…") or None

@@ -1,0 +1,110 @@
+"""The deliveries that failed last, grouped by endpoint and cause: dead letters, and deliveries that
+fail now and wait to be sent again. Few rows are read, by the indexes of undelivered deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Select, Table, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.storage.database.rows import fetch_all
+from hookfast.storage.deliveries import dead_letters, deliveries
+from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
+from hookfast.storage.tables import Delivery, Endpoint
+
+MAX_READ = 200
+"""The most deliveries of each kind that are read. A group of so many may have more."""
+
+_FAILING = (DeliveryStatus.RETRYING, DeliveryStatus.HELD)
+_DELIVERIES: Table = Delivery.__table__
+_D = _DELIVERIES.c
+_E = Endpoint.__table__.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureGroup:
+    """Deliveries of one endpoint that failed for one cause. The other members are those of the one
+    that failed last."""
+
+    endpoint_id: str
+    endpoint_name: str
+    count: int
+    delivery_id: str
+    event_type: str
+    status: DeliveryStatus
+    reason: str | None
+    last_error: str | None
+    at: datetime
+
+
+async def read(
+    connection: AsyncConnection, *, tenant_id: str | None, since: datetime, limit: int
+) -> list[FailureGroup]:
+    """Return at most `limit` groups, the latest failure first: dead letters that ended at `since`
+    or later, and all deliveries that fail now."""
+    if tenant_id is None:
+        dead = await fetch_all(connection, dead_statement(since), Delivery)
+    else:
+        chosen = DeadLetterFilter(tenant_id=tenant_id)
+        dead = await dead_letters.list_page(connection, chosen, after=None, limit=MAX_READ)
+    found = [each for each in dead if each.finished_at is not None and each.finished_at >= since]
+    for status in _FAILING:
+        failing = DeliveryFilter(status=status, tenant_id=tenant_id)
+        rows = await deliveries.list_page(connection, failing, after=None, limit=MAX_READ)
+        found += [each for each in rows if each.attempts]  # held ones may be new
+    groups = _grouped(found)[:limit]
+    names = await _names(connection, {newest.endpoint_id for newest, _ in groups})
+    return [_group(newest, count, names) for newest, count in groups]
+
+
+def dead_statement(since: datetime) -> Select[Delivery]:
+    """Select the dead letters that ended last, at `since` or later, of all tenants."""
+    return (
+        select(_DELIVERIES)
+        .where(dead_letters.IS_DEAD, _D.finished_at >= since)
+        .order_by(_D.finished_at.desc())
+        .limit(MAX_READ)
+    )
+
+
+def _grouped(found: Iterable[Delivery]) -> list[tuple[Delivery, int]]:
+    """Return the latest failure of each endpoint and cause, and how many there are."""
+    latest: dict[tuple[str, str | None, str | None], tuple[Delivery, int]] = {}
+    for each in sorted(found, key=_failed_at, reverse=True):
+        ended = DeliveryStatus(each.status).finished
+        cause = (each.endpoint_id, each.reason if ended else None, each.last_error)
+        newest, count = latest.get(cause, (each, 0))
+        latest[cause] = (newest, count + 1)
+    return list(latest.values())
+
+
+def _failed_at(delivery: Delivery) -> datetime:
+    return delivery.finished_at or delivery.updated_at
+
+
+async def _names(connection: AsyncConnection, endpoint_ids: set[str]) -> dict[str, str]:
+    """Return the names of endpoints by id, those of deleted ones too."""
+    if not endpoint_ids:
+        return {}
+    statement = select(_E.id, _E.description, _E.url).where(_E.id.in_(endpoint_ids))
+    rows = await connection.execute(statement)
+    return {endpoint_id: description or url for endpoint_id, description, url in rows}
+
+
+def _group(newest: Delivery, count: int, names: dict[str, str]) -> FailureGroup:
+    return FailureGroup(
+        endpoint_id=newest.endpoint_id,
+        endpoint_name=names.get(newest.endpoint_id) or newest.endpoint_id,
+        count=count,
+        delivery_id=newest.id,
+        event_type=newest.event_type,
+        status=DeliveryStatus(newest.status),
+        reason=newest.reason,
+        last_error=newest.last_error,
+        at=_failed_at(newest),
+    )
