@@ -68,6 +68,7 @@ def paths(site: Site) -> list[str]:
         "inbox_id": scene.inbox_id,
         "key_id": scene.key_id,
         "name": EVENT_TYPE,
+        "group": "circuit",
     }
     found = [
         route.path.format(**ids)

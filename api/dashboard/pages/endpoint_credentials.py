@@ -76,7 +76,7 @@ async def set_authentication(
     except (InvalidInput, Conflict) as error:
         fields = {name: view.form.text(name) for name in _VISIBLE}
         return _authentication_form(view, endpoint, kind, fields, error)
-    return view.redirect(_page(endpoint), "The authentication is set.")
+    return view.redirect(_page(endpoint, "authentication"), "The authentication is set.")
 
 
 @routes.get("/endpoints/{endpoint_id}/authentication/delete")
@@ -89,7 +89,7 @@ async def delete_authentication_page(
         about=endpoint_name(endpoint),
         text="Requests are sent without it from now on. Its secret cannot be shown again.",
         button="Remove",
-        back=_page(endpoint),
+        back=_page(endpoint, "authentication"),
     )
 
 
@@ -116,7 +116,7 @@ async def set_tls(
         await set_endpoint_tls(endpoint.id, form, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
         return _tls_form(view, endpoint, error)
-    return view.redirect(_page(endpoint), "The TLS identity is set.")
+    return view.redirect(_page(endpoint, "tls"), "The TLS identity is set.")
 
 
 @routes.get("/endpoints/{endpoint_id}/tls/delete")
@@ -128,7 +128,7 @@ async def delete_tls_page(endpoint: StoredEndpoint, view: PageView, _: Writer) -
         text="New connections present no certificate and trust the system's authorities. The "
         "private key cannot be shown again.",
         button="Remove",
-        back=_page(endpoint),
+        back=_page(endpoint, "tls"),
     )
 
 
@@ -174,5 +174,6 @@ def _tls_form(view: View, endpoint: EndpointView, error: HookfastError | None = 
     )
 
 
-def _page(endpoint: EndpointView) -> str:
-    return f"/dashboard/endpoints/{endpoint.id}"
+def _page(endpoint: EndpointView, setting: str) -> str:
+    """Return the address of the endpoint's page, at this setting."""
+    return f"/dashboard/endpoints/{endpoint.id}#setting-{setting}"

@@ -260,8 +260,8 @@ def _links(steps: Sequence[Step], status: str | None = None) -> list[str]:
 
 
 def _latency(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
-    medians = [_rank(step.seconds, 50) for step in steps]
-    slow = [_rank(step.seconds, 95) for step in steps]
+    medians = [charts.percentile(step.seconds, 50) for step in steps]
+    slow = [charts.percentile(step.seconds, 95) for step in steps]
     return charts.lines(
         [("p95", slow), ("p50", medians)],
         tooltips=[
@@ -281,11 +281,6 @@ def _on_scale(value: float) -> str:
     if value == 0:
         return "0"
     return f"{value * 1_000:.3g} ms" if value < 1 else seconds(value)
-
-
-def _rank(ascending: Sequence[float], share: int) -> float | None:
-    """Return a percentile by the nearest-rank method; None if there are no values."""
-    return ascending[-(-len(ascending) * share // 100) - 1] if ascending else None
 
 
 def _moment(step: Step) -> str:

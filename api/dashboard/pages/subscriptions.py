@@ -1,4 +1,4 @@
-"""An endpoint's subscriptions, which its page adds, switches on and off, and deletes."""
+"""An endpoint's subscriptions, which its page adds, edits, switches on and off, and deletes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fastapi import Depends, Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.endpoint import render_endpoint
-from api.dashboard.site.form import validated
-from api.dashboard.site.page import InvalidField, PageView
+from api.dashboard.site.form import changed_members, check_unchanged, seen_version, validated
+from api.dashboard.site.page import InvalidField, PageView, View
 from api.dashboard.site.page_route import PageRouter, error_sentence
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext
@@ -23,7 +23,7 @@ from api.routes.subscriptions import (
     delete_subscription,
     get_subscription,
 )
-from hookfast.errors import InvalidInput, NotFound
+from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 
 routes = PageRouter()
 
@@ -54,7 +54,7 @@ async def subscribe(
     typed = view.form.get("events", "")
     members = {
         "endpoint_id": endpoint_id,
-        "events": typed.replace(",", " ").split(),
+        "events": _patterns(typed),
         "payload": view.form.get("payload", "full"),
     }
     try:
@@ -75,6 +75,53 @@ async def switch(
     await change_subscription(subscription.id, {"active": active}, view.context, audit, principal)
     return view.redirect_back(
         "The subscription is on." if active else "The subscription is off: no new events go out."
+    )
+
+
+@routes.get("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/edit")
+async def edit_page(view: PageView, _: Writer, subscription: OwnSubscription) -> Response:
+    """Show the form that changes a subscription."""
+    return _form(view, subscription, ", ".join(subscription.events), subscription.payload)
+
+
+@routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/edit")
+async def edit(
+    subscription: OwnSubscription, view: PageView, audit: Audit, principal: Writer
+) -> Response:
+    """Save a subscription's events and payload. Its receiver is asked about topics new to it."""
+    typed = view.form.get("events", "")
+    payload = view.form.get("payload", "full")
+    patch = changed_members({"events": _patterns(typed), "payload": payload}, subscription)
+    try:
+        check_unchanged(view.form, subscription.updated_at)
+        if patch:
+            await change_subscription(subscription.id, patch, view.context, audit, principal)
+    except (InvalidInput, Conflict) as error:
+        return _form(view, subscription, typed, payload, error)
+    return view.redirect(
+        f"/dashboard/endpoints/{subscription.endpoint_id}#subscriptions-heading",
+        "The subscription is saved." if patch else "Nothing changed.",
+    )
+
+
+def _patterns(typed: str) -> list[str]:
+    return typed.replace(",", " ").split()
+
+
+def _form(
+    view: View,
+    subscription: SubscriptionView,
+    events: str,
+    payload: str,
+    error: HookfastError | None = None,
+) -> Response:
+    return view.render_form(
+        "subscription.html",
+        error=error,
+        subscription=subscription,
+        seen=seen_version(subscription.updated_at),
+        events=events,
+        payload=payload,
     )
 
 

@@ -160,6 +160,11 @@ def ceiling(value: float) -> float:
     return next(m * power for m in _MANTISSAS if m * power >= value * 0.999999)
 
 
+def percentile(ascending: Sequence[float], share: int) -> float | None:
+    """Return a percentile by the nearest-rank method; None if there are no values."""
+    return ascending[-(-len(ascending) * share // 100) - 1] if ascending else None
+
+
 def _segments(values: Sequence[float | None], *, top: float, slot: float) -> tuple[str, ...]:
     """Return the points of each unbroken part of a line."""
     segments: list[list[str]] = [[]]

@@ -17,8 +17,9 @@ UNKNOWN = "0" * 32
 CERTIFICATE = trustme.CA().cert_pem.bytes().decode()
 EVERYBODYS = {"/dashboard/sign-out", "/dashboard/settings/theme"}
 """Forms that read-only visitors may submit too."""
-SHARED = {"name": EVENT_TYPE}
-"""Path parameters of resources without an owner: everybody may read the catalogue."""
+SHARED = {"name": EVENT_TYPE, "group": "limits"}
+"""Path parameters without an owner: everybody may read the catalogue, and an endpoint's groups of
+settings are the same for all."""
 
 
 @dataclass(frozen=True, slots=True)

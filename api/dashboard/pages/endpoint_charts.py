@@ -1,0 +1,153 @@
+"""The charts of an endpoint's page: its attempts by result, and how fast it answered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from fastapi import Query
+
+from api.dashboard.pages.overview import WINDOWS, _label, _moment, edges_of
+from api.dashboard.site import charts
+from api.dashboard.site.charts import Chart
+from api.dashboard.site.formatting import millis, number
+from api.dashboard.site.navigation import deliveries_between
+from api.dashboard.site.page import View
+from hookfast.storage.figures import endpoint_attempts
+from hookfast.storage.figures.endpoint_attempts import Answer, AttemptStep
+from hookfast.storage.figures.overview import Step
+
+Window = Literal["1h", "24h", "7d"]
+WindowQuery = Annotated[Window, Query(alias="window")]
+NAMES: Final[dict[Window, str]] = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
+DEFAULT: Final[Window] = "24h"
+
+_SERIES: Final[dict[Answer, tuple[str, str]]] = {
+    Answer.SUCCESS: ("good", "success"),
+    Answer.CLIENT_ERROR: ("client", "4xx"),
+    Answer.SERVER_ERROR: ("server", "5xx"),
+    Answer.TIMEOUT: ("timeout", "timeout"),
+    Answer.OTHER: ("other", "other failure"),
+}
+"""The colour of each class of answers, and its name, in the order of the bars' parts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legend:
+    """A line of the legend: a series' answer, colour and name, and the sum of its values."""
+
+    answer: Answer
+    series: str
+    name: str
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointCharts:
+    """The charts of a window, with their figures. `words` are the window in words."""
+
+    window: Window
+    words: str
+    steps: Sequence[AttemptStep]
+    results: Chart
+    latency: Chart
+    legend: Sequence[Legend]
+    estimated: bool
+
+    @property
+    def total(self) -> int:
+        """The number of all attempts."""
+        return sum(each.total for each in self.legend)
+
+    @property
+    def succeeded(self) -> int:
+        """The number of attempts that succeeded."""
+        return self.legend[0].total
+
+
+async def read(view: View, endpoint_id: str, window: Window) -> EndpointCharts:
+    """Return the charts of an endpoint's attempts in the window."""
+    span = WINDOWS[window]
+    edges = edges_of(span, view.now)
+    async with view.context.database.read() as connection:
+        found = await endpoint_attempts.read(connection, endpoint_id, edges, now=view.now)
+    times = [Step(start=step.start, end=step.end) for step in found.steps]
+    labels = [_label(span, step) for step in times]
+    moments = [_moment(step) for step in times]
+    links = [
+        deliveries_between(step.start, step.end, endpoint_id=endpoint_id) for step in found.steps
+    ]
+    totals: Counter[Answer] = Counter()
+    for step in found.steps:
+        totals.update(step.counts)
+    return EndpointCharts(
+        window=window,
+        words=span.words,
+        steps=found.steps,
+        results=_results(found.steps, moments=moments, labels=labels, links=links),
+        latency=_latency(found.steps, moments=moments, labels=labels, links=links),
+        legend=[
+            Legend(answer=answer, series=series, name=name, total=totals[answer])
+            for answer, (series, name) in _SERIES.items()
+        ],
+        estimated=found.estimated,
+    )
+
+
+def _results(
+    steps: Sequence[AttemptStep],
+    *,
+    moments: Sequence[str],
+    labels: Sequence[str],
+    links: Sequence[str],
+) -> Chart:
+    return charts.stacked_bars(
+        [
+            [(series, step.counts.get(answer, 0)) for answer, (series, _) in _SERIES.items()]
+            for step in steps
+        ],
+        tooltips=[
+            f"{moment}: {_in_words(step)}" for moment, step in zip(moments, steps, strict=True)
+        ],
+        labels=labels,
+        links=links,
+    )
+
+
+def _in_words(step: AttemptStep) -> str:
+    """Return a step's attempts by result, such as `3 attempts: 2 success, 1 timeout`."""
+    if not step.total:
+        return "no attempts"
+    parts = [
+        f"{number(step.counts[answer])} {name}"
+        for answer, (_, name) in _SERIES.items()
+        if step.counts.get(answer)
+    ]
+    return (
+        f"{number(step.total)} {'attempt' if step.total == 1 else 'attempts'}: {', '.join(parts)}"
+    )
+
+
+def _latency(
+    steps: Sequence[AttemptStep],
+    *,
+    moments: Sequence[str],
+    labels: Sequence[str],
+    links: Sequence[str],
+) -> Chart:
+    medians = [charts.percentile(step.answered_ms, 50) for step in steps]
+    slow = [charts.percentile(step.answered_ms, 95) for step in steps]
+    return charts.lines(
+        [("p95", slow), ("p50", medians)],
+        tooltips=[
+            f"{moment}: half answered within {millis(p50)}, 95 % within {millis(p95)}"
+            if p50 is not None
+            else f"{moment}: nothing answered"
+            for moment, p50, p95 in zip(moments, medians, slow, strict=True)
+        ],
+        labels=labels,
+        unit=lambda value: "0" if value == 0 else millis(value),
+        links=links,
+    )
