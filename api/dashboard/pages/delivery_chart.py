@@ -17,7 +17,7 @@ from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.figures import overview
 from hookfast.storage.figures.overview import Step
 
-_MOST_READ: Final = 500
+_MOST_READ: Final = 1_000
 """The most deliveries that are read of one step."""
 _MAX_STEPS: Final = 48
 _MAX_LABELS: Final = 6
@@ -54,7 +54,7 @@ async def read(view: View, principal: Principal, chosen: DeliveryFilter) -> Deli
         return None
     own = replace(chosen, tenant_id=principal.tenant_for(chosen.tenant_id))
     async with view.context.database.read() as connection:
-        steps = await overview.steps(connection, edges, own, most=_MOST_READ)
+        steps = await overview.steps(connection, edges, own, now=view.now, most=_MOST_READ)
     return DeliveryChart(
         chart=_drawn(view, steps),
         since=edges[0],
@@ -71,7 +71,9 @@ def edges_between(since: datetime | None, until: datetime | None, now: datetime)
     """Return the times at which the steps begin and end: at round times, except for the given ends
     of the range. Without a beginning, the day before the end; none if the range is empty."""
     last = now if until is None else min(until, now)
-    first = last - _DEFAULT if since is None else since
+    if last < _EPOCH + _DEFAULT:
+        return []
+    first = last - _DEFAULT if since is None else max(since, _EPOCH)
     if first >= last:
         return []
     length = _fitting(last - first, _MAX_STEPS)
@@ -86,7 +88,9 @@ def edges_between(since: datetime | None, until: datetime | None, now: datetime)
 
 def _fitting(duration: timedelta, count: int) -> timedelta:
     """Return the shortest length of which `count` cover the duration."""
-    return next((each for each in _LENGTHS if each * count >= duration), _LENGTHS[-1] * count)
+    longest = _LENGTHS[-1]
+    years = longest * -(-duration // (longest * count))
+    return next((each for each in _LENGTHS if each * count >= duration), years)
 
 
 def _drawn(view: View, steps: list[Step]) -> Chart:

@@ -159,9 +159,10 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     edges = edges_of(span, view.now)
     async with context.database.read() as connection:
         if window == "30d":
-            counted = await _by_day(connection, edges, tenant_id=tenant_id)
+            counted = await _by_day(connection, edges, tenant_id=tenant_id, now=view.now)
         else:
-            counted = await overview.steps(connection, edges, DeliveryFilter(tenant_id=tenant_id))
+            chosen = DeliveryFilter(tenant_id=tenant_id)
+            counted = await overview.steps(connection, edges, chosen, now=view.now)
         times = await overview.seconds(connection, edges, tenant_id=tenant_id)
         waiting = await overview.waiting(connection, tenant_id=tenant_id)
         circuits = await overview.count_open_circuits(connection, tenant_id=tenant_id)
@@ -204,7 +205,11 @@ def edges_of(window: _Span, now: datetime) -> list[datetime]:
 
 
 async def _by_day(
-    connection: AsyncConnection, edges: Sequence[datetime], *, tenant_id: str | None
+    connection: AsyncConnection,
+    edges: Sequence[datetime],
+    *,
+    tenant_id: str | None,
+    now: datetime,
 ) -> list[Step]:
     """Return one step per day, with the stored daily counts, which outlive the rows."""
     days = {
@@ -213,7 +218,8 @@ async def _by_day(
             connection, since=edges[0].date(), tenant_id=tenant_id
         )
     }
-    steps = await overview.steps(connection, edges, DeliveryFilter(tenant_id=tenant_id))
+    chosen = DeliveryFilter(tenant_id=tenant_id)
+    steps = await overview.steps(connection, edges, chosen, now=now)
     return [_counted(step, days.get(step.start.date())) for step in steps]
 
 

@@ -98,11 +98,12 @@ async def steps(
     edges: Sequence[datetime],
     chosen: DeliveryFilter,
     *,
+    now: datetime,
     most: int = MAX_READ,
 ) -> list[Step]:
     """Return the steps between each two of these times, the oldest first, without `seconds`. They
     count the deliveries that match the filter, whose own times are ignored; at most `most` of a
-    step are read."""
+    step are read. The last step may end after `now`."""
     ranges = list(pairwise(edges))
     if not ranges:
         return []
@@ -111,7 +112,7 @@ async def steps(
     for place, status, number, matching, last in rows:
         found[place].append(_Counted(status, number, int(matching), last))
     return [
-        _step(start, end, counted, most=most)
+        _step(start, end, counted, now=now, most=most)
         for (start, end), counted in zip(ranges, found, strict=True)
     ]
 
@@ -292,13 +293,15 @@ class _Counted:
     newest: str
 
 
-def _step(start: datetime, end: datetime, counted: Sequence[_Counted], *, most: int) -> Step:
+def _step(
+    start: datetime, end: datetime, counted: Sequence[_Counted], *, now: datetime, most: int
+) -> Step:
     read = sum(each.number for each in counted)
     scale = 1.0
     until = time_of(max((each.newest for each in counted), default=""))
     if read >= most and until is not None:
         # The counted deliveries cover this share of the step; the rest is assumed to be like them.
-        share = (until - start) / (end - start)
+        share = (until - start) / (max(until, min(end, now)) - start)
         scale = 1 / min(1.0, max(share, 1e-6))
 
     def number(*statuses: DeliveryStatus) -> int:

@@ -95,7 +95,8 @@ def edges(count: int, length: timedelta) -> list[datetime]:
 
 async def read(url: str, times: list[datetime], *, tenant_id: str | None = None) -> list[Step]:
     async with Database(url) as database, database.read() as connection:
-        return await overview.steps(connection, times, DeliveryFilter(tenant_id=tenant_id))
+        chosen = DeliveryFilter(tenant_id=tenant_id)
+        return await overview.steps(connection, times, chosen, now=NOW)
 
 
 async def test_steps_count_all_deliveries(filled: str) -> None:

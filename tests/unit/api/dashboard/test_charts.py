@@ -72,3 +72,45 @@ def test_no_data_is_an_empty_chart_and_no_error() -> None:
     chart = charts.lines([("p50", [])], tooltips=[], labels=[], unit=str)
     assert chart.bars == ()
     assert chart.lines[0].points == ()
+
+
+def test_bars_open_the_lists_of_their_time_and_failed_parts_a_narrower_one() -> None:
+    chart = charts.stacked_bars(
+        [[("good", 6), ("bad", 4)], []],
+        tooltips=["ten", "none"],
+        labels=["", ""],
+        links=["/list?a", "/list?b"],
+        part_links={"bad": ["/list?a&failed", "/list?b&failed"]},
+    )
+    full, empty = chart.bars
+    assert (full.link, empty.link) == ("/list?a", "/list?b")
+    assert [part.link for part in full.parts] == [None, "/list?a&failed"]
+    assert (full.empty, empty.empty) == (False, True)
+    line = charts.lines(
+        [("p50", [1, None])], tooltips=["", ""], labels=["", ""], unit=str, links=["/a", "/b"]
+    )
+    assert [(bar.link, bar.empty) for bar in line.bars] == [("/a", False), ("/b", True)]
+
+
+def test_low_chart_has_the_same_width_and_only_its_top_as_a_level() -> None:
+    chart = charts.stacked_bars(
+        [[("good", 7)]], tooltips=["seven"], labels=[""], height=charts.LOW_HEIGHT
+    )
+    assert (chart.width, chart.height) == (WIDTH, charts.LOW_HEIGHT)
+    assert [(level.at, level.label) for level in chart.levels] == [
+        (chart.bottom, "0"),
+        (chart.top, "10"),
+    ]
+    [part] = chart.bars[0].parts
+    assert part.y + part.height == pytest.approx(chart.bottom)
+    assert part.height == pytest.approx((chart.bottom - chart.top) * 0.7)
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"),
+    [([], 50, None), ([7.0], 95, 7.0), ([1.0, 2.0, 3.0, 4.0], 50, 2.0), ([1.0, 2.0], 95, 2.0)],
+)
+def test_percentiles_are_nearest_ranks(
+    values: list[float], share: int, expected: float | None
+) -> None:
+    assert charts.percentile(values, share) == expected
