@@ -28,7 +28,12 @@ from hookfast.storage.events import events
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
 from hookfast.storage.feed import feed
-from hookfast.storage.figures import endpoint_stats
+from hookfast.storage.figures import (
+    endpoint_attempts,
+    endpoint_stats,
+    newest_failures,
+    overview,
+)
 from hookfast.storage.tables import Delivery
 from tests.support.seed import claim
 
@@ -44,6 +49,8 @@ COMMON, RARE = "order.invoice.paid", "order.t7.paid"
 MOMENT = datetime(2026, 11, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FUTURE = datetime(3000, 1, 1, tzinfo=UTC)
+"""After the times in all ids of the rows."""
 
 # One tenant and one event type have most of the rows, as in practice: there, a wrong index is slow.
 # Each event has three deliveries; one delivery in 50 is dead.
@@ -360,8 +367,28 @@ async def test_statistics_of_an_endpoint_read_ranges_of_indexes(
     await check(
         connection, endpoint_stats.attempts_of(listed, limit=20_001), index="ix_attempts_delivery"
     )
+    ranges = [(MOMENT - MINUTE, MOMENT), (EPOCH, FUTURE)]
+    steps = endpoint_attempts.deliveries_statement(ENDPOINT, ranges, most=[100, 100])
+    await check(connection, steps, index="ix_deliveries_endpoint")
     gone = endpoint_stats.last_final_day(ENDPOINT, since=EPOCH, until=MOMENT)
     await check(connection, gone, index="ix_delivery_days_endpoint")
+
+
+async def test_a_chart_of_matching_deliveries_reads_a_part_of_each_range(
+    connection: AsyncConnection,
+) -> None:
+    """Also with filters that few rows of the range match."""
+    for chosen, index in DELIVERY_LISTS:
+        statement = overview.steps_statement([(EPOCH, FUTURE)], chosen, most=500)
+        # the few rows that were read are sorted by their status
+        await check(connection, statement, index=index, may_sort=True)
+
+
+async def test_newest_dead_letters_are_found_by_when_they_ended(
+    connection: AsyncConnection,
+) -> None:
+    statement = newest_failures.dead_statement(EPOCH)
+    await check(connection, statement, index="ix_deliveries_dead_finished")
 
 
 async def test_deliveries_of_a_page_of_events_are_found_by_event(

@@ -1,0 +1,80 @@
+"""The newest failures: grouped by endpoint and cause, the latest first."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+
+from hookfast.ids import new_id
+from hookfast.storage.database.engine import Database
+from hookfast.storage.figures import newest_failures
+from hookfast.storage.figures.newest_failures import FailureGroup
+from hookfast.storage.tables import Delivery
+from tests.support.seed import seed_endpoint
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+DOWN, GONE = "The server answered 503 Service Unavailable.", "The server answered 410 Gone."
+
+
+async def fail(database: Database, endpoint_id: str, *, ago: timedelta, **columns: Any) -> str:
+    """Insert a delivery, created three days before it failed, and return its id."""
+    at = NOW - ago
+    ended = columns.get("status", "dead") in ("dead", "gone", "delivered")
+    row: dict[str, Any] = {
+        **dict.fromkeys(("event_id", "subscription_id"), "x"),
+        "id": new_id("dlv", at - 72 * HOUR),
+        "endpoint_id": endpoint_id,
+        "tenant_id": "tnt_1",
+        "event_type": "order.invoice.paid",
+        "payload": "full",
+        "status": "dead",
+        "reason": "retries_exhausted" if ended else None,
+        "last_error": DOWN,
+        "attempts": 3,
+        "created_at": at - 72 * HOUR,
+        "updated_at": at,
+        "finished_at": at if ended else None,
+    }
+    async with database.write() as connection:
+        await connection.execute(insert(Delivery.__table__), row | columns)
+    return str(row["id"])
+
+
+async def read(database: Database, tenant_id: str | None = None, **more: Any) -> list[FailureGroup]:
+    given = {"since": NOW - HOUR, "limit": 10} | more
+    async with database.read() as connection:
+        return await newest_failures.read(connection, tenant_id=tenant_id, **given)
+
+
+async def test_newest_failures_are_grouped_by_endpoint_and_cause(database: Database) -> None:
+    shop = await seed_endpoint(database, "https://shop.example", description="Shop")
+    other = await seed_endpoint(database, "https://other.example")
+    await fail(database, shop, ago=9 * MINUTE)
+    latest = await fail(database, shop, ago=2 * MINUTE)
+    gone = await fail(database, shop, ago=5 * MINUTE, status="gone", reason="gone", last_error=GONE)
+    failing = await fail(database, shop, ago=3 * MINUTE, status="retrying")
+    held = await fail(database, other, ago=MINUTE, status="held", reason="circuit_open")
+    elsewhere = await fail(database, "ep_of_another", ago=4 * MINUTE, tenant_id="tnt_2")
+    # no failures of the last hour: too old, delivered, not tried yet
+    await fail(database, shop, ago=2 * HOUR, last_error="old")
+    await fail(database, shop, ago=MINUTE, status="delivered")
+    await fail(database, shop, ago=MINUTE, status="held", attempts=0, last_error=None)
+    found = await read(database)
+    assert [(each.delivery_id, each.count, each.endpoint_name) for each in found] == [
+        (held, 1, "https://other.example"),
+        (latest, 2, "Shop"),
+        (failing, 1, "Shop"),
+        (elsewhere, 1, "ep_of_another"),
+        (gone, 1, "Shop"),
+    ]
+    assert [each.at for each in found[:2]] == [NOW - MINUTE, NOW - 2 * MINUTE]
+    its_own = await read(database, "tnt_1")
+    assert [each.delivery_id for each in its_own] == [held, latest, failing, gone]
+    assert await read(database, "tnt_of_nobody") == []
+    assert [each.delivery_id for each in await read(database, limit=1)] == [held]
