@@ -171,6 +171,7 @@ async def add_delivery(
         "reason": "retries_exhausted" if status == "dead" else None,
         "attempts": 1 if ended else 3,
         "retries": 0 if ended else 2,
+        "last_error": None if status == "delivered" else ERROR,
         "next_attempt_at": None if ended else at + timedelta(minutes=19),
         "created_at": at,
         "updated_at": at,

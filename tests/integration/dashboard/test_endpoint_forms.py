@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
+from typing import Any
 
 import httpx2
 import pytest
@@ -76,6 +78,92 @@ async def test_settings_form_changes_only_what_differs(
     assert set(change["changes"]) == {"description"}
 
 
+async def test_each_group_of_settings_is_edited_beside_its_value(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant, headers={"X-Old": "a", "X-Kept": "b"})
+    path = f"/dashboard/endpoints/{endpoint_id}"
+    key = {"kty": "OKP", "crv": "X25519", "x": "3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08"}
+    encryption = {"jwk": key, "alg": "ECDH-ES+A256KW", "enc": "A256GCM"}
+    groups: dict[str, tuple[dict[str, Any], str]] = {
+        # the fields, and what the endpoint's page shows afterwards
+        "description": ({"description": "Ledger"}, "Ledger"),
+        "url": ({"url": "http://127.0.0.1:5/new", "verification": "none"}, "127.0.0.1:5/new"),
+        "signatures": (
+            {"signatures": ["hook"], "signature_hash": "sha512"},
+            "hook “hook” with sha512",
+        ),
+        "encryption": ({"encryption": json.dumps(encryption)}, "ECDH-ES+A256KW with A256GCM"),
+        "retries": (
+            {"plan": "custom", "own_plan": '{"delays_seconds": [60]}', "timeout_seconds": "7"},
+            "custom plan: 1 retry over 1 min an attempt may take 7 s",
+        ),
+        "limits": ({"max_in_flight": "3"}, "no rate limit, 3 in flight"),
+        "circuit": (
+            {"failure_threshold": "9", "probe_delays_seconds": "60, 120"},
+            "opens after 9 failures in a row over at least 10 s its own rules",
+        ),
+        "networks": ({"allowed_networks": "127.0.0.0/8"}, "127.0.0.0/8"),
+        "headers": ({"remove": "X-Old", "headers": "X-New: c: d"}, "X-Kept, X-New"),
+        "owners": ({"owner_emails": "ops@example.com"}, "ops@example.com"),
+    }
+    async with tenant_visitor(app, client, tenant) as visitor:
+        page = (await visitor.get(path)).text
+        for name, (fields, shown) in groups.items():
+            assert f'href="{path}/settings/{name}"' in page
+            assert f'id="setting-{name}"' in page
+            form = (await visitor.get(f"{path}/settings/{name}")).text
+            assert f'action="{path}/settings/{name}"' in form
+            saved = await visitor.post(f"{path}/settings/{name}", **fields)
+            assert saved.headers["location"] == f"{path}#setting-{name}", saved.text
+            text = text_of((await visitor.get(path)).text)
+            assert ": saved." in text
+            assert shown in text
+        assert (await visitor.get(f"{path}/settings/nothing")).status_code == 404
+        # the form shows what is stored, so that saving it again changes nothing
+        for name in ("circuit", "encryption", "networks"):
+            form = (await visitor.get(f"{path}/settings/{name}")).text
+            again = dict(re.findall(r'<input type="text" name="(\w+)" value="([^"]*)"', form))
+            areas = re.findall(r'<textarea name="(\w+)"[^>]*>([^<]*)</textarea>', form)
+            kept = again | {each: unescape(value) for each, value in areas}
+            assert "Nothing changed." in await visitor.submit(f"{path}/settings/{name}", **kept)
+        for name, fields in (
+            ("circuit", {"failure_threshold": "many"}),
+            ("circuit", {"probe_delays_seconds": "soon"}),
+            ("headers", {"headers": "X-New"}),
+            ("networks", {"allowed_networks": "everywhere"}),
+            ("encryption", {"encryption": "{"}),
+        ):
+            wrong = await visitor.post(f"{path}/settings/{name}", **fields)
+            assert wrong.status_code == 422
+            assert 'role="alert"' in wrong.text
+            assert unescape(next(iter(fields.values()))) in unescape(wrong.text)  # still there
+        await visitor.submit(f"{path}/settings/circuit")
+        await visitor.submit(f"{path}/settings/encryption")
+    stored = (await client.get(f"/endpoints/{endpoint_id}")).json()
+    assert (stored["circuit"], stored["encryption"]) == ({}, None)
+    assert set(stored["headers"]) == {"X-Kept", "X-New"}
+    entries = (await client.get("/audit", params={"resource_id": endpoint_id})).json()["data"]
+    changed = [set(each["changes"]) for each in entries if each["action"] == "endpoint.update"]
+    assert {"max_in_flight"} in changed  # no form touches the settings of another
+    assert len(changed) == len(groups) + 2
+
+
+async def test_polled_endpoint_has_no_settings_of_requests(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    created = await client.post("/endpoints", json={"tenant_id": tenant, "mode": "poll"})
+    path = f"/dashboard/endpoints/{created.json()['id']}"
+    async with tenant_visitor(app, client, tenant) as visitor:
+        page = (await visitor.get(path)).text
+        assert f"{path}/settings/url" not in page
+        assert (await visitor.get(f"{path}/settings/url")).status_code == 404
+        answer = await visitor.submit(f"{path}/settings/description", description="Nightly")
+        assert "Description: saved." in answer
+
+
 async def test_members_removed_from_a_custom_retry_plan_are_deleted(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
@@ -145,6 +233,13 @@ async def test_subscription_is_added_switched_off_and_deleted(
         assert "is off" in await visitor.submit(f"{own}/switch", back=path)
         assert not (await client.get(f"/subscriptions/{newest['id']}")).json()["active"]
         assert "is on" in await visitor.submit(f"{own}/switch", active="yes", back=path)
+        form = (await visitor.get(f"{own}/edit")).text
+        assert 'value="user.account.closed, user.team.*"' in form
+        edited = await visitor.submit(f"{own}/edit", events="user.team.*", payload="thin")
+        assert "The subscription is saved." in edited
+        changed = (await client.get(f"/subscriptions/{newest['id']}")).json()
+        assert (changed["events"], changed["payload"]) == (["user.team.*"], "thin")
+        assert (await visitor.post(f"{own}/edit", events="user")).status_code == 422
         assert "Delete this subscription?" in (await visitor.get(f"{own}/delete")).text
         # it cannot be reached through another endpoint
         through = f"/dashboard/endpoints/{other}/subscriptions/{newest['id']}"
