@@ -171,7 +171,11 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         )
         has_endpoint = await overview.has_endpoint(connection, tenant_id=tenant_id)
         failures = await newest_failures.read(
-            connection, tenant_id=tenant_id, since=edges[0], limit=_FAILURES_SHOWN
+            connection,
+            tenant_id=tenant_id,
+            since=edges[0],
+            outages=[each.endpoint_id for each in attention],
+            limit=_FAILURES_SHOWN,
         )
         alive = await workers.count_alive(connection, now=view.now)
     steps = [replace(step, seconds=took) for step, took in zip(counted, times, strict=True)]
@@ -188,11 +192,7 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         has_endpoint=has_endpoint,
         alive=alive,
     )
-    return {
-        "overview": figures,
-        "failures": failures,
-        "max_failures": newest_failures.MAX_READ,
-    }
+    return {"overview": figures, "failures": failures}
 
 
 def edges_of(window: _Span, now: datetime) -> list[datetime]:

@@ -3,11 +3,11 @@ fail now and wait to be sent again. Few rows are read, by the indexes of undeliv
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, Table, select
+from sqlalchemy import Select, Table, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
@@ -18,9 +18,10 @@ from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.tables import Delivery, Endpoint
 
 MAX_READ = 200
-"""The most deliveries of each kind that are read. A group of so many may have more."""
+"""The most dead letters, and the most retrying deliveries, that are read."""
+MAX_HELD = 25
+"""The most held deliveries of one endpoint that are read."""
 
-_FAILING = (DeliveryStatus.RETRYING, DeliveryStatus.HELD)
 _DELIVERIES: Table = Delivery.__table__
 _D = _DELIVERIES.c
 _E = Endpoint.__table__.c
@@ -34,6 +35,8 @@ class FailureGroup:
     endpoint_id: str
     endpoint_name: str
     count: int
+    has_more: bool
+    """Whether reading stopped at a limit, so that there may be more."""
     delivery_id: str
     event_type: str
     status: DeliveryStatus
@@ -43,23 +46,46 @@ class FailureGroup:
 
 
 async def read(
-    connection: AsyncConnection, *, tenant_id: str | None, since: datetime, limit: int
+    connection: AsyncConnection,
+    *,
+    tenant_id: str | None,
+    since: datetime,
+    outages: Sequence[str],
+    limit: int,
 ) -> list[FailureGroup]:
     """Return at most `limit` groups, the latest failure first: dead letters that ended at `since`
-    or later, and all deliveries that fail now."""
+    or later, retrying deliveries, and those held that failed before. `outages` are the endpoints
+    whose held deliveries are read."""
     if tenant_id is None:
         dead = await fetch_all(connection, dead_statement(since), Delivery)
     else:
         chosen = DeadLetterFilter(tenant_id=tenant_id)
         dead = await dead_letters.list_page(connection, chosen, after=None, limit=MAX_READ)
-    found = [each for each in dead if each.finished_at is not None and each.finished_at >= since]
-    for status in _FAILING:
-        failing = DeliveryFilter(status=status, tenant_id=tenant_id)
-        rows = await deliveries.list_page(connection, failing, after=None, limit=MAX_READ)
-        found += [each for each in rows if each.attempts]  # held ones may be new
-    groups = _grouped(found)[:limit]
+    failing = DeliveryFilter(status=DeliveryStatus.RETRYING, tenant_id=tenant_id)
+    retrying = await deliveries.list_page(connection, failing, after=None, limit=MAX_READ)
+    held = await fetch_all(connection, held_statement(outages), Delivery) if outages else []
+    groups = _grouped(
+        [each for each in dead if each.finished_at is not None and each.finished_at >= since]
+        + retrying
+        + [each for each in held if each.attempts]
+    )[:limit]
+    full = {
+        status
+        for rows in (dead, retrying)
+        if len(rows) == MAX_READ
+        for status in {each.status for each in rows}
+    }
     names = await _names(connection, {newest.endpoint_id for newest, _ in groups})
-    return [_group(newest, count, names) for newest, count in groups]
+    return [
+        _group(
+            newest,
+            count,
+            names,
+            has_more=newest.status in full
+            or (newest.status == DeliveryStatus.HELD and count == MAX_HELD),
+        )
+        for newest, count in groups
+    ]
 
 
 def dead_statement(since: datetime) -> Select[Delivery]:
@@ -70,6 +96,24 @@ def dead_statement(since: datetime) -> Select[Delivery]:
         .order_by(_D.finished_at.desc())
         .limit(MAX_READ)
     )
+
+
+def held_statement(endpoint_ids: Sequence[str]) -> Select[Delivery]:
+    """Select the oldest held deliveries of each of these endpoints: the newer ones were created
+    after its circuit opened, and were never tried."""
+    each = [
+        select(_DELIVERIES)
+        .where(
+            *deliveries.conditions(
+                DeliveryFilter(status=DeliveryStatus.HELD, endpoint_id=endpoint_id)
+            )
+        )
+        .order_by(_D.id)
+        .limit(MAX_HELD)
+        .subquery()
+        for endpoint_id in endpoint_ids
+    ]
+    return select(union_all(*(select(one) for one in each)).subquery())
 
 
 def _grouped(found: Iterable[Delivery]) -> list[tuple[Delivery, int]]:
@@ -96,11 +140,12 @@ async def _names(connection: AsyncConnection, endpoint_ids: set[str]) -> dict[st
     return {endpoint_id: description or url for endpoint_id, description, url in rows}
 
 
-def _group(newest: Delivery, count: int, names: dict[str, str]) -> FailureGroup:
+def _group(newest: Delivery, count: int, names: dict[str, str], *, has_more: bool) -> FailureGroup:
     return FailureGroup(
         endpoint_id=newest.endpoint_id,
         endpoint_name=names.get(newest.endpoint_id) or newest.endpoint_id,
         count=count,
+        has_more=has_more,
         delivery_id=newest.id,
         event_type=newest.event_type,
         status=DeliveryStatus(newest.status),

@@ -384,11 +384,13 @@ async def test_a_chart_of_matching_deliveries_reads_a_part_of_each_range(
         await check(connection, statement, index=index, may_sort=True)
 
 
-async def test_newest_dead_letters_are_found_by_when_they_ended(
+async def test_newest_failures_are_ranges_of_indexes(
     connection: AsyncConnection,
 ) -> None:
     statement = newest_failures.dead_statement(EPOCH)
     await check(connection, statement, index="ix_deliveries_dead_finished")
+    held = newest_failures.held_statement([ENDPOINT, "ep_8"])
+    await check(connection, held, index="ix_deliveries_endpoint_undelivered")
 
 
 async def test_deliveries_of_a_page_of_events_are_found_by_event(

@@ -47,7 +47,7 @@ async def fail(database: Database, endpoint_id: str, *, ago: timedelta, **column
 
 
 async def read(database: Database, tenant_id: str | None = None, **more: Any) -> list[FailureGroup]:
-    given = {"since": NOW - HOUR, "limit": 10} | more
+    given = {"since": NOW - HOUR, "outages": [], "limit": 10} | more
     async with database.read() as connection:
         return await newest_failures.read(connection, tenant_id=tenant_id, **given)
 
@@ -65,7 +65,8 @@ async def test_newest_failures_are_grouped_by_endpoint_and_cause(database: Datab
     await fail(database, shop, ago=2 * HOUR, last_error="old")
     await fail(database, shop, ago=MINUTE, status="delivered")
     await fail(database, shop, ago=MINUTE, status="held", attempts=0, last_error=None)
-    found = await read(database)
+    found = await read(database, outages=[other, shop])
+    assert not any(each.has_more for each in found)
     assert [(each.delivery_id, each.count, each.endpoint_name) for each in found] == [
         (held, 1, "https://other.example"),
         (latest, 2, "Shop"),
@@ -75,6 +76,21 @@ async def test_newest_failures_are_grouped_by_endpoint_and_cause(database: Datab
     ]
     assert [each.at for each in found[:2]] == [NOW - MINUTE, NOW - 2 * MINUTE]
     its_own = await read(database, "tnt_1")
-    assert [each.delivery_id for each in its_own] == [held, latest, failing, gone]
+    assert [each.delivery_id for each in its_own] == [latest, failing, gone]
     assert await read(database, "tnt_of_nobody") == []
-    assert [each.delivery_id for each in await read(database, limit=1)] == [held]
+    assert [each.delivery_id for each in await read(database, limit=1)] == [latest]
+
+
+async def test_groups_of_which_only_a_part_was_read_say_so(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(newest_failures, "MAX_READ", 3)
+    monkeypatch.setattr(newest_failures, "MAX_HELD", 2)
+    for place in range(4):
+        await fail(database, "ep_1", ago=place * MINUTE)
+        await fail(database, "ep_2", ago=place * MINUTE, status="held")
+    await fail(database, "ep_3", ago=9 * MINUTE, status="retrying")
+    groups = {each.endpoint_id: each for each in await read(database, outages=["ep_1", "ep_2"])}
+    assert (groups["ep_1"].count, groups["ep_1"].has_more) == (3, True)
+    assert (groups["ep_2"].count, groups["ep_2"].has_more) == (2, True)
+    assert (groups["ep_3"].count, groups["ep_3"].has_more) == (1, False)
