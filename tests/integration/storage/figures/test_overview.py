@@ -183,6 +183,34 @@ async def deliver(database: Database, endpoint_id: str, **columns: Any) -> None:
         await connection.execute(insert(Delivery.__table__), row | columns)
 
 
+async def test_steps_of_a_filter_read_no_further_than_those_of_all(database: Database) -> None:
+    """A list reads on until it has found enough matches, a chart does not."""
+    for place in range(10):
+        name = "order.refund.made" if place < 4 else "order.invoice.paid"
+        at = NOW + place * timedelta(minutes=6)
+        await deliver(database, "ep_1", created_at=at, event_type=name)
+
+    async def count(event_type: str, most: int) -> tuple[int, bool]:
+        chosen = DeliveryFilter(tenant_id="tnt_1", event_type=event_type)
+        async with database.read() as connection:
+            edges = [NOW, NOW + HOUR]
+            [step] = await overview.steps(connection, edges, chosen, now=NOW + HOUR, most=most)
+        return step.total, step.estimated
+
+    assert await count("order.refund.made", 20) == (4, False)
+    assert await count("order.invoice.paid", 20) == (6, False)
+    # the first four are of 18 of the 60 minutes, and none of the other type
+    assert await count("order.refund.made", 4) == (13, True)
+    assert await count("order.invoice.paid", 4) == (0, True)
+    # half an hour later, as much of the hour is known
+    chosen = DeliveryFilter(tenant_id="tnt_1")
+    async with database.read() as connection:
+        [step] = await overview.steps(
+            connection, [NOW, NOW + HOUR], chosen, now=NOW + HOUR / 2, most=4
+        )
+    assert step.total == 7  # 4 in 18 of 30 minutes
+
+
 async def test_the_time_to_delivery_counts_from_when_it_was_due(database: Database) -> None:
     second = timedelta(seconds=1)
     await deliver(database, "ep_1", finished_at=NOW + 3 * second)
