@@ -30,7 +30,7 @@ def bars(html: str) -> dict[str, tuple[str, str]]:
     return {
         kind: (unescape(address), unescape(label))
         for kind, address, label in STEP.findall(html)
-        if re.search(r"[1-9]\d* (delivered|failed|attempt)", label)
+        if re.search(r"[1-9]\d* (delivered|failed|in progress|attempt)", label)
     }
 
 
