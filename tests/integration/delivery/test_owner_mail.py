@@ -297,7 +297,7 @@ async def test_long_workflow_continues_as_new_and_loses_no_mail(
         await stack.until_notified()
         await stack.until_ended()
         await stack.notify(await stack.endpoint())
-        await stack.until_waiting()
+        await stack.until_resting()
         async with stack.database.write() as connection:  # as if the first mail was long ago
             sent = Notice.__table__.c.sent_at
             await connection.execute(
