@@ -33,8 +33,8 @@ DELIVERY_COLUMNS: Columns = {
     "endpoint": Column(value="endpoint_id", least=12, noun="endpoint"),
     "attempts": Column(value="attempt_count", priority=5),
     "next attempt": Column(value=lambda row: format_distance(row["next_attempt_at"]), priority=4),
-    "created": Column(value=lambda row: format_distance(row["created_at"]), priority=3),
-    "reason": Column(value=lambda row: truncate(row["reason"]), priority=2, least=12),
+    "created": Column(value=lambda row: format_distance(row["created_at"]), priority=2),
+    "reason": Column(value=lambda row: truncate(row["reason"]), priority=3, least=12),
 }
 _ATTEMPT_COLUMNS: Columns = {
     "#": Column(value="number", priority=0),

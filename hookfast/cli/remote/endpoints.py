@@ -55,11 +55,10 @@ def list_endpoints(
         {
             "id": Column(value="id", priority=0),
             "state": Column(value="state", priority=0),
-            "tenant": Column(value="tenant_id", priority=2, least=8, noun="tenant"),
-            "url": Column(
-                value=lambda row: row["url"] or "(polled)", narrow=endpoint_name, least=12
-            ),
-            "reason": Column(value="state_reason", priority=3, least=12),
+            "tenant": Column(value="tenant_id", priority=3, least=8, noun="tenant"),
+            "url": Column(value=lambda row: row["url"] or "(polled)", priority=4, least=20),
+            "reason": Column(value="state_reason", priority=2, least=12),
+            "name": Column(value="description", narrow=endpoint_name, least=12),
         },
         limit=limit,
         if_empty="There are no endpoints. Create one with `hookfast endpoints create URL`.",

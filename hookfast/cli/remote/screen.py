@@ -30,6 +30,7 @@ _COLOURS: Mapping[str, str] = {
 }
 _UNLIMITED_WIDTH = 100_000
 _LONG_CELL = 60
+_NO_VALUE = "–"
 _GAP = 2
 """Spaces between columns, and between the name and the value of a fact."""
 
@@ -72,6 +73,11 @@ class _Fitted:
     needed: int
     width: int
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row has a value in this column."""
+        return all(cell.plain == _NO_VALUE for cell in self.cells)
+
 
 def print_note(sentence: str) -> None:
     """Print a line on standard error, which keeps standard output free for data."""
@@ -107,10 +113,11 @@ def fitted_table(rows: Sequence[Row], columns: Columns, *, width: int) -> tuple[
         heading: column if isinstance(column, Column) else Column(value=column)
         for heading, column in columns.items()
     }
-    shown = [_fitted(heading, column, rows) for heading, column in full.items()]
+    shown = wanted = [_fitted(heading, column, rows) for heading, column in full.items()]
     if _total(shown) > width:
-        shown = [_fitted(heading, column, rows, narrow=True) for heading, column in full.items()]
-        shown = _widened(_most_important(shown, width), width)
+        narrow = [_fitted(heading, column, rows, narrow=True) for heading, column in full.items()]
+        wanted = [each for each in narrow if not each.is_empty]
+        shown = _widened(_most_important(wanted, width), width)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for each in shown:
         table.add_column(
@@ -124,7 +131,7 @@ def fitted_table(rows: Sequence[Row], columns: Columns, *, width: int) -> tuple[
             )
         )
     kept = {each.heading for each in shown}
-    return table, [heading for heading in full if heading not in kept]
+    return table, [each.heading for each in wanted if each.heading not in kept]
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
@@ -147,11 +154,13 @@ def print_facts(facts: Mapping[str, Any]) -> None:
 
 def print_text(text: str, *, indent: int = 2) -> None:
     """Print a text of several lines, such as the body of an answer. A terminal gets long lines
-    folded."""
+    folded, between words if possible."""
     width = max((terminal_width() or _UNLIMITED_WIDTH) - indent, 1)
     for line in printable_lines(text):
         while True:
             part = fitting(line, width) or line[:1]
+            if len(part) < len(line) and " " in part.strip():
+                part = part[: part.rindex(" ") + 1]
             typer.echo(f"{' ' * indent}{part}".rstrip())
             line = line[len(part) :]
             if not line:
@@ -160,8 +169,10 @@ def print_text(text: str, *, indent: int = 2) -> None:
 
 def format_cell(value: Any) -> Text:
     """Return a value as a table shows it: statuses coloured, numbers grouped, None as a dash."""
+    if isinstance(value, Text):
+        return value
     if value is None or value == "":
-        return Text("–", style="dim")
+        return Text(_NO_VALUE, style="dim")
     if isinstance(value, bool):
         return Text("yes" if value else "no")
     if isinstance(value, int):
@@ -169,7 +180,7 @@ def format_cell(value: Any) -> Text:
     if isinstance(value, float):
         return Text(f"{value:,.6g}")
     if isinstance(value, (list, tuple)):
-        return Text(", ".join(printable(str(item)) for item in value) or "–")
+        return Text(", ".join(printable(str(item)) for item in value) or _NO_VALUE)
     text = printable(str(value))
     return Text(text, style=_COLOURS.get(text, ""))
 
@@ -245,12 +256,19 @@ def _fitted(heading: str, column: Column, rows: Sequence[Row], *, narrow: bool =
 
 def _most_important(columns: Sequence[_Fitted], width: int) -> list[_Fitted]:
     """Return the columns that fit beside each other, those with the lowest priority number
-    first; in their own order."""
+    first; in their own order. From priority 2 on, a column is only added if the more important ones
+    are left with twice their smallest width."""
     kept: list[_Fitted] = []
     for each in sorted(columns, key=lambda each: each.column.priority):
-        if each.column.priority == 0 or _total([*kept, each]) <= width:
+        priority = each.column.priority
+        beside = kept if priority < 2 else [_comfortable(other) for other in kept]
+        if priority == 0 or _total([*beside, each]) <= width:
             kept.append(each)
     return [each for each in columns if each in kept]
+
+
+def _comfortable(column: _Fitted) -> _Fitted:
+    return replace(column, width=min(column.needed, 2 * column.width))
 
 
 def _widened(columns: Sequence[_Fitted], width: int) -> list[_Fitted]:
