@@ -39,7 +39,7 @@ def next_steps(
             found.setdefault(
                 "dead letter",
                 NextStep(
-                    sentence=f"why {line.event_type} was not delivered to {line.receiver}",
+                    sentence=f"why {line.event_type} never reached {line.receiver}",
                     urls=(f"{pages}/deliveries/{line.id}", f"{pages}/dead-letters"),
                     commands=_commands("deliveries show", line.id),
                 ),
@@ -48,7 +48,7 @@ def next_steps(
             found.setdefault(
                 "circuit",
                 NextStep(
-                    sentence=f"how the circuit of {line.receiver} holds, probes and drains",
+                    sentence=f"how the circuit of {line.receiver} works",
                     urls=(f"{pages}/endpoints/{line.endpoint_id}", f"{pages}/endpoints"),
                     commands=_commands("endpoints health", line.endpoint_id),
                 ),
@@ -57,7 +57,7 @@ def next_steps(
             found.setdefault(
                 "recovery",
                 NextStep(
-                    sentence=f"how {line.event_type} recovered at attempt {line.attempts}",
+                    sentence=f"how {line.event_type} recovered",
                     urls=(line.url, f"{pages}/deliveries/{line.id}", temporal_ui_url),
                 ),
             )
@@ -76,8 +76,8 @@ def step_lines(step: NextStep, *, width: int | None = None) -> list[str]:
 
 def commands_note(api_url: str) -> str:
     """Return what another terminal needs before the commands work there."""
-    variables = "HOOKFAST_API_KEY" if api_url == _DEFAULT_URL else "HOOKFAST_API_KEY and _URL"
-    return f"Commands run in another terminal with {variables} set."
+    url = "" if api_url == _DEFAULT_URL else " and HOOKFAST_URL"
+    return f"Commands need HOOKFAST_API_KEY{url}."
 
 
 def _commands(command: str, id_: str) -> tuple[str, ...]:

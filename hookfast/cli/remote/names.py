@@ -14,7 +14,15 @@ import typer
 
 from hookfast.cli.remote.client import MAX_PAGE, Api, ApiProblem, path_of
 from hookfast.cli.remote.commands import IdOf
-from hookfast.cli.remote.screen import Column, Columns, Row, pluralize, print_note, printable
+from hookfast.cli.remote.screen import (
+    Column,
+    Columns,
+    Row,
+    pluralize,
+    print_note,
+    printable,
+    shorten,
+)
 from hookfast.ids import Prefix, is_id
 
 _FEW = 3
@@ -22,6 +30,7 @@ _FEW = 3
 _MOST_LOOKUPS = 20
 _SEARCHED_NAMED, _SEARCHED_UNNAMED = 5_000, 1_000
 _SHOWN_CANDIDATES = 10
+_LONG_NAME = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,4 +230,5 @@ def _print_candidates(kind: Noun, rows: Sequence[Row]) -> None:
 
 
 def _candidate(kind: Noun, row: Row) -> str:
-    return printable(f"{row['id']} {kind.name(row) or ''}".rstrip())
+    name = shorten(printable(kind.name(row) or ""), _LONG_NAME)
+    return f"{row['id']} {name}".rstrip()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hookfast.cli.remote.screen import Columns, Row
 
 _DEFAULT_URL = "http://127.0.0.1:8080"
+_LONG_NAME = 40
 
 
 @dataclass(slots=True)
@@ -113,8 +114,10 @@ class Remote:
         it; None for None."""
         if id_ is None or not self._shows_names:
             return id_
+        from hookfast.cli.remote.screen import shorten
+
         name = self._name_lookup.of(noun, [id_]).get(id_)
-        return id_ if name is None else f"{name} ({id_})"
+        return id_ if name is None else f"{shorten(name, _LONG_NAME)} ({id_})"
 
     def resolve_ids(self, values: dict[str, Any], ids: Mapping[str, IdOf]) -> None:
         """Replace what a person gave in place of these ids, such as a name or a URL, by the id.
