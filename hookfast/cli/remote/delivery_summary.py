@@ -62,27 +62,29 @@ def _is_type(name: str) -> bool:
 
 def _why(delivery: Mapping[str, Any]) -> str:
     """Return the sentence that says how the delivery stands."""
-    made = pluralize(delivery["attempt_count"], "attempt")
+    made = delivery["attempt_count"]
+    after = f"after {pluralize(made, 'attempt')}" if made else "before its first attempt"
     reason = None if delivery["reason"] is None else reason_text(delivery["reason"])
     due = delivery["next_attempt_at"]
     match delivery["status"]:
         case "delivered":
             answer = f": {answer_summary(delivery['attempts'][-1])}" if delivery["attempts"] else ""
-            return f"Delivered {format_time(delivery['finished_at'])}, after {made}{answer}."
+            return f"Delivered {format_time(delivery['finished_at'])}, {after}{answer}."
         case "dead":
-            return f"Dead letter after {made}: {reason or 'its attempts failed'}."
+            return f"Dead letter {after}: {reason or 'its attempts failed'}."
         case "gone":
-            return f"Gone after {made}: {reason or 'the receiver does not want it'}."
+            return f"Gone {after}: {reason or 'the receiver does not want it'}."
         case "cancelled":
-            return f"Cancelled after {made}; nothing more is sent."
+            return f"Cancelled {after}; nothing more is sent."
         case "paused":
-            return f"Paused by a person after {made}; nothing is sent until it is resumed."
+            return f"Paused by a person {after}; nothing is sent until it is resumed."
         case "held":
-            return f"Held after {made}: {reason or 'its endpoint is not ready'}."
+            return f"Held {after}: {reason or 'its endpoint is not ready'}."
         case status:
             waits = f" ({reason})" if reason else ""
             when = "now" if due is None else format_time(due)
-            return f"{status.capitalize()} after {made}{waits}; the next one is due {when}."
+            so_far, which = (f" {after}", "next") if made else ("", "first")
+            return f"{status.capitalize()}{so_far}; the {which} attempt is due {when}{waits}."
 
 
 def _command(delivery: Mapping[str, Any]) -> str | None:

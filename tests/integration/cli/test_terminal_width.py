@@ -95,9 +95,8 @@ async def shown(served: ApiServer, client: httpx2.AsyncClient) -> dict[str, list
     await client.post(f"/endpoints/{named}/pause")
     event = await post("/events", {"type": _LONG_TYPE, "data": {"text": _LONG_NAME * 4}})
     source = await seed_source(context.database, tenant, name=_LONG_NAME)
-    entry = await seed_entry(
-        context.database, source, tenant, event_type=_LONG_TYPE, key="id:" + "9" * 60
-    )
+    request = {"event_type": _LONG_TYPE, "key": "id:" + "9" * 60}
+    entry = await seed_entry(context.database, source, tenant, **request)
     deliveries = (await client.get("/deliveries")).json()["data"]
     subscription = deliveries[0]["subscription_id"]
     async with context.database.write() as connection:
