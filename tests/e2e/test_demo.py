@@ -25,6 +25,10 @@ _EXPECTED = (
     r"→ analytics: held, attempt 0",
     r"→ analytics: delivered, attempt 1 200",
     r"order\.cart\.abandoned → old-shop: gone, attempt 1 410",
+    r"Look next: why order\.payment\.failed never reached dunning",
+    r"http://127\.0\.0\.1:\d+/dashboard/deliveries/dlv_[0-9a-f]{32}",
+    r"hookfast deliveries show dlv_[0-9a-f]{32}",
+    r"Look next: how the circuit of \w+ works",
     r"[1-9]\d* requests with both signatures verified, 0 rejected",
 )
 

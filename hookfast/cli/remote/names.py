@@ -157,7 +157,7 @@ class Names:
         try:
             return self._api.get(path, query).value
         except ApiProblem as problem:
-            if problem.status in (403, 404, 422):
+            if problem.status in (403, 404):
                 return None
             raise
 

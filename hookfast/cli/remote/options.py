@@ -32,36 +32,45 @@ def _past(text: str | None) -> str | None:
 
 
 def _argument(noun: str, what: str) -> Any:
-    return typer.Argument(metavar=noun.upper(), help=f"Its id, or {what} that no other one has.")
+    return typer.Argument(metavar=noun.upper(), help=f"{what}, or a part that only one has.")
 
 
-_NAME = "its name, or a part of it or of its id"
+def _exact_argument(noun: str, what: str) -> Any:
+    return typer.Argument(metavar=noun.upper(), help=f"{what}.")
+
+
 EndpointArgument = Annotated[
-    str,
-    _argument("endpoint", "its description, its URL, or a part of them"),
-    IdOf("endpoint"),
+    str, _argument("endpoint", "Its id, description or URL"), IdOf("endpoint")
 ]
-TenantArgument = Annotated[str, _argument("tenant", _NAME), IdOf("tenant")]
-SourceArgument = Annotated[str, _argument("source", _NAME), IdOf("source")]
+TenantArgument = Annotated[str, _argument("tenant", "Its id or name"), IdOf("tenant")]
+SourceArgument = Annotated[str, _argument("source", "Its id or name"), IdOf("source")]
 SubscriptionArgument = Annotated[
-    str, _argument("subscription", "a pattern, or a part of it or of its id"), IdOf("subscription")
+    str, _argument("subscription", "Its id, one of its patterns"), IdOf("subscription")
 ]
 DeletedEndpoint = Annotated[
     str,
-    _argument("endpoint", "a description or URL"),
+    _exact_argument("endpoint", "Its id, description or URL"),
     IdOf("endpoint", exact=True),
 ]
-DeletedSource = Annotated[str, _argument("source", "a name"), IdOf("source", exact=True)]
-DeletedSubscription = Annotated[
-    str, _argument("subscription", "a pattern"), IdOf("subscription", exact=True)
+DeletedSource = Annotated[
+    str, _exact_argument("source", "Its id or name"), IdOf("source", exact=True)
 ]
-RevokedKey = Annotated[str, _argument("key", "a name"), IdOf("API key", exact=True)]
+DeletedSubscription = Annotated[
+    str,
+    _exact_argument("subscription", "Its id, or one of its patterns"),
+    IdOf("subscription", exact=True),
+]
+RevokedKey = Annotated[str, _exact_argument("key", "Its id or name"), IdOf("API key", exact=True)]
 _ID = typer.Argument(metavar="ID", help="Its id, or the end of it.")
 DeliveryArgument = Annotated[str, _ID, IdOf("delivery")]
 EventArgument = Annotated[str, _ID, IdOf("event")]
 JobArgument = Annotated[str, _ID, IdOf("job")]
 InboxArgument = Annotated[str, _ID, IdOf("inbox entry")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", show_default=False)]
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Their ids, or the ends of them.", show_default=False),
+    IdOf("delivery"),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Limit = Annotated[int, typer.Option(min=1, help="Maximum number of rows.")]
 Everything = Annotated[bool, filter_option("Select all of them.", "--all")]

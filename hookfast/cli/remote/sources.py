@@ -54,7 +54,7 @@ def list_sources(
         {
             "id": Column(value="id", priority=0),
             "provider": "provider",
-            "active": Column(value="active", priority=2),
+            "active": "active",
             "tenant": Column(value="tenant_id", priority=3, least=10, noun="tenant"),
             "name": Column(value="name", least=12),
         },

@@ -56,7 +56,7 @@ def list_subscriptions(
         {"endpoint_id": endpoint, "tenant_id": tenant, "matches": matches},
         {
             "id": Column(value="id", priority=0),
-            "active": Column(value="active", priority=2),
+            "active": "active",
             "endpoint": Column(value="endpoint_id", least=12, noun="endpoint"),
             "events": Column(value="events", least=14),
             "payload": Column(value="payload", priority=4),

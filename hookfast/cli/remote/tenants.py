@@ -84,7 +84,11 @@ def portal_link(
     response = remote.api.post(path_of("tenants", tenant, "portal-links"), form)
     if remote.printed_json(response):
         return
-    shown = f"{endpoint} and its deliveries" if endpoint else f"everything of {tenant}"
+    shown = (
+        f"{remote.named('endpoint', endpoint)} and its deliveries"
+        if endpoint
+        else f"everything of {remote.named('tenant', tenant)}"
+    )
     until = format_time(response.value["expires_at"])
     allows = "see and control" if may_act else "see"
     print_note(f"Anyone with this link can {allows} {shown}, until {until}:")
