@@ -17,7 +17,7 @@ def next_step(delivery: Mapping[str, Any]) -> list[str]:
     """Return why a delivery has its status, and what comes next, as lines."""
     lines = [_why(delivery)]
     if delivery["attempts"] and delivery["status"] != "delivered":
-        lines.append(f"Last answer: {answer_summary(delivery['attempts'][-1])}.")
+        lines.append(f"Last attempt: {answer_summary(delivery['attempts'][-1])}.")
     if command := _command(delivery):
         lines.append(command)
     return lines

@@ -188,7 +188,8 @@ def resolve(
         _print_candidates(kind, partial)
         raise typer.BadParameter(f"give the whole name of the {kind.word}, or its id")
     found = exact or partial
-    if len(found) == 1 and (complete or exact):
+    # the end of an id is random: among the newest, one is enough
+    if len(found) == 1 and (complete or exact or not kind.texts):
         print_note(f"{kind.word}: {_candidate(kind, found[0])}")
         return str(found[0]["id"])
     where = "" if complete else f" among the newest {searched:,}"

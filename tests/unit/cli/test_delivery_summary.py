@@ -38,7 +38,7 @@ def _delivery(status: str, **members: Any) -> dict[str, Any]:
             _delivery("dead", reason="retries_exhausted"),
             [
                 "Dead letter after 2 attempts: all retries are used up.",
-                "Last answer: 503 Service Unavailable in 12 ms.",
+                "Last attempt: 503 Service Unavailable in 12 ms.",
                 "Send it again: hookfast deliveries resend dlv_1",
             ],
         ),
@@ -53,7 +53,7 @@ def _delivery(status: str, **members: Any) -> dict[str, Any]:
             _delivery("gone", reason="gone", attempts=[_attempt(status_code=410)]),
             [
                 "Gone after 2 attempts: the receiver answered 410 Gone.",
-                "Last answer: 410 Gone in 12 ms.",
+                "Last attempt: 410 Gone in 12 ms.",
                 "Send it again: hookfast deliveries resend dlv_1",
             ],
         ),
@@ -68,7 +68,7 @@ def _delivery(status: str, **members: Any) -> dict[str, Any]:
             _delivery("retrying", attempts=[_attempt(status_code=None, result="timeout")]),
             [
                 "Retrying after 2 attempts; the next attempt is due now.",
-                "Last answer: timeout in 12 ms.",
+                "Last attempt: timeout in 12 ms.",
             ],
         ),
         (
