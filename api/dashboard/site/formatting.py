@@ -8,6 +8,7 @@ from typing import Final
 
 from api.forms.endpoint import EndpointView
 from hookfast.clock import to_utc
+from hookfast.deliveries.outcome import reason_text
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -51,20 +52,6 @@ LABELS: Final[Mapping[str, str]] = {
     "tls": "TLS",
 }
 
-REASONS: Final[Mapping[str, str]] = {
-    "retries_exhausted": "all retries are used up",
-    "endpoint_disabled": "the endpoint is disabled",
-    "endpoint_paused": "the endpoint is paused",
-    "endpoint_deleted": "the endpoint was deleted",
-    "gone": "the receiver answered 410 Gone",
-    "plan_expired": "the retry plan expired",
-    "not_found": "the delivery does not exist any more",
-    "endpoint_limit": "waiting for the endpoint's limits",
-    "circuit_open": "the endpoint's circuit is open",
-    "not_retryable": "the retry plan does not retry this answer",
-    "loop_detected": "the receiver answered 508: the event goes round in a loop",
-}
-
 
 def tone(status: str) -> str:
     """Return the colour of a status: good, bad, warn, wait, hold or off."""
@@ -78,9 +65,7 @@ def label(status: str) -> str:
 
 def reason(text: str | None) -> str:
     """Return in words why a delivery ended or waits."""
-    if text is None:
-        return ""
-    return REASONS.get(text, text.replace("_", " "))
+    return "" if text is None else reason_text(text)
 
 
 def span(value: timedelta | float | None) -> str:
