@@ -18,12 +18,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.endpoints.health import Health
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import dead_letters, deliveries, lives, outbox, selection
 from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.selection import DeliverySelection
+from hookfast.storage.endpoints import endpoints
 from hookfast.storage.events import events
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
@@ -89,9 +91,17 @@ _TABLES = {
         "signature_hash": "'sha256'",
         "timeout_seconds": "5",
         "verification": "'none'",
-        "state": "'enabled'",
+        "state": "CASE WHEN n % 211 = 1 THEN 'paused' WHEN n % 307 = 2 THEN 'disabled' "
+        "ELSE 'enabled' END",
         "created_at": "'2026-11-20T00:00:00.000000Z'",
         "updated_at": "'2026-11-20T00:00:00.000000Z'",
+    },
+    # one endpoint in 30 is not healthy
+    "endpoint_health": {
+        "endpoint_id": "'ep_' || n",
+        "consecutive_failures": "CASE WHEN n % 60 IN (4, 7) THEN 3 ELSE 0 END",
+        "first_failure_at": "CASE WHEN n % 60 IN (4, 7) THEN '2026-11-20T00:00:00.000000Z' END",
+        "circuit": "CASE n % 90 WHEN 4 THEN 'open' WHEN 8 THEN 'draining' ELSE 'closed' END",
     },
     "subscriptions": {
         "id": "'sub_' || n",
@@ -301,6 +311,24 @@ DEAD_LETTER_LISTS = [
 ]
 
 
+ENDPOINT_LISTS: list[tuple[dict[str, Any], str]] = [
+    ({}, "sqlite_autoindex_endpoints_1"),
+    ({"tenant_id": TENANT}, "ix_endpoints_tenant"),
+    ({"health": Health.HEALTHY}, "sqlite_autoindex_endpoints_1"),
+    ({"health": Health.HEALTHY, "tenant_id": TENANT}, "ix_endpoints_tenant"),
+    # all that are not healthy are few: of those, one health only filters
+    ({"health": Health.FAILING}, "ix_endpoint_health_unhealthy"),
+    ({"health": Health.CIRCUIT_OPEN}, "ix_endpoint_health_unhealthy"),
+    ({"health": Health.DRAINING}, "ix_endpoint_health_unhealthy"),
+    ({"health": Health.CIRCUIT_OPEN, "tenant_id": SMALL_TENANT}, "ix_endpoints_tenant"),
+    ({"health": Health.PAUSED}, "ix_endpoints_stopped"),
+    ({"health": Health.DISABLED}, "ix_endpoints_stopped"),
+    ({"health": Health.DISABLED, "tenant_id": SMALL_TENANT}, "ix_endpoints_tenant"),
+    ({"state": "disabled"}, "ix_endpoints_stopped"),
+    ({"state": "enabled"}, "sqlite_autoindex_endpoints_1"),
+]
+
+ENDPOINT_PAGES = (None, "ep_21000")
 DELIVERY_PAGES = (None, "dlv_115000")
 EVENT_PAGES = (None, "evt_115000")
 
@@ -341,6 +369,13 @@ async def test_dead_letters_are_counted_without_reading_other_deliveries(
         (DeadLetterFilter(endpoint_id=ENDPOINT), "ix_deliveries_endpoint_dead"),
     ):
         statement = dead_letters.ages_statement(chosen, now=MOMENT)
+        await check(connection, statement, index=index)
+
+
+async def test_a_page_of_endpoints_is_one_range_of_an_index(connection: AsyncConnection) -> None:
+    for (chosen, index), after in product(ENDPOINT_LISTS, ENDPOINT_PAGES):
+        given = {"tenant_id": None, "state": None, "health": None} | chosen
+        statement = endpoints.page_statement(**given, after=after, limit=51)
         await check(connection, statement, index=index)
 
 
