@@ -165,6 +165,7 @@ def health(remote: Remote, endpoint_id: Id) -> None:
     print_facts(
         {
             "endpoint": found["endpoint_id"],
+            "health": found["health"],
             "state": found["state"],
             "reason": found["state_reason"],
             **_circuit_facts(found["circuit"]),

@@ -36,15 +36,19 @@ def list_endpoints(
     remote: Remote,
     tenant: Tenant = None,
     state: Annotated[str | None, filter_option("enabled, paused or disabled.")] = None,
+    health: Annotated[
+        str | None,
+        filter_option("healthy, failing, circuit_open, draining, paused or disabled."),
+    ] = None,
     limit: Limit = 50,
 ) -> None:
     """List endpoints, newest first."""
     remote.print_list(
         "/endpoints",
-        {"tenant_id": tenant, "state": state},
+        {"tenant_id": tenant, "state": state, "health": health},
         {
             "id": "id",
-            "state": "state",
+            "health": "health",
             "tenant": "tenant_id",
             "url": lambda row: row["url"] or "(polled)",
             "reason": "state_reason",
@@ -193,6 +197,7 @@ def _facts(endpoint: Mapping[str, Any]) -> dict[str, Any]:
         "mode": "poll" if endpoint["mode"] == "poll" else None,
         "url": endpoint["url"],
         "tenant": endpoint["tenant_id"],
+        "health": endpoint["health"],
         "state": endpoint["state"],
         "reason": endpoint["state_reason"],
         "owners": endpoint["owner_emails"] or None,

@@ -1,5 +1,5 @@
-"""The health of stored endpoints (`hookfast.endpoints.health`): of some endpoints, and as the filter
-of a list."""
+"""The health of stored endpoints (`hookfast.endpoints.health`): of some endpoints, and as the
+filter of a list."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _HEALTH: Table = EndpointHealth.__table__
 _H = _HEALTH.c
 
 # Constants in the statement's text: no planner matches a bound parameter with a partial index.
-_CLOSED = literal_column("'closed'")
-_OPEN = (literal_column("'open'"), literal_column("'half_open'"))
-_DRAINING = literal_column("'draining'")
+_CLOSED: ColumnElement[str] = literal_column("'closed'")
+_OPEN: ColumnElement[str] = literal_column("'open'")
+_HALF_OPEN: ColumnElement[str] = literal_column("'half_open'")
+_DRAINING: ColumnElement[str] = literal_column("'draining'")
 
 STOPPED = Implied(_E.state != literal_column("'enabled'"))
 """With the condition that the endpoint is not deleted, the predicate of `ix_endpoints_stopped`."""
@@ -97,7 +98,7 @@ def in_state(state: str, *, tenant_id: str | None) -> tuple[ColumnElement[bool],
 def _circuit_with(health: Health) -> tuple[ColumnElement[bool], ...]:
     match health:
         case Health.CIRCUIT_OPEN:
-            return (_H.circuit.in_(_OPEN),)
+            return (_H.circuit.in_((_OPEN, _HALF_OPEN)),)
         case Health.DRAINING:
             return (_H.circuit == _DRAINING,)
         case Health.FAILING:

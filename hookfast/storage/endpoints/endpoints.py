@@ -65,7 +65,12 @@ async def list_page(
 
 
 def page_statement(
-    *, tenant_id: str | None, state: str | None, health: Health | None, after: str | None, limit: int
+    *,
+    tenant_id: str | None,
+    state: str | None,
+    health: Health | None,
+    after: str | None,
+    limit: int,
 ) -> Select[Any]:
     """Return the statement that `list_page` executes."""
     statement, key = select(_ENDPOINTS), _ENDPOINTS.c.id

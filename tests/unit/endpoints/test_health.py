@@ -30,9 +30,7 @@ STOPPED = {
 def test_enabled_endpoint_is_as_its_circuit_and_its_failures_say(
     circuit: State, failures: int, health: Health
 ) -> None:
-    assert (
-        derive_health(EndpointState.ENABLED, circuit, consecutive_failures=failures) is health
-    )
+    assert derive_health(EndpointState.ENABLED, circuit, consecutive_failures=failures) is health
 
 
 def test_table_of_enabled_endpoints_has_every_circuit() -> None:
