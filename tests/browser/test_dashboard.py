@@ -81,7 +81,7 @@ def paths(site: Site) -> list[str]:
     return [
         *found,
         "/dashboard?window=30d",
-        "/dashboard/endpoints?state=paused",
+        "/dashboard/endpoints?health=paused",
         f"/dashboard/endpoints/{scene.gone}",
         f"/dashboard/endpoints/{scene.fine}",
         f"/dashboard/endpoints/{scene.fine}/authentication",

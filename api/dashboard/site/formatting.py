@@ -8,6 +8,7 @@ from typing import Final
 
 from api.forms.endpoint import EndpointView
 from hookfast.clock import to_utc
+from hookfast.endpoints.health import EXPLANATIONS, Health
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -21,13 +22,13 @@ TONES: Final[Mapping[str, str]] = {
     "dead": "bad",
     "gone": "bad",
     "cancelled": "off",
-    # endpoints and circuits
-    "enabled": "good",
-    "disabled": "bad",
-    "closed": "good",
-    "open": "bad",
-    "half_open": "warn",
+    # endpoints by health ("paused" as deliveries), and subscriptions
+    "healthy": "good",
+    "failing": "warn",
+    "circuit_open": "bad",
     "draining": "wait",
+    "disabled": "bad",
+    "enabled": "good",
     # jobs
     "running": "wait",
     "done": "good",
@@ -83,6 +84,11 @@ def reason(text: str | None) -> str:
     return REASONS.get(text, text.replace("_", " "))
 
 
+def explained(health: Health) -> str:
+    """Return in a sentence or two what a health means for the endpoint's deliveries."""
+    return EXPLANATIONS[health]
+
+
 def span(value: timedelta | float | None) -> str:
     """Format a duration (a number: seconds) in its two largest units, e.g. `2 h 5 min`."""
     if value is None:
@@ -127,7 +133,9 @@ def percent(share: float | None) -> str:
         return "–"
     if share >= 1:
         return "100 %"
-    return f"{int(share * 10_000) / 100:g} %"
+    # rounded first: 0.57 * 10,000 is 5,699.999999999999
+    hundredths = min(int(round(share * 10_000, 6)), 9_999)
+    return f"{hundredths / 100:g} %"
 
 
 def millis(value: float | None) -> str:

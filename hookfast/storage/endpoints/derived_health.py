@@ -25,9 +25,9 @@ _OPEN: ColumnElement[str] = literal_column("'open'")
 _HALF_OPEN: ColumnElement[str] = literal_column("'half_open'")
 _DRAINING: ColumnElement[str] = literal_column("'draining'")
 
-STOPPED = Implied(_E.state != literal_column("'enabled'"))
+IS_STOPPED: ColumnElement[bool] = _E.state != literal_column("'enabled'")
 """With the condition that the endpoint is not deleted, the predicate of `ix_endpoints_stopped`."""
-UNHEALTHY = Implied(or_(_H.circuit != _CLOSED, _H.first_failure_at.is_not(None)).self_group())
+IS_UNHEALTHY: ColumnElement[bool] = or_(_H.circuit != _CLOSED, _H.first_failure_at.is_not(None))
 """The predicate of `ix_endpoint_health_unhealthy`. An endpoint has a first failure exactly while it
 has consecutive failures."""
 
@@ -84,7 +84,7 @@ def select_with_health(health: Health, *, tenant_id: str | None) -> tuple[Select
     statement = statement.where(enabled, *_circuit_with(health))
     if tenant_id is not None:
         return statement, _E.id
-    return statement.where(UNHEALTHY), _H.endpoint_id
+    return statement.where(Implied(IS_UNHEALTHY.self_group())), _H.endpoint_id
 
 
 def in_state(state: str, *, tenant_id: str | None) -> tuple[ColumnElement[bool], ...]:
@@ -92,7 +92,7 @@ def in_state(state: str, *, tenant_id: str | None) -> tuple[ColumnElement[bool],
     are found by their index; of one tenant, its endpoints are read."""
     chosen = _E.state == literal_column(f"'{EndpointState(state).value}'")
     is_indexed = tenant_id is None and state != EndpointState.ENABLED
-    return (STOPPED, chosen) if is_indexed else (chosen,)
+    return (Implied(IS_STOPPED), chosen) if is_indexed else (chosen,)
 
 
 def _circuit_with(health: Health) -> tuple[ColumnElement[bool], ...]:

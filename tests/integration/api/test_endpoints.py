@@ -62,6 +62,7 @@ async def test_it_creates_an_endpoint_with_every_default(
         "metadata": {},
         "state": "enabled",
         "state_reason": None,
+        "health": "healthy",
         "created_at": endpoint["created_at"],
         "updated_at": endpoint["created_at"],
     }
