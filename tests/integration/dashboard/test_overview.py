@@ -107,7 +107,7 @@ async def test_overview_is_red_while_a_third_of_the_endpoints_is_down(
     await end(context, *deliveries[:3], status="delivered")
     await open_circuit(context, broken)
     await hold(context, deliveries[3], since=context.clock() - timedelta(minutes=59))
-    await add_attempts(context, deliveries[0], {"success": 9_995, "http_error": 5})
+    await add_attempts(context, deliveries[0], {"success": 9_995, "status": 5})
     async with tenant_visitor(app, client, tenant) as visitor:
         page = (await visitor.get("/dashboard")).text
         text = text_of(page)

@@ -30,7 +30,12 @@ from hookfast.storage.events import events
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
 from hookfast.storage.feed import feed
-from hookfast.storage.figures import endpoint_stats
+from hookfast.storage.figures import (
+    attempt_success,
+    endpoint_counts,
+    endpoint_stats,
+    overview,
+)
 from hookfast.storage.tables import Delivery
 from tests.support.seed import claim
 
@@ -96,12 +101,12 @@ _TABLES = {
         "created_at": "'2026-11-20T00:00:00.000000Z'",
         "updated_at": "'2026-11-20T00:00:00.000000Z'",
     },
-    # one endpoint in 30 is not healthy
+    # few endpoints are not healthy
     "endpoint_health": {
         "endpoint_id": "'ep_' || n",
-        "consecutive_failures": "CASE WHEN n % 60 IN (4, 7) THEN 3 ELSE 0 END",
-        "first_failure_at": "CASE WHEN n % 60 IN (4, 7) THEN '2026-11-20T00:00:00.000000Z' END",
-        "circuit": "CASE n % 90 WHEN 4 THEN 'open' WHEN 8 THEN 'draining' ELSE 'closed' END",
+        "consecutive_failures": "CASE WHEN n % 1200 IN (4, 7) THEN 3 ELSE 0 END",
+        "first_failure_at": "CASE WHEN n % 1200 IN (4, 7) THEN '2026-11-20T00:00:00.000000Z' END",
+        "circuit": "CASE n % 2400 WHEN 4 THEN 'open' WHEN 8 THEN 'draining' ELSE 'closed' END",
     },
     "subscriptions": {
         "id": "'sub_' || n",
@@ -397,6 +402,33 @@ async def test_statistics_of_an_endpoint_read_ranges_of_indexes(
     )
     gone = endpoint_stats.last_final_day(ENDPOINT, since=EPOCH, until=MOMENT)
     await check(connection, gone, index="ix_delivery_days_endpoint")
+
+
+async def test_figures_of_the_overview_read_ranges_of_indexes(
+    connection: AsyncConnection,
+) -> None:
+    parts = attempt_success.parts_statement([(MOMENT, MOMENT + MINUTE)] * 3)
+    await check(connection, parts, index="sqlite_autoindex_attempts_1")
+    newest = attempt_success.newest_statement(SMALL_TENANT, MOMENT, MOMENT)
+    await check(connection, newest, index="ix_deliveries_tenant")
+    retrying = attempt_success.retrying_statement(SMALL_TENANT)
+    await check(connection, retrying, index="ix_deliveries_tenant_undelivered")
+    listed = [f"dlv_{number}" for number in range(100_007, 125_000, 499)]
+    attempts = attempt_success.attempts_statement(listed, EPOCH, MOMENT)
+    await check(connection, attempts, index="ix_attempts_delivery")
+    for tenant_id, index in (
+        (None, "ix_deliveries_undelivered"),
+        (TENANT, "ix_deliveries_tenant_undelivered"),
+    ):
+        held = overview.oldest_held_statement(tenant_id=tenant_id)
+        await check(connection, held, index=index)
+    for statement, index in (
+        (endpoint_counts.of_tenant(SMALL_TENANT), "ix_endpoints_tenant"),
+        (endpoint_counts.UNHEALTHY_ENDPOINTS, "ix_endpoint_health_unhealthy"),
+        (endpoint_counts.STOPPED_ENDPOINTS, "ix_endpoints_stopped"),
+    ):
+        # the few groups are sorted
+        await check(connection, statement, index=index, may_sort=True)
 
 
 async def test_deliveries_of_a_page_of_events_are_found_by_event(
