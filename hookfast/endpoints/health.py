@@ -22,8 +22,8 @@ class Health(StrEnum):
 
     HEALTHY = "healthy"
     FAILING = "failing"
-    DRAINING = "draining"
     CIRCUIT_OPEN = "circuit_open"
+    DRAINING = "draining"
     PAUSED = "paused"
     DISABLED = "disabled"
 
@@ -37,9 +37,9 @@ EXPLANATIONS: Final[dict[Health, str]] = {
     Health.HEALTHY: "The last attempt succeeded, or none was made yet. Deliveries are sent.",
     Health.FAILING: "The last attempts failed, too few to open the circuit. "
     "Deliveries are sent and retried.",
-    Health.DRAINING: "The endpoint works again. Held deliveries are sent at a rising rate.",
     Health.CIRCUIT_OPEN: "Too many attempts failed in a row. Deliveries are held, and single ones "
     "probe whether the endpoint works again.",
+    Health.DRAINING: "The endpoint works again. Held deliveries are sent at a rising rate.",
     Health.PAUSED: "A person paused the endpoint. Deliveries are held until it is resumed.",
     Health.DISABLED: "Nothing is sent to the endpoint. Its deliveries become dead letters until it "
     "is enabled.",

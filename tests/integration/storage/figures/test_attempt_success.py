@@ -105,10 +105,10 @@ async def test_more_attempts_than_are_read_are_estimated(
     monkeypatch.setattr(attempt_success, "MAX_DELIVERIES", 30)
     for minute in range(1, 60):  # ten in each part of five minutes, of which five are read
         for second in (10, 40):
-            result = "success" if minute % 5 else "status"
+            result = "status" if minute % 2 and second == 10 else "success"
             await attempts(database, (NOW - minute * MINUTE + timedelta(seconds=second), result))
     for tenant_id in (None, TENANT):
         found = await last_hour(database, tenant_id)
         assert found.estimated
         assert found.total == pytest.approx(118, rel=0.2)  # rough, because so few are read
-        assert found.rate == pytest.approx(0.8, abs=0.15)
+        assert found.rate == pytest.approx(0.75, abs=0.1)
