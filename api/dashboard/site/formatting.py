@@ -9,6 +9,7 @@ from typing import Final
 from api.forms.endpoint import EndpointView
 from hookfast.clock import to_utc
 from hookfast.deliveries.outcome import reason_text
+from hookfast.endpoints.health import EXPLANATIONS, Health
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -22,13 +23,13 @@ TONES: Final[Mapping[str, str]] = {
     "dead": "bad",
     "gone": "bad",
     "cancelled": "off",
-    # endpoints and circuits
-    "enabled": "good",
-    "disabled": "bad",
-    "closed": "good",
-    "open": "bad",
-    "half_open": "warn",
+    # endpoints by health ("paused" as deliveries), and subscriptions
+    "healthy": "good",
+    "failing": "warn",
+    "circuit_open": "bad",
     "draining": "wait",
+    "disabled": "bad",
+    "enabled": "good",
     # jobs
     "running": "wait",
     "done": "good",
@@ -66,6 +67,11 @@ def label(status: str) -> str:
 def reason(text: str | None) -> str:
     """Return in words why a delivery ended or waits."""
     return "" if text is None else reason_text(text)
+
+
+def explained(health: Health) -> str:
+    """Return in a sentence or two what a health means for the endpoint's deliveries."""
+    return EXPLANATIONS[health]
 
 
 def span(value: timedelta | float | None) -> str:
@@ -112,7 +118,9 @@ def percent(share: float | None) -> str:
         return "–"
     if share >= 1:
         return "100 %"
-    return f"{int(share * 10_000) / 100:g} %"
+    # rounded first: 0.57 * 10,000 is 5,699.999999999999
+    hundredths = min(int(round(share * 10_000, 6)), 9_999)
+    return f"{hundredths / 100:g} %"
 
 
 def millis(value: float | None) -> str:

@@ -159,6 +159,7 @@ def health(remote: Remote, endpoint_id: EndpointArgument) -> None:
     print_facts(
         {
             "endpoint": remote.named("endpoint", found["endpoint_id"]),
+            "health": found["health"],
             "state": found["state"],
             "reason": found["state_reason"],
             **_circuit_facts(found["circuit"]),

@@ -46,15 +46,19 @@ def list_endpoints(
     remote: Remote,
     tenant: Tenant = None,
     state: Annotated[str | None, filter_option("enabled, paused or disabled.")] = None,
+    health: Annotated[
+        str | None,
+        filter_option("healthy, failing, circuit_open, draining, paused or disabled."),
+    ] = None,
     limit: Limit = 50,
 ) -> None:
     """List endpoints, newest first."""
     remote.print_list(
         "/endpoints",
-        {"tenant_id": tenant, "state": state},
+        {"tenant_id": tenant, "state": state, "health": health},
         {
             "id": Column(value="id", priority=0),
-            "state": Column(value="state", priority=0),
+            "health": Column(value="health", priority=0),
             "tenant": Column(value="tenant_id", priority=3, least=8, noun="tenant"),
             "url": Column(value=lambda row: row["url"] or "(polled)", priority=4, least=20),
             "reason": Column(value="state_reason", priority=2, least=12),
@@ -201,6 +205,7 @@ def _facts(remote: Remote, endpoint: Mapping[str, Any]) -> dict[str, Any]:
         "mode": "poll" if endpoint["mode"] == "poll" else None,
         "url": endpoint["url"],
         "tenant": remote.named("tenant", endpoint["tenant_id"]),
+        "health": endpoint["health"],
         "state": endpoint["state"],
         "reason": endpoint["state_reason"],
         "owners": endpoint["owner_emails"] or None,

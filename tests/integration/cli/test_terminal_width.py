@@ -44,7 +44,7 @@ _PIPED: Mapping[str, str] = {
     "audit list": "at by from action resource changes",
     "dead-letters list": "id status event_type endpoint attempts next_attempt created reason",
     "deliveries list": "id status event_type endpoint attempts next_attempt created reason",
-    "endpoints list": "id state tenant url reason name",
+    "endpoints list": "id health tenant url reason name",
     "event-types list": "name schema updated description",
     "events list": "id type tenant deliveries created",
     "inbox list": "id status event_type key duplicates received",
