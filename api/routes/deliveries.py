@@ -103,8 +103,8 @@ _LOST = "Null also if the attempt could be recorded only later, by its workflow.
 _SHORTENED = "A long value ends in `…`; a pair named `…` says how many more there were."
 
 
-class AttemptView(BaseModel):
-    """One request and its result."""
+class AttemptMembers(BaseModel):
+    """The members of an attempt that lists show too."""
 
     id: str
     number: int = Field(description="1 for the first.")
@@ -114,6 +114,11 @@ class AttemptView(BaseModel):
     result: Result
     status_code: int | None
     error: str | None = Field(description="What went wrong, in a sentence; null on success.")
+
+
+class AttemptView(AttemptMembers):
+    """One request and its result."""
+
     response_excerpt: str | None = Field(description="The start of the response, as text.")
     url: str | None = Field(description="Where the request was sent. " + _LOST)
     request_headers: list[tuple[str, str]] | None = Field(

@@ -1,4 +1,4 @@
-"""The answer to a delivery's newest attempt, and the filter that selects by answers. Pure values."""
+"""The answer to a delivery's newest attempt, and the filter by answers. Pure values."""
 
 from __future__ import annotations
 

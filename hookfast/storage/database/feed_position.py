@@ -101,7 +101,7 @@ def definition(offset: int) -> str:
 
 
 def _newest(table: str) -> str:
-    return f"SELECT max(position) FROM {table}"  # noqa: S608 - the name of one of our tables
+    return f"SELECT max(position) FROM {table}"  # noqa: S608 - the name of a table of ours
 
 
 async def _ahead(connection: AsyncConnection) -> int:

@@ -45,8 +45,8 @@ _COLUMNS = ("event_id", "subscription_id", "endpoint_id", "tenant_id", "event_ty
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFilter:
-    """A filter of deliveries; all given conditions must hold. `answer` refers to the newest attempt,
-    `since` (inclusive) and `until` (exclusive) to the delivery's creation."""
+    """A filter of deliveries; all given conditions must hold. `answer` refers to the newest
+    attempt, `since` (inclusive) and `until` (exclusive) to the delivery's creation."""
 
     status: DeliveryStatus | None = None
     event_id: str | None = None

@@ -48,10 +48,11 @@ MAX_IDS = 1_000
 class DeliverySelection:
     """A selection of deliveries; all given conditions must hold.
 
-    Empty `statuses` means any. `answer` is the text of a filter by the newest attempt. `since` (inclusive) and `until` (exclusive) refer to creation,
-    `finished_since` and `finished_until` to the end. `up_to` is the newest delivery at the time of
-    the selection: later ones are not included. `without` has the selections of other unfinished
-    jobs, which are excluded here, except what those jobs have already processed (up to `after`).
+    Empty `statuses` means any. `answer` is the text of a filter by the newest attempt. `since`
+    (inclusive) and `until` (exclusive) refer to creation, `finished_since` and `finished_until` to
+    the end. `up_to` is the newest delivery at the time of the selection: later ones are not
+    included. `without` has the selections of other unfinished jobs, which are excluded here, except
+    what those jobs have already processed (up to `after`).
     """
 
     tenant_id: str | None = None
