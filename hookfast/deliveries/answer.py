@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -23,6 +24,15 @@ SUGGESTED_ANSWERS: Final = (
     *("success", "status"),
 )
 """Frequent values of the filter, for pages to suggest."""
+_NAMES: Final[Mapping[Result, str]] = {
+    Result.CREDENTIALS: "no access token",
+    Result.DNS: "DNS failed",
+    Result.ADDRESS: "address blocked",
+    Result.REFUSED: "connection refused",
+    Result.TLS: "TLS failed",
+    Result.RESET: "connection reset",
+    Result.PROTOCOL: "no HTTP response",
+}
 _CODE: Final = re.compile(r"[1-9]\d\d", re.ASCII)
 
 
@@ -50,6 +60,16 @@ class AnswerFilter:
         if self.result is not None:
             return self.result is not Result.SUCCESS
         return self.highest < 200 or self.lowest >= 300
+
+
+def answer_name(result: Result, status_code: int | None) -> str:
+    """Return an answer in a few words: its status code, or what went wrong."""
+    return _NAMES.get(result, result.value) if status_code is None else str(status_code)
+
+
+def has_telling_duration(result: Result) -> bool:
+    """Whether the duration says something about the receiver: it answered, or took too long."""
+    return result in (Result.SUCCESS, Result.STATUS, Result.TIMEOUT)
 
 
 def parse_answer(text: str, *, pointer: str) -> AnswerFilter:

@@ -55,7 +55,7 @@ def templates() -> Environment:
         name: getattr(formatting, name)
         for name in (
             *("label", "tone", "reason", "span", "ago", "utc"),
-            *("number", "percent", "millis", "seconds", "short_id", "endpoint_name"),
+            *("number", "percent", "millis", "seconds", "short_id", "endpoint_name", "answer"),
         )
     }
     environment.filters |= filters

@@ -14,6 +14,7 @@ from hookfast.cli.remote.options import DeliveryFilter, Everything, Id, Ids, Lim
 from hookfast.cli.remote.remote import Remote, print_page
 from hookfast.cli.remote.screen import (
     Columns,
+    format_answer,
     print_facts,
     print_note,
     print_table,
@@ -30,6 +31,7 @@ DELIVERY_COLUMNS: Columns = {
     "event type": "event_type",
     "endpoint": "endpoint_id",
     "attempts": "attempt_count",
+    "last answer": lambda row: format_answer(row["last_answer"]),
     "next attempt": lambda row: format_distance(row["next_attempt_at"]),
     "created": lambda row: format_distance(row["created_at"]),
     "reason": lambda row: truncate(row["reason"]),

@@ -46,6 +46,10 @@ Until = Annotated[
 ]
 Endpoint = Annotated[str | None, filter_option("Of this endpoint.", metavar="ID")]
 Tenant = Annotated[str | None, filter_option("Of this tenant.", metavar="ID")]
+Answer = Annotated[
+    str | None,
+    filter_option("Whose last answer is 503, 5xx, timeout, refused…", metavar="ANSWER"),
+]
 EventType = Annotated[str | None, filter_option("Of this event type.", metavar="TYPE")]
 
 
@@ -61,6 +65,7 @@ class DeliveryFilter:
     subscription: Annotated[str | None, filter_option("Of this subscription.", metavar="ID")] = None
     event: Annotated[str | None, filter_option("Of this event.", metavar="ID")] = None
     event_type: EventType = None
+    answer: Answer = None
     tenant: Tenant = None
     since: Since = None
     until: Until = None
@@ -74,6 +79,7 @@ class DeliveryFilter:
             subscription_id=self.subscription,
             event_id=self.event,
             event_type=self.event_type,
+            answer=self.answer,
             tenant_id=self.tenant,
             since=self.since,
             until=self.until,
@@ -95,6 +101,7 @@ class DeadLetterFilter:
     event_type: EventType = None
     tenant: Tenant = None
     reason: Annotated[str | None, filter_option("With exactly this reason.")] = None
+    answer: Answer = None
     since: Since = None
     until: Until = None
 
@@ -105,6 +112,7 @@ class DeadLetterFilter:
             event_type=self.event_type,
             tenant_id=self.tenant,
             reason=self.reason,
+            answer=self.answer,
             since=self.since,
             until=self.until,
         )
