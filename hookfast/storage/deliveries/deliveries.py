@@ -59,11 +59,14 @@ class DeliveryFilter:
     until: datetime | None = None
 
     @property
-    def any_status_fails(self) -> bool:
-        """Whether it selects failing answers of deliveries in any status, which are read by one
-        range per status. An event is narrower than a status."""
-        failing = self.answer is not None and self.answer.is_failure
-        return failing and self.status is None and self.event_id is None
+    def fails(self) -> bool:
+        """Whether it selects failing answers by statuses. An event is narrower than a status."""
+        return self.answer is not None and self.answer.is_failure and self.event_id is None
+
+    @property
+    def merges_statuses(self) -> bool:
+        """Whether a list reads one range per status."""
+        return self.fails and self.status is None
 
 
 async def get(connection: AsyncConnection, delivery_id: str) -> Delivery | None:
@@ -80,7 +83,7 @@ async def list_page(
 
 def page_statement(chosen: DeliveryFilter, *, after: str | None, limit: int) -> Select[Any]:
     """Return the statement that `list_page` executes."""
-    if chosen.any_status_fails:
+    if chosen.merges_statuses:
         pages = [
             page_statement(replace(chosen, status=status), after=after, limit=limit)
             for status in DeliveryStatus
@@ -98,8 +101,7 @@ def conditions(chosen: DeliveryFilter) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if chosen.answer is not None:
         found.append(answers.delivery_matches(chosen.answer))
-    fails = chosen.answer is not None and chosen.answer.is_failure
-    if fails and chosen.status is DeliveryStatus.DELIVERED and "event_id" not in given:
+    if chosen.fails and chosen.status is DeliveryStatus.DELIVERED:
         found.append(_FAILING)
         indexed = {"status"}
     elif chosen.status in (None, DeliveryStatus.DELIVERED):
