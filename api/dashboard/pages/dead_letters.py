@@ -23,7 +23,7 @@ from api.dashboard.site.formatting import number
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
 from api.forms.jobs import DryRun, JobView
-from api.http.fields import EndpointId
+from api.http.fields import AnswerQuery, EndpointId
 from api.http.pagination import PageQuery
 from api.routes.dead_letters import (
     RedriveForm,
@@ -32,11 +32,12 @@ from api.routes.dead_letters import (
     redrive_dead_letters,
 )
 from hookfast.clock import rfc3339
+from hookfast.deliveries.answer import SUGGESTED_ANSWERS
 
 routes = PageRouter()
 
 _GROUPS_SHOWN = 8
-_FILTERS: Final = ("endpoint_id", "event_type", "reason", "tenant_id", "since")
+_FILTERS: Final = ("endpoint_id", "event_type", "reason", "answer", "tenant_id", "since")
 
 
 @routes.get("/dead-letters")
@@ -47,11 +48,17 @@ async def dead_letters_page(
     endpoint_id: EndpointId | None = None,
     event_type: Annotated[str | None, Query(max_length=200)] = None,
     reason: Annotated[str | None, Query(max_length=200)] = None,
+    answer: AnswerQuery = None,
     within: Within | None = None,
 ) -> Response:
     """Count the dead letters by endpoint, event type and reason, and list them, newest first."""
     since = start_of(within, view.now)
-    given = {"endpoint_id": endpoint_id, "event_type": event_type, "reason": reason}
+    given = {
+        "endpoint_id": endpoint_id,
+        "event_type": event_type,
+        "reason": reason,
+        "answer": answer,
+    }
     listing = await list_dead_letters(
         page,
         view.context,
@@ -59,6 +66,7 @@ async def dead_letters_page(
         endpoint_id=endpoint_id,
         event_type=event_type,
         reason=reason,
+        answer=answer,
         tenant_id=view.tenant_id,
         since=since,
     )
@@ -88,6 +96,7 @@ async def dead_letters_page(
         given={name: value for name, value in (given | {"within": within}).items() if value},
         members={name: value for name, value in members.items() if value},
         within=within,
+        answers=SUGGESTED_ANSWERS,
         spans=SPANS,
     )
 

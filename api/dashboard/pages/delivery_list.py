@@ -19,11 +19,12 @@ from api.dashboard.pages.filter_choices import (
 from api.dashboard.site import live
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
-from api.http.fields import EndpointId, EventId, SubscriptionId, TenantId, TimeInput
+from api.http.fields import AnswerQuery, EndpointId, EventId, SubscriptionId, TenantId, TimeInput
 from api.http.pagination import Listing, Page, PageQuery
 from api.process.context import AppContext, Context
 from api.routes.deliveries import DeliveryView, list_deliveries
 from hookfast.clock import rfc3339
+from hookfast.deliveries.answer import SUGGESTED_ANSWERS
 from hookfast.deliveries.outcome import DeliveryStatus
 
 routes = PageRouter()
@@ -40,6 +41,7 @@ class DeliveryFilter:
     subscription_id: SubscriptionId | None = None
     event_id: EventId | None = None
     event_type: Annotated[str | None, Query(max_length=200)] = None
+    answer: AnswerQuery = None
     tenant_id: TenantId | None = None
     within: Within | None = None
     since: TimeInput | None = None
@@ -57,6 +59,7 @@ class DeliveryFilter:
             "subscription_id": self.subscription_id,
             "event_id": self.event_id,
             "event_type": self.event_type,
+            "answer": self.answer,
             "tenant_id": self.tenant_id or view.tenant_id,
             "since": start and rfc3339(start),
             "until": self.until and rfc3339(self.until),
@@ -90,6 +93,7 @@ async def deliveries_page(
         endpoints=endpoints,
         names=names_of(endpoints),
         statuses=[(status.value, status.value) for status in DeliveryStatus],
+        answers=SUGGESTED_ANSWERS,
         spans=SPANS,
         is_first=page.after is None,
     )
@@ -121,6 +125,7 @@ async def _list(
         subscription_id=chosen.subscription_id,
         event_id=chosen.event_id,
         event_type=chosen.event_type,
+        answer=chosen.answer,
         tenant_id=chosen.tenant_id or view.tenant_id,
         since=chosen.start(view.now),
         until=chosen.until,

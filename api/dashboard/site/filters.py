@@ -21,7 +21,9 @@ _LISTS: Final = frozenset(
     f"{HOME}/{name}" for name in ("deliveries", "dead-letters", "events", "inbox", "audit")
 )
 _IDS: Final[Mapping[str, Prefix]] = {"endpoint_id": "ep", "event_id": "evt", "key_id": "key"}
-_TYPED: Final = frozenset({*_IDS, "event_type", "type", "reason", "find", "resource_id", "key"})
+_TYPED: Final = frozenset(
+    {*_IDS, "event_type", "type", "reason", "answer", "find", "resource_id", "key"}
+)
 """The filters that people type. An invalid choice cannot come from one of our forms."""
 _SHORTENED: Final = re.compile(r"[a-z]{2,3}_…[0-9a-f]{1,8}")
 """An id as `short_id` shortens it."""

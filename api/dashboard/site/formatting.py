@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from api.forms.endpoint import EndpointView
+from api.routes.deliveries import LastAnswerView
 from hookfast.clock import to_utc
+from hookfast.deliveries.answer import answer_name, has_telling_duration
 from hookfast.deliveries.outcome import reason_text
 from hookfast.endpoints.health import EXPLANATIONS, Health
 
@@ -132,6 +134,12 @@ def millis(value: float | None) -> str:
     if value < 1_000:
         return f"{value:.0f} ms"
     return f"{value / 1_000:.3g} s" if value < 100_000 else span(value / 1_000)
+
+
+def answer(last: LastAnswerView) -> str:
+    """Format a last answer: `503 · 120 ms`, `timeout · 15 s`, `connection refused`."""
+    name = answer_name(last.result, last.status_code)
+    return f"{name} · {millis(last.duration_ms)}" if has_telling_duration(last.result) else name
 
 
 def seconds(value: float | None) -> str:

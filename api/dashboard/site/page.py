@@ -55,7 +55,7 @@ def templates() -> Environment:
     filters: Mapping[str, Callable[..., Any]] = {
         name: getattr(formatting, name)
         for name in (
-            *("label", "tone", "reason", "explained", "span", "ago", "utc"),
+            *("label", "tone", "reason", "explained", "span", "ago", "utc", "answer"),
             *("number", "percent", "millis", "seconds", "short_id", "endpoint_name"),
         )
     }

@@ -20,6 +20,8 @@ SHORTENED = "Lists show this id shortened"
         ("deliveries", "event_type", "paid", THREE_PARTS),
         ("deliveries", "endpoint_id", "ep_1", WHOLE.format("ep")),
         ("deliveries", "endpoint_id", "ep_…0123abcd", SHORTENED),
+        ("deliveries", "answer", "often", "Unknown answer; use a status code such as 503"),
+        ("dead-letters", "answer", "6xx", "Unknown answer; use a status code such as 503"),
         ("deliveries", "event_id", "Invoice 7", WHOLE.format("evt")),
         ("dead-letters", "event_type", "paid", THREE_PARTS),
         ("dead-letters", "endpoint_id", "ep_…0123abcd", SHORTENED),
