@@ -10,7 +10,7 @@ from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found
 from api.dashboard.site.form import validated
-from api.dashboard.site.formatting import utc
+from api.dashboard.site.formatting import local
 from api.dashboard.site.page import InvalidField, PageView, View
 from api.dashboard.site.page_route import PageRouter
 from api.http.fields import ApiKeyPath
@@ -99,7 +99,7 @@ async def revoke_page(key_id: ApiKeyPath, view: PageView, principal: Writer) -> 
     async with view.context.database.read() as connection:
         key = found(await api_keys.get(connection, key_id))
     principal.check_tenant(key.tenant_id)
-    used = "never" if key.last_used_at is None else utc(key.last_used_at)
+    used = "never" if key.last_used_at is None else local(key.last_used_at, view.zone)
     text = f"Requests with it are rejected within two seconds. Last used: {used}."
     if key_id == principal.key_id:
         text += " You are signed in with this key: you will be signed out."

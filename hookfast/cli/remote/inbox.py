@@ -9,7 +9,7 @@ import typer
 
 from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Id, Limit, Tenant, filter_option
+from hookfast.cli.remote.options import Id, Limit, Since, Tenant, Until, filter_option
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import print_facts, print_note
 from hookfast.cli.remote.times import format_distance, format_time
@@ -29,6 +29,8 @@ def list_inbox(
         str | None, filter_option("With this key, such as id:…; requires --source.")
     ] = None,
     tenant: Tenant = None,
+    since: Since = None,
+    until: Until = None,
     limit: Limit = 50,
 ) -> None:
     """List received requests, newest first."""
@@ -38,6 +40,8 @@ def list_inbox(
         "event_type": event_type,
         "key": key,
         "tenant_id": tenant,
+        "since": since,
+        "until": until,
     }
     remote.print_list(
         "/inbox",
