@@ -24,6 +24,7 @@ from api.routes.deliveries import DeliveryActionForm, act_on_deliveries
 from api.routes.recovery import RecoverForm, recover_endpoint
 from hookfast.clock import rfc3339
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.events.event_type import parse_event_type
 from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
 
@@ -75,6 +76,8 @@ async def replay_page(
 ) -> Response:
     """Count the ended deliveries of the events that were emitted in a range, before they are
     resent."""
+    if event_type is not None:
+        parse_event_type(event_type, pointer="event_type")
     times = _limited(times)
     members = times.members(view.now) | {"event_type": event_type}
     form = _replay_form(endpoint.id, members)

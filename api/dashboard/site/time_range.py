@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal, Self, cast, get_args
 from zoneinfo import ZoneInfo
 
@@ -18,7 +18,7 @@ from fastapi import Depends, Query
 from pydantic import TypeAdapter, ValidationError
 
 from api.dashboard.site.page import PageView, View
-from api.dashboard.site.zone import is_local, local_text, parse_local
+from api.dashboard.site.zone import is_local, local_text, midnight_in, parse_local
 from api.http.fields import TimeInput
 from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
@@ -86,10 +86,10 @@ class TimeRange:
         if start is not None or end is not None:
             return cls(zone=zone, since=start, until=end)
         if within == "today":
-            return cls(zone=zone, since=_midnight(now, zone))
+            return cls(zone=zone, since=midnight_in(zone, now))
         if within == "yesterday":
-            midnight = _midnight(now, zone)
-            return cls(zone=zone, since=_midnight(midnight, zone, days=-1), until=midnight)
+            start = midnight_in(zone, now, days_ago=1)
+            return cls(zone=zone, since=start, until=midnight_in(zone, now))
         return cls(zone=zone, span=within)
 
     @property
@@ -213,13 +213,6 @@ def _parse(text: str, zone: ZoneInfo, *, pointer: str, last: bool = False) -> da
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:  # in every zone then, there is such a time
         raise InvalidInput.at(pointer, f"choose a year from {_FIRST_YEAR} to {_LAST_YEAR}")
     return moment
-
-
-def _midnight(moment: datetime, zone: ZoneInfo, *, days: int = 0) -> datetime:
-    """Return when the local day begins, or one that is some days later. Where clocks skip midnight,
-    the day begins when they do."""
-    day = moment.astimezone(zone).date() + timedelta(days=days)
-    return datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
 
 
 def _short(moment: datetime) -> str:

@@ -7,7 +7,7 @@ server does not know, the zone is UTC. Pure but for the cookie's name.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time, timedelta
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
@@ -58,6 +58,13 @@ def local_text(moment: datetime, zone: ZoneInfo) -> str:
     local = moment.astimezone(zone).replace(tzinfo=None)
     fine = local.second or local.microsecond
     return local.isoformat(timespec="auto" if fine else "minutes")
+
+
+def midnight_in(zone: ZoneInfo, moment: datetime, *, days_ago: int = 0) -> datetime:
+    """Return when the local day of `moment` begins in a zone, or an earlier day, in UTC. Where
+    clocks skip midnight, the day begins when they do."""
+    day = moment.astimezone(zone).date() - timedelta(days=days_ago)
+    return datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
 
 
 @lru_cache
