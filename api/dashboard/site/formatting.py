@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from api.forms.endpoint import EndpointView
 from api.routes.deliveries import LastAnswerView
@@ -105,6 +106,25 @@ def ago(moment: datetime, now: datetime) -> str:
 def utc(moment: datetime) -> str:
     """Format a time to the second: `2026-11-20 11:15:00 UTC`."""
     return f"{to_utc(moment):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def local(moment: datetime, zone: ZoneInfo) -> str:
+    """Format a time to the second as the clocks of a zone show it: `2026-11-20 12:15:00 CET`."""
+    try:
+        return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
+    except OverflowError:  # on the last or first day of the calendar
+        return utc(moment)
+
+
+def both(moment: datetime, zone: ZoneInfo) -> str:
+    """Format a time in a zone and in UTC, or only in UTC if that is the zone."""
+    text = local(moment, zone)
+    return text if text == utc(moment) else f"{text} · {utc(moment)}"
+
+
+def parsed(text: str) -> datetime:
+    """Return the time of an RFC 3339 text, which is valid."""
+    return datetime.fromisoformat(text.upper())
 
 
 def number(value: float | None) -> str:

@@ -306,6 +306,10 @@ SELECTIONS = [
         "ix_deliveries_endpoint_undelivered",
     ),
     (DeliverySelection(endpoint_id=ENDPOINT, tenant_id=TENANT), "ix_deliveries_endpoint"),
+    (
+        DeliverySelection(endpoint_id=ENDPOINT, statuses=FINISHED, since=MOMENT, until=MOMENT),
+        "ix_deliveries_endpoint",
+    ),
     (DeliverySelection(subscription_id=SUB, statuses=FINISHED), "ix_deliveries_subscription"),
     (DeliverySelection(event_id=EVENT, tenant_id=TENANT), "ix_deliveries_event"),
     (DeliverySelection(event_id=EVENT, statuses=FINISHED), "ix_deliveries_event"),
