@@ -82,14 +82,15 @@ def paths(site: Site) -> list[str]:
     return [
         *found,
         "/dashboard?window=30d",
-        "/dashboard/endpoints?state=paused",
+        "/dashboard/endpoints?health=paused",
         f"/dashboard/endpoints/{scene.gone}",
         f"/dashboard/endpoints/{scene.fine}",
         f"/dashboard/endpoints/{scene.fine}/authentication",
         f"/dashboard/endpoints/{scene.fine}/authentication?kind=basic",
         f"/dashboard/endpoints/{scene.fine}/tls",
         "/dashboard/deliveries?status=paused",
-        "/dashboard/deliveries?event_type=paid&endpoint_id=ep_1",
+        "/dashboard/deliveries?event_type=paid&endpoint_id=ep_1&since=soon",
+        "/dashboard/events?within=24h",
         f"/dashboard/deliveries/{scene.dead[0]}",
         "/dashboard/events?find=nothing",
         "/dashboard/dead-letters?reason=endpoint_disabled",
@@ -126,13 +127,21 @@ def test_failing_endpoint_is_found_on_the_overview_and_recovered(
     chromium: Browser, site: Site
 ) -> None:
     with browsing(chromium, site) as page:
+        expect(page.get_by_text("2 of 3 endpoints are down; ")).to_have_class("verdict bad")
+        page.get_by_role("link", name="1 circuit open").click()
+        listed = page.get_by_role("region", name="Endpoints").get_by_role("rowheader")
+        expect(listed).to_have_text([re.compile("Warehouse")])
+        badge = page.get_by_text("circuit open", exact=True).last
+        expect(badge).to_have_class("badge bad")
+        expect(badge).to_have_attribute("title", re.compile("Deliveries are held"))
+        page.go_back()
         page.get_by_role("region", name="Endpoints that need attention").get_by_role(
             "link", name="Warehouse"
         ).click()
         expect(page.get_by_role("heading", name="Outage 1")).to_be_visible()
         expect(page.get_by_text(re.compile(r"in 2\d min"))).to_be_visible()  # a countdown
         page.get_by_role("link", name="Recover…").click()
-        expect(page.get_by_text("6 deliveries ended without success")).to_be_visible()
+        expect(page.get_by_role("heading", name="6 deliveries")).to_be_visible()
         page.get_by_role("button", name="Recover 6").click()
         expect(page.get_by_role("status")).to_contain_text("6 deliveries are being resent")
         expect(page.get_by_role("progressbar")).to_be_visible()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import uvicorn
 from fastapi import FastAPI
 
+from api.app import create_app
 from api.process.context import Context
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
@@ -32,6 +33,21 @@ class ApiServer:
         return int(self.url.rpartition(":")[2])
 
 
+class _Server(uvicorn.Server):
+    """A server that stops at once. uvicorn's looks every 0.1 s whether it should, which is longer
+    than many tests take."""
+
+    capture_signals = nullcontext  # pytest keeps its own
+
+    async def main_loop(self) -> None:
+        self._running = asyncio.create_task(super().main_loop())
+        await asyncio.wait({self._running})
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._running.cancel()
+
+
 @asynccontextmanager
 async def api_server(settings: Settings) -> AsyncIterator[ApiServer]:
     """Run an API server on a free loopback port, and create its operator key."""
@@ -43,8 +59,7 @@ async def api_server(settings: Settings) -> AsyncIterator[ApiServer]:
 @asynccontextmanager
 async def _serving(app: FastAPI, settings: Settings) -> AsyncIterator[ApiServer]:
     config = server_config(app)
-    server = uvicorn.Server(config)
-    server.capture_signals = nullcontext  # type: ignore[method-assign] # pytest keeps its own
+    server = _Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
@@ -55,5 +70,24 @@ async def _serving(app: FastAPI, settings: Settings) -> AsyncIterator[ApiServer]
             await ensure_operator_key(context.database, settings, clock=context.clock)
             yield ApiServer(f"http://127.0.0.1:{listener.getsockname()[1]}", context, server)
         finally:
-            server.should_exit = True
+            server.stop()
             await task
+
+
+@asynccontextmanager
+async def served_on(settings: Settings, listener: socket.socket) -> AsyncIterator[Context]:
+    """Run an API server of its own application on a listener, which outlives it."""
+    config = server_config(create_app(settings))
+    server = uvicorn.Server(config)
+    with socket.socket(fileno=socket.dup(listener.fileno())) as own:
+        serving = asyncio.create_task(server.serve(sockets=[own]))
+        async with asyncio.timeout(PATIENCE):
+            while not server.started:  # noqa: ASYNC110 - it has no event to wait for
+                await asyncio.sleep(0.01)
+        context: Context = config.app.state.context  # type: ignore[union-attr]
+        await ensure_operator_key(context.database, settings, clock=context.clock)
+        try:
+            yield context
+        finally:
+            server.should_exit = True
+            await serving

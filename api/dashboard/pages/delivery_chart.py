@@ -12,6 +12,7 @@ from api.dashboard.site import charts
 from api.dashboard.site.charts import Chart
 from api.dashboard.site.formatting import number
 from api.dashboard.site.page import View
+from api.dashboard.site.zone import UTC_ZONE
 from hookfast.clock import rfc3339
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.figures import overview
@@ -103,6 +104,9 @@ def _drawn(view: View, steps: list[Step]) -> Chart:
         label="%-d %b" if labelled >= _DAY else "%H:%M",
     )
 
+    # a day is one of UTC, as on the overview
+    zone = view.zone if steps[1].end - steps[1].start < _DAY else UTC_ZONE
+
     def link(step: Step, **more: str) -> str:
         times = {"since": rfc3339(step.start), "until": rfc3339(step.end)}
         return view.link(**times, **more, within=None)
@@ -113,11 +117,11 @@ def _drawn(view: View, steps: list[Step]) -> Chart:
             for step in steps
         ],
         tooltips=[
-            f"{_moment(step)}: {number(step.delivered)} delivered, {number(step.failed)} failed, "
-            f"{number(step.open)} in progress"
+            f"{_moment(step, zone)}: {number(step.delivered)} delivered, "
+            f"{number(step.failed)} failed, {number(step.open)} in progress"
             for step in steps
         ],
-        labels=[_label(span, step) for step in steps],
+        labels=[_label(span, step, zone) for step in steps],
         links=[link(step) for step in steps],
         height=charts.LOW_HEIGHT,
     )

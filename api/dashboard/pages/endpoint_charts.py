@@ -70,12 +70,12 @@ class EndpointCharts:
 async def read(view: View, endpoint_id: str, window: Window) -> EndpointCharts:
     """Return the charts of an endpoint's attempts in the window."""
     span = WINDOWS[window]
-    edges = edges_of(span, view.now)
+    edges = edges_of(span, view.now, view.zone)
     async with view.context.database.read() as connection:
         found = await endpoint_attempts.read(connection, endpoint_id, edges, now=view.now)
     times = [Step(start=step.start, end=step.end) for step in found.steps]
-    labels = [_label(span, step) for step in times]
-    moments = [_moment(step) for step in times]
+    labels = [_label(span, step, view.zone) for step in times]
+    moments = [_moment(step, view.zone) for step in times]
     links = [
         deliveries_between(step.start, step.end, endpoint_id=endpoint_id) for step in found.steps
     ]

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import Annotated, Any, Final, Literal
+from zoneinfo import ZoneInfo
 
 from fastapi import Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Reader
+from api.dashboard.pages.overview_summary import Summary, summarize
 from api.dashboard.site import charts, live
 from api.dashboard.site.charts import Chart
 from api.dashboard.site.formatting import number, seconds
 from api.dashboard.site.navigation import deliveries_between
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
+from api.dashboard.site.zone import UTC_ZONE, midnight_in
 from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.retention.ages import midnight
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
-from hookfast.storage.figures import newest_failures, overview, workers
+from hookfast.storage.figures import (
+    attempt_success,
+    endpoint_counts,
+    newest_failures,
+    overview,
+    workers,
+)
+from hookfast.storage.figures.attempt_success import AttemptSuccess
+from hookfast.storage.figures.endpoint_counts import EndpointCounts
 from hookfast.storage.figures.overview import MAX_WAITING, AttentionItem, Step
 from hookfast.storage.figures.workers import Alive
 from hookfast.storage.retention import delivery_days
@@ -36,7 +46,7 @@ WindowQuery = Annotated[Window, Query(alias="window")]
 _ATTENTION_SHOWN = 8
 _FAILURES_SHOWN = 8
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1)
 _EVERY_SECONDS = 5.0
 
 
@@ -56,7 +66,7 @@ WINDOWS: Final[dict[Window, _Span]] = {
     "1h": _Span(60, _MINUTE, "the last hour, by the minute", 10 * _MINUTE, "%H:%M"),
     "24h": _Span(48, 30 * _MINUTE, "the last 24 hours, by the half hour", 4 * _HOUR, "%H:%M"),
     "7d": _Span(28, 6 * _HOUR, "the last 7 days, by six hours", _DAY, "%-d %b"),
-    "30d": _Span(30, _DAY, "the last 30 days, by the day", 5 * _DAY, "%-d %b"),
+    "30d": _Span(30, _DAY, "the last 30 days, by the day of UTC", 5 * _DAY, "%-d %b"),
 }
 
 
@@ -69,10 +79,12 @@ class Overview:
     steps: Sequence[Step]
     volume: Chart
     latency: Chart
+    attempts: AttemptSuccess
     waiting: dict[DeliveryStatus, int]
-    circuits: int
+    held_since: datetime | None
+    endpoints: EndpointCounts
+    summary: Summary
     attention: Sequence[AttentionItem]
-    has_endpoint: bool
     alive: Alive
 
     @property
@@ -107,6 +119,11 @@ class Overview:
             return 0.0
         minutes = (self.steps[-1].end - self.steps[0].start) / _MINUTE
         return self.total / minutes
+
+    @property
+    def not_yet_delivered(self) -> int:
+        """The deliveries that may still succeed although an attempt failed, or was held."""
+        return self.waiting[DeliveryStatus.HELD] + self.waiting[DeliveryStatus.RETRYING]
 
     @property
     def backlog(self) -> int:
@@ -156,20 +173,20 @@ async def overview_live(view: PageView, _: Reader, window: WindowQuery = "1h") -
 
 async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     span, tenant_id = WINDOWS[window], view.tenant_id
-    edges = edges_of(span, view.now)
+    zone = view.zone if span.length < _DAY else UTC_ZONE
+    edges = edges_of(span, view.now, zone)
     async with context.database.read() as connection:
-        if window == "30d":
-            counted = await _by_day(connection, edges, tenant_id=tenant_id, now=view.now)
-        else:
-            chosen = DeliveryFilter(tenant_id=tenant_id)
-            counted = await overview.steps(connection, edges, chosen, now=view.now)
+        days = await _days(connection, edges, tenant_id=tenant_id) if window == "30d" else {}
+        chosen = DeliveryFilter(tenant_id=tenant_id)
+        counted = await overview.steps(connection, edges, chosen, now=view.now)
         times = await overview.seconds(connection, edges, tenant_id=tenant_id)
+        attempts = await _attempts(connection, edges, days, tenant_id=tenant_id)
         waiting = await overview.waiting(connection, tenant_id=tenant_id)
-        circuits = await overview.count_open_circuits(connection, tenant_id=tenant_id)
+        held_since = await overview.oldest_held(connection, tenant_id=tenant_id)
+        endpoints = await endpoint_counts.read(connection, tenant_id=tenant_id)
         attention = await overview.attention_items(
             connection, tenant_id=tenant_id, limit=_ATTENTION_SHOWN
         )
-        has_endpoint = await overview.has_endpoint(connection, tenant_id=tenant_id)
         failures = await newest_failures.read(
             connection,
             tenant_id=tenant_id,
@@ -178,49 +195,67 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
             limit=_FAILURES_SHOWN,
         )
         alive = await workers.count_alive(connection, now=view.now)
+    counted = [_counted(step, days.get(step.start.date())) for step in counted]
     steps = [replace(step, seconds=took) for step, took in zip(counted, times, strict=True)]
-    labels = [_label(span, step) for step in steps]
+    labels = [_label(span, step, zone) for step in steps]
     figures = Overview(
         window=window,
         words=span.words,
         steps=steps,
-        volume=_volume(steps, labels),
-        latency=_latency(steps, labels),
+        volume=_volume(steps, labels, zone),
+        latency=_latency(steps, labels, zone),
+        attempts=attempts,
         waiting=waiting,
-        circuits=circuits,
+        held_since=held_since,
+        endpoints=endpoints,
+        summary=summarize(
+            endpoints,
+            waiting,
+            held_since=held_since,
+            has_worker=alive.workers > 0,
+            now=view.now,
+        ),
         attention=attention,
-        has_endpoint=has_endpoint,
         alive=alive,
     )
     return {"overview": figures, "failures": failures}
 
 
-def edges_of(window: _Span, now: datetime) -> list[datetime]:
-    """Return the times at which the window's steps begin and end. They are round times, so that a
-    step stays the same each time the page is rendered."""
-    day = midnight(now)
+def edges_of(window: _Span, now: datetime, zone: ZoneInfo) -> list[datetime]:
+    """Return the times at which the window's steps begin and end. They are round times of the zone,
+    so that a step stays the same each time the page is rendered."""
+    day = midnight_in(zone, now)
     end = day + ((now - day) // window.length + 1) * window.length
     first = end - window.count * window.length
     return [first + place * window.length for place in range(window.count + 1)]
 
 
-async def _by_day(
+async def _days(
+    connection: AsyncConnection, edges: Sequence[datetime], *, tenant_id: str | None
+) -> dict[date, dict[str, int]]:
+    """Return the stored daily counts, which outlive the rows."""
+    since = edges[0].date()
+    rows = await delivery_days.list_days(connection, since=since, tenant_id=tenant_id)
+    return {row["day"]: row for row in rows}
+
+
+async def _attempts(
     connection: AsyncConnection,
     edges: Sequence[datetime],
+    days: Mapping[date, dict[str, int]],
     *,
     tenant_id: str | None,
-    now: datetime,
-) -> list[Step]:
-    """Return one step per day, with the stored daily counts, which outlive the rows."""
-    days = {
-        row["day"]: row
-        for row in await delivery_days.list_days(
-            connection, since=edges[0].date(), tenant_id=tenant_id
-        )
-    }
-    chosen = DeliveryFilter(tenant_id=tenant_id)
-    steps = await overview.steps(connection, edges, chosen, now=now)
-    return [_counted(step, days.get(step.start.date())) for step in steps]
+) -> AttemptSuccess:
+    """Return the success of the attempts in the window: of these whole days as they were counted,
+    and of the time after them."""
+    start = edges[0]
+    if days:
+        start = max(start, datetime.combine(max(days) + _DAY, time(), UTC))
+    rest = await attempt_success.read(connection, start, edges[-1], tenant_id=tenant_id)
+    return rest + AttemptSuccess(
+        total=int(sum(row["attempts"] for row in days.values())),
+        succeeded=int(sum(row["succeeded"] for row in days.values())),
+    )
 
 
 def _counted(step: Step, row: dict[str, int] | None) -> Step:
@@ -243,15 +278,15 @@ def _total(row: dict[str, int]) -> int:
     return int(sum(row[name] for name in ("delivered", "dead", "gone", "cancelled", "open")))
 
 
-def _volume(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
+def _volume(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Chart:
     return charts.stacked_bars(
         [
             [("good", step.delivered), ("wait", step.open + step.cancelled), ("bad", step.failed)]
             for step in steps
         ],
         tooltips=[
-            f"{_moment(step)}: {number(step.delivered)} delivered, {number(step.failed)} failed, "
-            f"{number(step.open)} in progress"
+            f"{_moment(step, zone)}: {number(step.delivered)} delivered, "
+            f"{number(step.failed)} failed, {number(step.open)} in progress"
             for step in steps
         ],
         labels=labels,
@@ -265,15 +300,15 @@ def _links(steps: Sequence[Step], status: str | None = None) -> list[str]:
     return [deliveries_between(step.start, step.end, status=status) for step in steps]
 
 
-def _latency(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
+def _latency(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Chart:
     medians = [charts.percentile(step.seconds, 50) for step in steps]
     slow = [charts.percentile(step.seconds, 95) for step in steps]
     return charts.lines(
         [("p95", slow), ("p50", medians)],
         tooltips=[
-            f"{_moment(step)}: half within {seconds(p50)}, 95 % within {seconds(p95)}"
+            f"{_moment(step, zone)}: half within {seconds(p50)}, 95 % within {seconds(p95)}"
             if p50 is not None
-            else f"{_moment(step)}: nothing delivered"
+            else f"{_moment(step, zone)}: nothing delivered"
             for step, p50, p95 in zip(steps, medians, slow, strict=True)
         ],
         labels=labels,
@@ -289,11 +324,13 @@ def _on_scale(value: float) -> str:
     return f"{value * 1_000:.3g} ms" if value < 1 else seconds(value)
 
 
-def _moment(step: Step) -> str:
-    form = "%-d %b" if step.end - step.start >= _DAY else "%-d %b %H:%M"
-    return f"{step.start.strftime(form)} UTC"
+def _moment(step: Step, zone: ZoneInfo) -> str:
+    form = "%-d %b %Z" if step.end - step.start >= _DAY else "%-d %b %H:%M %Z"
+    return step.start.astimezone(zone).strftime(form)
 
 
-def _label(window: _Span, step: Step) -> str:
-    marked = (step.start - _EPOCH) % window.labelled == timedelta(0)
-    return step.start.strftime(window.label) if marked else ""
+def _label(window: _Span, step: Step, zone: ZoneInfo) -> str:
+    """Return the label of a step: the first round time of the zone's clocks that is in it."""
+    start, end = (each.astimezone(zone).replace(tzinfo=None) for each in (step.start, step.end))
+    marked = start + (_EPOCH - start) % window.labelled
+    return marked.strftime(window.label) if marked < end else ""

@@ -14,14 +14,19 @@ from fastapi.exceptions import RequestValidationError
 
 from api.answers.problems import invalid_request
 from api.dashboard.site.page import HOME, InvalidField, View
+from api.dashboard.site.time_range import canonical_link
 from hookfast.errors import InvalidInput
 from hookfast.ids import Prefix
 
-_LISTS: Final = frozenset(
-    f"{HOME}/{name}" for name in ("deliveries", "dead-letters", "events", "inbox", "audit")
+_LISTS: Final = re.compile(
+    rf"{HOME}/(deliveries|dead-letters|events|inbox|audit|endpoints/[^/]+/(recover|replay))"
 )
+"""The lists, and the pages that count what their filter matches."""
 _IDS: Final[Mapping[str, Prefix]] = {"endpoint_id": "ep", "event_id": "evt", "key_id": "key"}
-_TYPED: Final = frozenset({*_IDS, "event_type", "type", "reason", "find", "resource_id", "key"})
+_TYPED: Final = frozenset(
+    {*_IDS, "event_type", "type", "reason", "answer", "find", "resource_id", "key"}
+    | {"since", "until"}
+)
 """The filters that people type. An invalid choice cannot come from one of our forms."""
 _SHORTENED: Final = re.compile(r"[a-z]{2,3}_…[0-9a-f]{1,8}")
 """An id as `short_id` shortens it."""
@@ -30,8 +35,10 @@ _SHORTENED: Final = re.compile(r"[a-z]{2,3}_…[0-9a-f]{1,8}")
 async def show_filtered(view: View, show: Callable[[Request], Awaitable[Response]]) -> Response:
     """Return the page that `show` renders. For a list with invalid filters: the page without them,
     with their errors and status 422. Raises any other error of `show`."""
-    if view.request.scope["path"] not in _LISTS:
+    if _LISTS.fullmatch(view.request.scope["path"]) is None:
         return await show(view.request)
+    if (link := canonical_link(view)) is not None:
+        return view.redirect(link)
     _remove_filters(view, _shortened_ids(view))
     while True:
         try:

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from api.forms.endpoint import EndpointView
+from api.routes.deliveries import LastAnswerView
 from hookfast.clock import to_utc
+from hookfast.deliveries.answer import answer_name, has_telling_duration
+from hookfast.deliveries.outcome import reason_text
+from hookfast.endpoints.health import EXPLANATIONS, Health
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -21,13 +26,13 @@ TONES: Final[Mapping[str, str]] = {
     "dead": "bad",
     "gone": "bad",
     "cancelled": "off",
-    # endpoints and circuits
-    "enabled": "good",
-    "disabled": "bad",
-    "closed": "good",
-    "open": "bad",
-    "half_open": "warn",
+    # endpoints by health ("paused" as deliveries), and subscriptions
+    "healthy": "good",
+    "failing": "warn",
+    "circuit_open": "bad",
     "draining": "wait",
+    "disabled": "bad",
+    "enabled": "good",
     # jobs
     "running": "wait",
     "done": "good",
@@ -51,20 +56,6 @@ LABELS: Final[Mapping[str, str]] = {
     "tls": "TLS",
 }
 
-REASONS: Final[Mapping[str, str]] = {
-    "retries_exhausted": "all retries are used up",
-    "endpoint_disabled": "the endpoint is disabled",
-    "endpoint_paused": "the endpoint is paused",
-    "endpoint_deleted": "the endpoint was deleted",
-    "gone": "the receiver answered 410 Gone",
-    "plan_expired": "the retry plan expired",
-    "not_found": "the delivery does not exist any more",
-    "endpoint_limit": "waiting for the endpoint's limits",
-    "circuit_open": "the endpoint's circuit is open",
-    "not_retryable": "the retry plan does not retry this answer",
-    "loop_detected": "the receiver answered 508: the event goes round in a loop",
-}
-
 
 def tone(status: str) -> str:
     """Return the colour of a status: good, bad, warn, wait, hold or off."""
@@ -78,9 +69,12 @@ def label(status: str) -> str:
 
 def reason(text: str | None) -> str:
     """Return in words why a delivery ended or waits."""
-    if text is None:
-        return ""
-    return REASONS.get(text, text.replace("_", " "))
+    return "" if text is None else reason_text(text)
+
+
+def explained(health: Health) -> str:
+    """Return in a sentence or two what a health means for the endpoint's deliveries."""
+    return EXPLANATIONS[health]
 
 
 def span(value: timedelta | float | None) -> str:
@@ -114,6 +108,25 @@ def utc(moment: datetime) -> str:
     return f"{to_utc(moment):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def local(moment: datetime, zone: ZoneInfo) -> str:
+    """Format a time to the second as the clocks of a zone show it: `2026-11-20 12:15:00 CET`."""
+    try:
+        return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
+    except OverflowError:  # on the last or first day of the calendar
+        return utc(moment)
+
+
+def both(moment: datetime, zone: ZoneInfo) -> str:
+    """Format a time in a zone and in UTC, or only in UTC if that is the zone."""
+    text = local(moment, zone)
+    return text if text == utc(moment) else f"{text} · {utc(moment)}"
+
+
+def parsed(text: str) -> datetime:
+    """Return the time of an RFC 3339 text, which is valid."""
+    return datetime.fromisoformat(text.upper())
+
+
 def number(value: float | None) -> str:
     """Format a number with thousands separators; None as a dash."""
     if value is None:
@@ -127,7 +140,9 @@ def percent(share: float | None) -> str:
         return "–"
     if share >= 1:
         return "100 %"
-    return f"{int(share * 10_000) / 100:g} %"
+    # rounded first: 0.57 * 10,000 is 5,699.999999999999
+    hundredths = min(int(round(share * 10_000, 6)), 9_999)
+    return f"{hundredths / 100:g} %"
 
 
 def millis(value: float | None) -> str:
@@ -139,6 +154,12 @@ def millis(value: float | None) -> str:
     if value < 1_000:
         return f"{value:.0f} ms"
     return f"{value / 1_000:.3g} s" if value < 100_000 else span(value / 1_000)
+
+
+def answer(last: LastAnswerView) -> str:
+    """Format a last answer: `503 · 120 ms`, `timeout · 15 s`, `connection refused`."""
+    name = answer_name(last.result, last.status_code)
+    return f"{name} · {millis(last.duration_ms)}" if has_telling_duration(last.result) else name
 
 
 def seconds(value: float | None) -> str:

@@ -21,12 +21,14 @@ _NOUNS = [
     "dead-letters",
     "deliveries",
     "endpoints",
+    "event-types",
     "events",
     "inbox",
     "jobs",
     "keys",
     "retention",
     "sources",
+    "subscriptions",
     "tenants",
 ]
 
@@ -39,6 +41,7 @@ def test_command_line_has_the_documented_commands() -> None:
         "doctor",
         "emit",
         "listen",
+        "logs",
         "migrate",
         "openapi",
         "portal-link",

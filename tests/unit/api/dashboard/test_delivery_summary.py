@@ -45,6 +45,7 @@ def delivery(status: str, *attempts: dict[str, Any], **members: Any) -> Delivery
         payload="full",
         status=status,
         next_attempt_at=None,
+        last_answer=None,
         deliver_at=None,
         created_at=NOW,
         updated_at=NOW,
