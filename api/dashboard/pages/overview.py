@@ -17,7 +17,7 @@ from api.dashboard.pages.overview_summary import Summary, summarize
 from api.dashboard.site import charts, live
 from api.dashboard.site.charts import Chart
 from api.dashboard.site.formatting import number, seconds
-from api.dashboard.site.navigation import deliveries_between
+from api.dashboard.site.navigation import dead_letters_between, deliveries_between
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
 from api.dashboard.site.zone import UTC_ZONE, midnight_in
@@ -291,13 +291,13 @@ def _volume(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Cha
         ],
         labels=labels,
         links=_links(steps),
-        part_links={"bad": _links(steps, status=DeliveryStatus.DEAD)},
+        part_links={"bad": [dead_letters_between(step.start, step.end) for step in steps]},
     )
 
 
-def _links(steps: Sequence[Step], status: str | None = None) -> list[str]:
+def _links(steps: Sequence[Step]) -> list[str]:
     """Return the addresses of the lists of each step's deliveries."""
-    return [deliveries_between(step.start, step.end, status=status) for step in steps]
+    return [deliveries_between(step.start, step.end) for step in steps]
 
 
 def _latency(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Chart:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
@@ -52,6 +53,14 @@ def sections_of_endpoint(endpoint_id: str) -> list[Section]:
 def deliveries_between(since: datetime, until: datetime, **filters: str | None) -> str:
     """Return the address of the list of deliveries that were created in this time and match the
     filters that are not None."""
+    return f"/dashboard/deliveries?{_query(since, until, filters)}"
+
+
+def dead_letters_between(since: datetime, until: datetime) -> str:
+    """Return the address of the list of dead letters that were created in this time."""
+    return f"/dashboard/dead-letters?{_query(since, until, {})}"
+
+
+def _query(since: datetime, until: datetime, filters: Mapping[str, str | None]) -> str:
     given = {name: value for name, value in filters.items() if value is not None}
-    query = urlencode(given | {"since": rfc3339(since), "until": rfc3339(until)})
-    return f"/dashboard/deliveries?{query}"
+    return urlencode(given | {"since": rfc3339(since), "until": rfc3339(until)})
