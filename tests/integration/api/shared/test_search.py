@@ -146,7 +146,7 @@ async def test_every_id_key_url_and_name_finds_what_it_belongs_to(
             for caller in (client, theirs):
                 hits = [(hit["kind"], hit["id"]) for hit in (await found(caller, text))["data"]]
                 assert hits == [(kind, id_)], text
-        for text, kind, id_ in shop.texts:
+        for text, _, id_ in shop.texts:
             (hit,) = (await found(theirs, text))["data"]
             assert hit["tenant_id"] == shop.ids["tenant_id"]
             shown = await theirs.get(hit["url"].removeprefix("/v1"))
