@@ -22,7 +22,8 @@ _AROUND: Final = " \t\r\n\u00a0\u200b\u200e\u200f\ufeff\"'`“”‘’„«»<>
 """Characters that are copied together with an id or URL, but are not part of it."""
 _PREFIXES: Final = "|".join(sorted(get_args(Prefix), key=len, reverse=True))
 _ID: Final = re.compile(rf"(?<![a-z0-9])({_PREFIXES})_([0-9a-f]{{32}})(?![0-9a-f])", re.I)
-_SHORTENED: Final = re.compile(rf"({_PREFIXES})_(?:…|\.\.\.|\*)?([0-9a-f]{{6,16}})", re.I)
+SHORTENED: Final = re.compile(rf"({_PREFIXES})_(?:…|\.\.\.|\*)?([0-9a-f]{{6,16}})", re.I)
+"""An id as lists shorten it."""
 _WITHOUT_PREFIX: Final = re.compile(r"[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}", re.I)
 _TRACE: Final = re.compile(r"(00-)?[0-9a-f]{32}(-[0-9a-f]{16}-[0-9a-f]{2})?", re.I)
 _SECRET: Final = re.compile(r"hf_[A-Za-z0-9_-]{32,}|whsec_[A-Za-z0-9+/=]{16,}|Bearer .+", re.I)
@@ -61,7 +62,7 @@ class SearchText:
                 code="secret_in_search",
             )
         ids = _ids_in(text)
-        shortened = None if ids else _SHORTENED.fullmatch(text)
+        shortened = None if ids else SHORTENED.fullmatch(text)
         # a key may have quotes of its own
         keys = tuple(dict.fromkeys((text, typed.strip())))
         return cls(

@@ -12,6 +12,7 @@ from api.access.authentication import Reader
 from api.dashboard.pages.filter_choices import SPANS, Within, start_of
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
+from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.routes.audit import AuditView, list_audit
 from hookfast.audit import AuditAction
@@ -39,6 +40,7 @@ async def audit_page(
     action: AuditAction | None = None,
     resource_id: Annotated[str | None, Query(max_length=200)] = None,
     key_id: Annotated[str | None, Query(pattern=id_pattern("key"))] = None,
+    tenant_id: TenantId | None = None,
     within: Within | None = None,
 ) -> Response:
     """List the changes, newest first."""
@@ -49,13 +51,19 @@ async def audit_page(
         resource_id=resource_id,
         action=action,
         key_id=key_id,
-        tenant_id=view.tenant_id,
+        tenant_id=tenant_id or view.tenant_id,
         since=start_of(within, view.now),
     )
     return view.render(
         "audit.html",
         listing=listing,
-        given={"action": action, "resource_id": resource_id, "key_id": key_id, "within": within},
+        given={
+            "action": action,
+            "resource_id": resource_id,
+            "key_id": key_id,
+            "tenant_id": tenant_id,
+            "within": within,
+        },
         actions=ACTIONS,
         spans=SPANS,
         pages=_PAGES,

@@ -23,7 +23,7 @@ from api.dashboard.site.formatting import number
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
 from api.forms.jobs import DryRun, JobView
-from api.http.fields import EndpointId
+from api.http.fields import EndpointId, TenantId
 from api.http.pagination import PageQuery
 from api.routes.dead_letters import (
     RedriveForm,
@@ -47,11 +47,18 @@ async def dead_letters_page(
     endpoint_id: EndpointId | None = None,
     event_type: Annotated[str | None, Query(max_length=200)] = None,
     reason: Annotated[str | None, Query(max_length=200)] = None,
+    tenant_id: TenantId | None = None,
     within: Within | None = None,
 ) -> Response:
     """Count the dead letters by endpoint, event type and reason, and list them, newest first."""
     since = start_of(within, view.now)
-    given = {"endpoint_id": endpoint_id, "event_type": event_type, "reason": reason}
+    tenant = tenant_id or view.tenant_id
+    given = {
+        "endpoint_id": endpoint_id,
+        "event_type": event_type,
+        "reason": reason,
+        "tenant_id": tenant_id,
+    }
     listing = await list_dead_letters(
         page,
         view.context,
@@ -59,15 +66,15 @@ async def dead_letters_page(
         endpoint_id=endpoint_id,
         event_type=event_type,
         reason=reason,
-        tenant_id=view.tenant_id,
+        tenant_id=tenant,
         since=since,
     )
     stats = await count_dead_letters(
-        view.context, principal, tenant_id=view.tenant_id, endpoint_id=view.endpoint_id
+        view.context, principal, tenant_id=tenant, endpoint_id=view.endpoint_id
     )
     names = names_of(await endpoints_to_choose(view, view.context, principal))
     # `within` becomes a time here, so that what is redriven is what the page shows
-    members = given | {"tenant_id": view.tenant_id, "since": since and rfc3339(since)}
+    members = given | {"tenant_id": tenant, "since": since and rfc3339(since)}
     return view.render(
         "dead_letters.html",
         listing=listing,

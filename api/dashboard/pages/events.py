@@ -16,13 +16,15 @@ from api.dashboard.pages.filter_choices import (
     names_of,
     start_of,
 )
+from api.dashboard.site import choices
 from api.dashboard.site.form import validated
 from api.dashboard.site.formatting import number
 from api.dashboard.site.json_view import pretty
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
 from api.forms.event import MAX_KEY
-from api.http.fields import EventPath
+from api.forms.search import MAX_TEXT
+from api.http.fields import EventPath, TenantId
 from api.http.pagination import PageQuery
 from api.routes.events import EventSummaryView, list_event_deliveries, list_events, read_event
 from api.routes.recovery import ReplayDryRun, ReplayForm, ReplayView, replay_event
@@ -49,6 +51,7 @@ async def events_page(
     principal: Reader,
     find: Annotated[str | None, Query(max_length=MAX_KEY)] = None,
     type: Annotated[str | None, Query(max_length=200)] = None,
+    tenant_id: TenantId | None = None,
     within: Within | None = None,
 ) -> Response:
     """List the events, newest first. `find` is the idempotency key of an event, or any id, which
@@ -61,12 +64,18 @@ async def events_page(
         view.context,
         principal,
         type=type,
-        tenant_id=view.tenant_id,
+        tenant_id=tenant_id or view.tenant_id,
         since=start_of(within, view.now),
         idempotency_key=find,
     )
     return view.render(
-        "events.html", listing=listing, find=find, type=type, within=within, spans=SPANS
+        "events.html",
+        listing=listing,
+        find=find,
+        type=type,
+        tenant_id=tenant_id,
+        within=within,
+        spans=SPANS,
     )
 
 
@@ -96,10 +105,14 @@ async def replay_page(
     principal: Writer,
     only: Only = "all",
     include_new: bool = False,
+    endpoint_id: Annotated[str | None, Query(max_length=MAX_TEXT)] = None,
 ) -> Response:
     """Show how many deliveries a replay would send. Changes nothing."""
     event = await read_event(event_id, view.context, principal)
-    form = ReplayForm(only=only, include_new=include_new, dry_run=True)
+    picked = await choices.pick(view, "endpoint_id", "endpoint", endpoint_id)
+    await choices.offer(view, endpoint_id="endpoint")
+    members = {"only": only, "include_new": include_new, "endpoint_id": picked, "dry_run": True}
+    form = validated(ReplayForm, members)
     answer = await replay_event(event_id, form, view.context, audit, principal)
     assert isinstance(answer, Response)  # noqa: S101 - a dry run creates no job
     return view.render(
@@ -108,6 +121,7 @@ async def replay_page(
         counted=ReplayDryRun.model_validate(json.loads(bytes(answer.body))),
         only=only,
         include_new=include_new,
+        endpoint_id=picked,
     )
 
 
@@ -117,6 +131,7 @@ async def replay(event_id: EventPath, view: PageView, audit: Audit, principal: W
     members = {
         "only": view.form.get("only", "all"),
         "include_new": view.form.text("include_new") is not None,
+        "endpoint_id": view.form.text("endpoint_id"),
     }
     form = validated(ReplayForm, members)
     job = await replay_event(event_id, form, view.context, audit, principal)
