@@ -85,7 +85,7 @@ def _page(
     return view.render(
         "search.html",
         status=status,
-        text=text,
+        searched=text,
         error=error,
         hint=None if results is None else results.hint,
         groups=[(title, found) for title, found in groups if found],
