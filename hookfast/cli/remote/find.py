@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import print_note, print_table
+from hookfast.cli.remote.screen import Columns, print_note, print_table
 
 
 def find(remote: Remote, text: str, *, tenant: str | None) -> None:
@@ -16,7 +16,7 @@ def find(remote: Remote, text: str, *, tenant: str | None) -> None:
     response = remote.api.get("/search", {"q": text, "tenant_id": tenant})
     hits = response.value["data"]
     if not remote.printed_json(response):
-        columns = {"kind": _kind, "id": "id", "what": _what}
+        columns: Columns = {"kind": _kind, "id": "id", "what": _what}
         print_table(hits, columns, if_empty=response.value["hint"] or "", wide="what")
         if len(hits) == 1:
             print_note(f"On the dashboard: {remote.api.url}{hits[0]['page']}")
