@@ -147,7 +147,8 @@ def _chosen(kind: Kind, text: str, found: list[Choice]) -> Choice | InvalidField
         return found[0]
     if not found:
         noun = _NOUNS[kind].partition(" ")[2]
-        return InvalidField(text, f"no {noun} has this name, or this as a part of it")
+        name = "name or URL" if kind == "endpoint" else "name"
+        return InvalidField(text, f"no {noun} has this {name}, or this as a part of it")
     count = f"more than {_CANDIDATES}" if len(found) > _CANDIDATES else str(len(found))
     return InvalidField(text, f"{count} match", tuple(found[:_CANDIDATES]))
 

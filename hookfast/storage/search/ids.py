@@ -58,9 +58,10 @@ async def find(connection: AsyncConnection, prefix: Prefix, id_: str, *, scope: 
 async def find_shortened(
     connection: AsyncConnection, prefix: Prefix, end: str, *, scope: Scope
 ) -> list[str]:
-    """Return the ids with this prefix that end with `end`, among the newest."""
+    """Return the ids with this prefix that end with `end`, among the newest. A scope of one
+    endpoint has only those of its deliveries."""
     table = _SHORTENED.get(prefix)
-    if table is None:
+    if table is None or (scope.endpoint_id is not None and prefix != "dlv"):
         return []
     rows = await connection.execute(shortened_statement(table, end, scope=scope))
     return list(rows.scalars())
@@ -69,10 +70,11 @@ async def find_shortened(
 def shortened_statement(table: Table, end: str, *, scope: Scope) -> Select[str]:
     """Return the statement of `find_shortened`."""
     newest: Select[Any] = select(table.c.id)
-    if scope.endpoint_id is not None and "endpoint_id" in table.c:
+    if scope.endpoint_id is not None:
         newest = newest.where(table.c.endpoint_id == scope.endpoint_id)
-    elif scope.tenant_id is not None and "tenant_id" in table.c:
-        newest = newest.where(table.c.tenant_id == scope.tenant_id)
+    elif scope.tenant_id is not None:
+        tenant = table.c.id if table is Tenant.__table__ else table.c.tenant_id
+        newest = newest.where(tenant == scope.tenant_id)
     ids = newest_first(newest, table.c.id, after=None, limit=NEWEST).subquery()
     return select(ids.c.id).where(ids.c.id.endswith(end, autoescape=True)).limit(PER_KIND)
 

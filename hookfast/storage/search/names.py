@@ -17,7 +17,6 @@ from sqlalchemy import (
     Select,
     Table,
     case,
-    false,
     func,
     literal_column,
     null,
@@ -115,9 +114,10 @@ def statement(kind: Named, texts: Sequence[str], *, scope: Scope, limit: int) ->
     ordered = by_name if kind == "event_type" else newest_first
     rows = ordered(scanned, key, after=None, limit=SCANNED).subquery()
     found: list[ColumnElement[bool]] = [rows.c.removed.is_(None), rows.c.id != SYSTEM_TENANT]
-    if texts:
-        found.append(or_(*(_contains(rows.c, text) for text in texts)))
-    exact = case((or_(false(), *(_equals(rows.c, text) for text in texts)), 0), else_=1)
+    if not texts:  # in the order of the subquery: to sort it, all of it would be read
+        return select(rows).where(*found).limit(limit)
+    found.append(or_(*(_contains(rows.c, text) for text in texts)))
+    exact = case((or_(*(_equals(rows.c, text) for text in texts)), 0), else_=1)
     order = rows.c.id if kind == "event_type" else rows.c.id.desc()
     return select(rows).where(*found).order_by(exact, order).limit(limit)
 
