@@ -22,7 +22,7 @@ _AROUND: Final = " \t\r\n\u00a0\u200b\u200e\u200f\ufeff\"'`“”‘’„«»<>
 """Characters that are copied together with an id or URL, but are not part of it."""
 _PREFIXES: Final = "|".join(sorted(get_args(Prefix), key=len, reverse=True))
 _ID: Final = re.compile(rf"(?<![a-z0-9])({_PREFIXES})_([0-9a-f]{{32}})(?![0-9a-f])", re.I)
-SHORTENED: Final = re.compile(rf"({_PREFIXES})_(?:…|\.\.\.|\*)?([0-9a-f]{{6,16}})", re.I)
+SHORTENED: Final = re.compile(rf"({_PREFIXES})_(?:…|\.\.\.)([0-9a-f]{{6,16}})", re.I)
 """An id as lists shorten it."""
 _WITHOUT_PREFIX: Final = re.compile(r"[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}", re.I)
 _TRACE: Final = re.compile(r"(00-)?[0-9a-f]{32}(-[0-9a-f]{16}-[0-9a-f]{2})?", re.I)

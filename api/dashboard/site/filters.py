@@ -70,7 +70,7 @@ async def _resolve(view: View, pickers: Mapping[str, Kind]) -> None:
         if (kind := pickers.get(name)) is not None and choices.may_pick(view, kind):
             whole[name] = await choices.pick(view, name, kind, text)
         elif name in _TYPED and (match := SHORTENED.fullmatch(text)) is not None:
-            whole[name] = await _whole_id(view, cast(Prefix, match[1]), match[2])
+            whole[name] = await _whole_id(view, cast(Prefix, match[1].lower()), match[2].lower())
             if whole[name] is None:
                 view.invalid[name] = InvalidField(text, choices.SHORTENED)
     if whole:

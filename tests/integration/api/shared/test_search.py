@@ -204,6 +204,7 @@ async def test_text_that_finds_nothing_is_explained(client: httpx2.AsyncClient) 
     for text, looks_like in (
         ("dlv_" + "0" * 32, "id"),
         ("dlv_…00000000", "shortened_id"),
+        ("evt_12345678", "text"),
         ("4bf92f3577b34da6a3ce929d0e0e4736", "trace_id"),
         ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "trace_id"),
         ("https://nowhere.example/hook", "url"),
