@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench emit-bench telemetry-bench shortcuts-bench lock openapi settings pictures clean docs docs-serve help
+.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench emit-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -66,6 +66,9 @@ emit-bench: $(VENV)/.dev-ready ## the API's cost of emitting, on SQLite and Post
 telemetry-bench: $(VENV)/.dev-ready ## the cost of traces and metrics per delivery
 	$(BIN)/python -m bench.telemetry
 
+log-bench: $(VENV)/.dev-ready ## the cost of log lines per delivery
+	$(BIN)/python -m bench.logs
+
 shortcuts-bench: $(VENV)/.dev-ready ## savings of our payload converter and SQLite connection
 	$(BIN)/python -m bench.shortcuts
 
@@ -74,6 +77,9 @@ openapi: $(VENV)/.dev-ready ## write docs/openapi.json
 
 pictures: $(VENV)/.dev-ready ## take the README's pictures from the running demo (needs chromium)
 	$(BIN)/python docs/pictures.py
+
+log-schema: $(VENV)/.dev-ready ## write docs/log-schema.json
+	$(BIN)/python -m hookfast.logs > docs/log-schema.json
 
 settings: $(VENV)/.dev-ready ## write docs/settings.md
 	$(BIN)/hookfast config --markdown > docs/settings.md

@@ -330,7 +330,7 @@ async def run(settings: Settings) -> None:
 def main() -> None:
     """Run `hookfast worker` or `python worker.py`."""
     settings = load_settings()
-    configure_logging(settings, process="worker")
+    configure_logging(settings, process="worker", attempts=settings.log_attempts)
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         runner.run(run(settings))
 

@@ -37,6 +37,7 @@ from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.telemetry import instruments, spans
+from hookfast.telemetry.traceparent import trace_id
 
 log = structlog.get_logger()
 
@@ -139,6 +140,7 @@ class AttemptRunner:
                 limited=planned.outgoing.endpoint.limits is not None,
                 in_batch=planned.member is not None,
                 first_try=True,
+                trace_id=trace_id(planned.outgoing.event.traceparent),
             )
             change = await self._try_to_record(record)
             observed.ended(outcome, change)

@@ -121,7 +121,7 @@ class CircuitActivities:
             if probe is None:  # armed; check again when the next probe would be due
                 delay = self._policy_of(owned).probe_delay(after.probes)
                 after = replace(after, next_probe_at=now + delay)
-            await circuits.store(connection, endpoint_id, after, now=now)
+            await circuits.store(connection, owned, after, now=now)
             return probe
 
     async def _wait_for_probe(self, endpoint_id: str, probe: str) -> None:
@@ -205,7 +205,7 @@ class CircuitActivities:
             after = closed(owned.circuit, held=held)
             if after.state is not State.CLOSED:
                 return False
-            await circuits.store(connection, endpoint_id, after, now=now)
+            await circuits.store(connection, owned, after, now=now)
             await permits.reset(connection, endpoint_id, now=now)
             policy = self._policy_of(owned)
             await announcements.circuit_changed(connection, owned, after, policy=policy, now=now)

@@ -47,7 +47,7 @@ from hookfast.endpoints.limits import Go
 from hookfast.errors import NotFound, Unavailable
 from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import actions, admission, lives, permits
+from hookfast.storage.deliveries import actions, admission, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
 from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
@@ -126,10 +126,9 @@ class DeliveryActivities:
         try:
             if input.signals is not None:
                 async with self._database.write() as connection:
-                    change = await actions.apply_signals(
+                    await actions.apply_signals(
                         connection, input.delivery_id, input.signals, now=self._clock()
                     )
-                lives.count_ended([change])
             while True:
                 try:
                     return await self._read_and_attempt(input, left)
@@ -194,7 +193,6 @@ class DeliveryActivities:
             )
         if decided.admitted:
             return None
-        lives.count_ended([decided.change])
         if decided.change.died:
             self._on_commit(Committed.OUTBOX)
         return decided.change

@@ -23,7 +23,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.job import JobInput, JobProgress, JobStatus, Rest, Spacing
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import actions, jobs, lives, selection
+from hookfast.storage.deliveries import actions, jobs, selection
 from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.deliveries.recorder import Committed
 from hookfast.storage.deliveries.selection import DeliverySelection
@@ -155,7 +155,6 @@ class JobActivities:
                 cancelled = locked.cancel_requested
                 status = JobStatus.CANCELLED if cancelled else JobStatus.DONE
                 moved = await self._finish(connection, locked, status)
-        lives.count_ended(requested.changes)
         if requested.changes:
             self._on_commit(Committed.OUTBOX)
         return moved or job
@@ -185,7 +184,6 @@ class JobActivities:
         self, connection: AsyncConnection, job: Job, status: JobStatus, *, error: str | None = None
     ) -> Job:
         ended = await jobs.finish(connection, job.id, status=status, now=self._clock(), error=error)
-        log.info("A job has ended.", job_id=job.id, status=status.value)
         return ended or job
 
     def _spacing(self, job: Job) -> Spacing:

@@ -16,6 +16,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from hookfast.clock import Clock, utc_now
+from hookfast.logs.catalogue import Kind
 from hookfast.mail import AddressRejected, MailDelayed, MailTransport, News, compose
 from hookfast.mail.message import message_id_of, parse_sender
 from hookfast.owners.digest import MailInput, SendInput, SendResult, Waiting
@@ -116,6 +117,14 @@ class MailActivities:
         async with self._database.write() as connection:
             await digests.mark_sent(connection, batch.notice_ids, at=self._clock())
         instruments.MAIL.add(kind=input.kind, result="sent")
+        log.info(
+            "A mail was sent.",
+            kind=Kind.MAIL_SENT,
+            mail=input.kind,
+            owner_hash=input.owner_hash,
+            endpoint_id=batch.notices[-1].endpoint_id,
+            tenant_id=batch.notices[-1].tenant_id,
+        )
         return SendResult(endpoints=batch.endpoints)
 
     async def _begin(self, input: SendInput) -> _Batch | None:

@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from fastapi.telemetry import TelemetryConfig
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from api.access.access_log import AccessLog
 from api.access.client_address import TrustedProxies
 from api.answers import problems
 from api.answers.headers import AnswerHeaders
@@ -151,7 +152,7 @@ class _Application(FastAPI):
         await super().__call__(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
-        app: ASGIApp = AnswerHeaders(RequestId(super().build_middleware_stack()))
+        app: ASGIApp = AnswerHeaders(RequestId(AccessLog(super().build_middleware_stack())))
         if self._settings.trusted_proxies:
             app = TrustedProxies(app, networks=self._settings.trusted_proxies)
         return app

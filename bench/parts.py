@@ -93,7 +93,6 @@ async def running_bench(
         "HOOKFAST_ALLOWED_PRIVATE_NETWORKS": "127.0.0.0/8",
         "HOOKFAST_ALLOW_HTTP": "true",
         "HOOKFAST_ALLOW_UNVERIFIED": "true",
-        "HOOKFAST_LOG_LEVEL": "warning",
         **(settings or {}),
     }
     up_command = (sys.executable, "-m", "hookfast.cli", "up", "--workers", str(workers))

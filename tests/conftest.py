@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import logging
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ from hypothesis import settings as hypothesis_settings
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
-from tests.support import one_dialect, postgresql
+from tests.support import log_lines, one_dialect, postgresql
 from tests.support.event_loop import chosen_loop, on_loop_of
 from tests.support.order import order_for_workers
 from tests.support.postgresql import PostgresqlServer
@@ -52,11 +53,30 @@ if FUZZ_EXAMPLES := int(os.environ.get("HOOKFAST_FUZZ", "0")):
 structlog.configure(
     processors=[
         structlog.contextvars.merge_contextvars,
+        log_lines.check_logged,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
     ]
 )
+
+
+class _CheckLibraryLines(logging.Handler):
+    """Checks the lines of libraries, which are logged as they are."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log_lines.found.extend(log_lines.privacy_faults(self.format(record)))
+
+
+logging.getLogger().addHandler(_CheckLibraryLines(logging.INFO))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Fail a test that logged a line which does not fit the schema, or has something private."""
+    yield
+    faults, log_lines.found[:] = list(log_lines.found), []
+    assert not faults, "\n".join(faults[:20])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # around the selection by `-m`

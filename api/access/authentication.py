@@ -18,7 +18,7 @@ from api.access.client_address import client_site
 from api.process.context import Context
 from api.process.key_cache import KnownKey
 from hookfast.errors import Forbidden, NotFound, Unauthenticated
-from hookfast.settings.settings import OPERATOR_KEY_FORM
+from hookfast.settings.types import OPERATOR_KEY_FORM
 from hookfast.storage.accounts.api_keys import Scope
 
 # for the OpenAPI document only: `authenticate` checks the key

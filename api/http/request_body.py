@@ -68,7 +68,9 @@ class RequestBody:
                 await _reject(problem_of_unexpected(Request(scope), error), scope, receive, send)
                 return
             if body is not None:
-                await self._app({**scope, _MEMORY: memory}, _replay(body, receive), send)
+                # not in a copy: the access log, outside of this, reads the route from the scope
+                scope[_MEMORY] = memory
+                await self._app(scope, _replay(body, receive), send)
 
     async def _streamed(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application before its body is read; its route calls `streamed_body`."""
@@ -96,7 +98,8 @@ class RequestBody:
             await body.discard()
             await send({"type": "http.response.body", "body": b""})
 
-        await self._app({**scope, _STREAMED: body}, body.receive, send_response)
+        scope[_STREAMED] = body
+        await self._app(scope, body.receive, send_response)
 
     async def _read(self, scope: Scope, receive: Receive, memory: AsyncExitStack) -> bytes | None:
         """Read the whole body, or return None if the client disconnected before it was complete.

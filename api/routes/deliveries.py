@@ -40,7 +40,7 @@ from hookfast.deliveries.messages import workflow_id
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.events.event_type import parse_event_type
 from hookfast.storage.circuits.circuits import gates
-from hookfast.storage.deliveries import actions, attempts, deliveries, lives
+from hookfast.storage.deliveries import actions, attempts, deliveries
 from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.outgoing import FRESH_SECONDS
@@ -284,7 +284,6 @@ async def _act(
         )
         await audit.record(connection, entry)
     context.doorbell.ring()
-    lives.count_ended([change])
     probe = seen[delivery.endpoint_id].gate.probes(delivery_id)
     # a worker's clock may be ahead
     soon = context.clock() + timedelta(seconds=1)

@@ -8,11 +8,12 @@ import asyncio
 import json
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, Header, Response
+from fastapi import Depends, Header, Request, Response
 from pydantic import BaseModel, Field
 
 from api.access.authentication import Emitter
 from api.answers.problems import ProblemModel, problem_of
+from api.answers.request_id import request_id
 from api.forms.event import (
     EXAMPLES,
     KEY_PATTERN,
@@ -136,6 +137,7 @@ _BATCH_EXAMPLE = {
 )
 async def emit_event(
     raw: RawJson,
+    request: Request,
     context: AppContext,
     principal: Emitter,
     idempotency_key: IdempotencyKey = None,
@@ -147,7 +149,10 @@ async def emit_event(
     events per day is used up, it is 429 (`daily_quota_exceeded`) until midnight UTC."""
     event = parse_event(raw, caller=principal, key=idempotency_key, now=context.clock())
     [result] = await context.emitter.emit(
-        [event], scope=principal.idempotency_scope, traceparent=_trace(trace)
+        [event],
+        scope=principal.idempotency_scope,
+        traceparent=_trace(trace),
+        request_id=request_id(request),
     )
     if isinstance(result, HookfastError):
         raise result
@@ -167,6 +172,7 @@ async def emit_event(
 )
 async def emit_batch(
     raw: RawJson,
+    request: Request,
     context: AppContext,
     principal: Emitter,
     idempotency_key: IdempotencyKey = None,
@@ -187,7 +193,10 @@ async def emit_batch(
     good = [event for event in parsed if isinstance(event, NewEvent)]
     emitted = iter(
         await context.emitter.emit(
-            good, scope=principal.idempotency_scope, traceparent=_trace(trace)
+            good,
+            scope=principal.idempotency_scope,
+            traceparent=_trace(trace),
+            request_id=request_id(request),
         )
     )
     results = [next(emitted) if isinstance(event, NewEvent) else event for event in parsed]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal
 
+import structlog
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from api.access.client_address import client_address
+from api.answers.request_id import request_id
 from api.http.openapi import problem_responses
 from api.http.request_body import streamed_body
 from api.process.context import AppContext, Context
@@ -17,9 +19,11 @@ from api.process.source_cache import OpenSource
 from hookfast.errors import Forbidden, HookfastError, Unavailable
 from hookfast.inbox import Answer, InboundRequest, RequestHeaders, RequestRejected, TooManyHops
 from hookfast.inbox.verified_request import VerifiedRequest, verify_and_parse
+from hookfast.logs.catalogue import Kind
 from hookfast.storage.inbox.inbox_batch import Arrival, InboxResult
 from hookfast.telemetry import instruments, spans, traceparent
 
+log = structlog.get_logger()
 routes = APIRouter(tags=["Inbound"])
 
 _THREAD_BYTES = 65_536
@@ -111,9 +115,10 @@ async def receive_webhook(source_id: str, request: Request, context: AppContext)
             received = await _with_body(request, source, context)
             source, verified = await _verified(source, received, context)
             if isinstance(verified, Answer):
-                instruments.INBOX.add(provider=source.provider.name, outcome="answered")
+                _report(source, "answered")
                 return _provider_response(verified)
-            result = await context.inbox.store(_arrival(source, received, verified))
+            arrival = _arrival(source, received, verified, request_id=request_id(request))
+            result = await context.inbox.store(arrival)
         except Unavailable:
             raise
         except HookfastError as error:
@@ -122,15 +127,32 @@ async def receive_webhook(source_id: str, request: Request, context: AppContext)
                     source.id, tenant_id=source.tenant_id, hops=error.hops
                 )
             context.rejections.count(source.id, error)
-            instruments.INBOX.add(provider=source.provider.name, outcome="rejected")
+            _report(source, "rejected", code=error.code)
             raise
     spans.note_event(result.event_id)
-    outcome = "duplicate" if result.duplicate else result.status
-    instruments.INBOX.add(provider=source.provider.name, outcome=outcome)
+    stored = {"inbox_id": result.id, "event_type": result.event_type}
+    if result.event_id is not None:
+        stored["event_id"] = result.event_id
+    _report(source, "duplicate" if result.duplicate else result.status, **stored)
     if verified.acknowledgement is not None:
         return _provider_response(verified.acknowledgement, result)
     return JSONResponse(
         InboundAnswer.of(result).model_dump(), status_code=200 if result.duplicate else 202
+    )
+
+
+def _report(source: OpenSource, outcome: str, **fields: str) -> None:
+    """Count and log how a request to a source ended."""
+    provider = source.provider.name
+    instruments.INBOX.add(provider=provider, outcome=outcome)
+    log.info(
+        "A source's request was answered.",
+        kind=Kind.INBOUND,
+        source_id=source.id,
+        tenant_id=source.tenant_id,
+        provider=provider,
+        outcome=outcome,
+        **fields,
     )
 
 
@@ -220,7 +242,13 @@ async def _verify(source: OpenSource, received: InboundRequest) -> Answer | Veri
     return verify()
 
 
-def _arrival(source: OpenSource, received: InboundRequest, verified: VerifiedRequest) -> Arrival:
+def _arrival(
+    source: OpenSource,
+    received: InboundRequest,
+    verified: VerifiedRequest,
+    *,
+    request_id: str | None,
+) -> Arrival:
     return Arrival(
         source_id=source.id,
         tenant_id=source.tenant_id,
@@ -239,4 +267,5 @@ def _arrival(source: OpenSource, received: InboundRequest, verified: VerifiedReq
         error=verified.error,
         at=received.at,
         traceparent=spans.current() or traceparent.new(),
+        request_id=request_id,
     )

@@ -37,7 +37,12 @@ def main(*, fd: int | None = None) -> None:
     """Serve until SIGINT or SIGTERM. `fd` is a listening socket that `up` keeps open: while the API
     restarts, callers wait in its backlog, and their connections are not refused."""
     settings = read_settings()
-    configure_logging(settings, process="api")
+    configure_logging(
+        settings,
+        process="api",
+        attempts=settings.log_attempts,  # deliveries end here when a person cancels them
+        requests=settings.log_requests,
+    )
     warn_if_links_are_local(settings)
     key = asyncio.run(prepare(settings))
     if key is not None:

@@ -7,13 +7,12 @@ Temporal's address, namespace, key and TLS come from `TEMPORAL_*`, read by `temp
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -27,10 +26,19 @@ from hookfast.retention import ages as retention
 from hookfast.settings.egress_proxy import EgressProxy, parse_egress_proxy
 from hookfast.settings.local_url import local_url
 from hookfast.settings.secret_files import SecretFiles
-from hookfast.settings.types import Networks, Port, Seconds, SecondsOrZero, parse_port_ranges
+from hookfast.settings.types import (
+    EgressProxyUrl,
+    Networks,
+    OperatorKey,
+    Port,
+    PortRanges,
+    PublicUrl,
+    Seconds,
+    SecondsOrZero,
+    parse_port_ranges,
+)
 
 Quota = Annotated[int, Field(ge=0, le=MAX_QUOTA)]
-OPERATOR_KEY_FORM = re.compile(r"hf_[A-Za-z0-9_-]{32,}")
 
 
 class Settings(BaseSettings):
@@ -66,7 +74,7 @@ class Settings(BaseSettings):
     home: Path = Field(Path("var"), description="Folder of the embedded database, keys and mail.")
     host: str = Field("127.0.0.1", description="Address the API listens on.")
     port: Port = Field(8080, description="Port of the API; 0 takes a free one.")
-    public_url: str | None = Field(
+    public_url: PublicUrl | None = Field(
         None,
         description="URL under which receivers reach the API, for links in `thin` payloads; no "
         "endpoint may be at its host; "
@@ -89,7 +97,7 @@ class Settings(BaseSettings):
         description="`postgresql://user:password@host/db` or `sqlite:///file`; "
         "default: SQLite in the home folder.",
     )
-    operator_key: SecretStr | None = Field(
+    operator_key: OperatorKey = Field(
         None,
         description="API key of the operator: `hf_` and at least 32 URL-safe characters; default: "
         "a key is generated at the first start and printed once.",
@@ -109,13 +117,13 @@ class Settings(BaseSettings):
         description="Comma-separated CIDRs that deliveries never go to, such as your own public "
         "addresses.",
     )
-    allowed_ports: str = Field(
+    allowed_ports: PortRanges = Field(
         "",
         description="Comma-separated ports and ranges (`443,8000-8999`) that deliveries may go to; "
         "default: all but those of well-known services that are not HTTP (the WHATWG's bad ports, "
         "such as 25 and 6000), which are allowed if listed here.",
     )
-    egress_proxy: SecretStr | None = Field(
+    egress_proxy: EgressProxyUrl = Field(
         None,
         description="HTTP proxy, `http://user:password@host:3128`, through which every request to "
         "a receiver goes (with CONNECT); default: directly.",
@@ -373,33 +381,17 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least severe log line shown."
     )
-
-    @field_validator("public_url")
-    @classmethod
-    def _check_public_url(cls, value: str | None) -> str | None:
-        if value and not re.match("https?://[^/]", value, re.IGNORECASE):
-            raise ValueError("must be a URL like https://hooks.example.com")
-        return value
-
-    @field_validator("allowed_ports")
-    @classmethod
-    def _check_ports(cls, value: str) -> str:
-        parse_port_ranges(value)
-        return value
-
-    @field_validator("egress_proxy")
-    @classmethod
-    def _check_egress_proxy(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None:
-            parse_egress_proxy(value.get_secret_value())
-        return value
-
-    @field_validator("operator_key")
-    @classmethod
-    def _check_operator_key(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and not OPERATOR_KEY_FORM.fullmatch(value.get_secret_value()):
-            raise ValueError("must be 'hf_' followed by at least 32 URL-safe characters")
-        return value
+    log_attempts: Literal["all", "failures", "none"] = Field(
+        "all",
+        description="Log lines of attempts and ended deliveries. `failures`: failed attempts, and "
+        "deliveries that were not delivered at once; `none`: no attempts. Dead letters are always "
+        "logged.",
+    )
+    log_requests: Literal["all", "failures", "none"] = Field(
+        "all",
+        description="Log lines of the API's requests (the access log). `failures`: answers of 400 "
+        "and above.",
+    )
 
     @model_validator(mode="after")
     def _check_ages(self) -> Self:

@@ -1,4 +1,4 @@
-"""The types of settings whose text needs parsing: durations, networks and ports."""
+"""The types of settings whose text is parsed or checked."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
+
+from hookfast.settings.egress_proxy import parse_egress_proxy
 
 Network = IPv4Network | IPv6Network
 
+OPERATOR_KEY_FORM = re.compile(r"hf_[A-Za-z0-9_-]{32,}")
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
@@ -44,6 +47,29 @@ def parse_port_ranges(text: str) -> tuple[range, ...]:
     return tuple(found)
 
 
+def _check_url(value: str) -> str:
+    if not re.match("https?://[^/]", value, re.IGNORECASE):
+        raise ValueError("must be a URL like https://hooks.example.com")
+    return value
+
+
+def _check_ports(value: str) -> str:
+    parse_port_ranges(value)
+    return value
+
+
+def _check_egress_proxy(value: SecretStr | None) -> SecretStr | None:
+    if value is not None:
+        parse_egress_proxy(value.get_secret_value())
+    return value
+
+
+def _check_operator_key(value: SecretStr | None) -> SecretStr | None:
+    if value is not None and not OPERATOR_KEY_FORM.fullmatch(value.get_secret_value()):
+        raise ValueError("must be 'hf_' followed by at least 32 URL-safe characters")
+    return value
+
+
 Seconds = Annotated[timedelta, BeforeValidator(_parse_seconds), Field(gt=timedelta(0))]
 """A duration that is longer than zero."""
 SecondsOrZero = Annotated[timedelta, BeforeValidator(_parse_seconds), Field(ge=timedelta(0))]
@@ -51,3 +77,9 @@ Networks = Annotated[tuple[Network, ...], BeforeValidator(_split_networks), NoDe
 """Comma-separated networks in CIDR notation."""
 Port = Annotated[int, Field(ge=0, le=65535)]
 """A port; 0 takes a free one."""
+PortRanges = Annotated[str, AfterValidator(_check_ports)]
+"""Comma-separated ports and ranges, as `parse_port_ranges` reads them."""
+PublicUrl = Annotated[str, AfterValidator(_check_url)]
+# None is part of these two: `secret_files` finds secrets by the type outside of the annotation.
+EgressProxyUrl = Annotated[SecretStr | None, AfterValidator(_check_egress_proxy)]
+OperatorKey = Annotated[SecretStr | None, AfterValidator(_check_operator_key)]

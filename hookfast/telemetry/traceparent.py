@@ -36,6 +36,11 @@ def child(traceparent: str) -> str:
     return f"00-{trace}-{_random_hex(8)}-{flags}"
 
 
+def trace_id(traceparent: str) -> str:
+    """Return the trace id of a valid `traceparent`: 32 hexadecimal digits."""
+    return traceparent[3:35]
+
+
 def _random_hex(size: int) -> str:
     """Return random bytes as hex, never all zero: such ids are invalid by the specification."""
     while not any(random := secrets.token_bytes(size)):

@@ -15,6 +15,7 @@ from pathlib import Path
 from temporalio.client import Client
 
 from hookfast.temporal.connection import SEARCH_ATTRIBUTES, kind_of
+from tests.support.log_lines import check_file
 from tests.support.seed import KEY
 from tests.support.temporal_server import temporal_binary
 from tests.support.waiting import PATIENCE
@@ -56,6 +57,7 @@ async def running(
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+        check_file(log)
 
 
 def worker(

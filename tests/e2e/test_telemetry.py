@@ -1,5 +1,6 @@
-"""Traces and metrics of a running service: one delivery is one trace from the emit to the receiver,
-and every metric has its name and labels. All tests share one `hookfast up`."""
+"""Traces, metrics and logs of a running service: one delivery is one trace from the emit to the
+receiver, every metric has its name and labels, and the log tells a delivery from the emit to the
+dead letter. All tests share one `hookfast up`."""
 
 from __future__ import annotations
 
@@ -18,11 +19,13 @@ import yaml
 from opentelemetry.trace import SpanKind
 from prometheus_client.parser import text_string_to_metric_families
 
+from hookfast.logs.catalogue import Kind
 from hookfast.telemetry.instruments import CATALOGUE, TENANT_LABEL
 from tests.e2e.otlp_collector import Collector, ReceivedSpan, collector
 from tests.e2e.service_process import NO_TLS, eventually, free_ports
 from tests.e2e.test_up import Up, running_up
 from tests.integration.api.inbound import signed
+from tests.support import log_lines
 
 ROOT = Path(__file__).parents[2]
 OPERATOR_KEY = "hf_" + "t" * 40
@@ -263,6 +266,68 @@ def test_callers_of_a_source_cannot_choose_the_trace(service: Service) -> None:
     assert "messaging.message.id" not in rejected.attributes
     assert not service.collector.trace("a" * 32)
     assert {span.attributes["url.query"] for span in receptions()} == {"REDACTED"}
+
+
+def test_the_log_tells_a_delivery_from_the_emit_to_the_dead_letter(service: Service) -> None:
+    """Follow a delivery as an operator does who has nothing but the log."""
+
+    def lines(kind: Kind, **fields: Any) -> list[dict[str, Any]]:
+        wanted = {"kind": kind.value, **fields}
+        return [line for line in _log(service) if wanted.items() <= line.items()]
+
+    def circuit_is_open() -> bool:
+        return bool(lines(Kind.CIRCUIT_OPENED) and lines(Kind.MAIL_SENT))
+
+    eventually(circuit_is_open)
+    [accepted] = lines(Kind.EVENT_ACCEPTED, event_type="order.invoice.refused")
+    assert accepted["deliveries"] == 1
+    [request] = lines(Kind.REQUEST, request_id=accepted["request_id"])
+    assert (request["method"], request["route"]) == ("POST", "/v1/events")
+    assert request["status_code"] == 202
+    first, second = lines(Kind.ATTEMPT_ENDED, event_id=accepted["event_id"])
+    ids = {name: first[name] for name in ("delivery_id", "endpoint_id", "tenant_id")}
+    assert (first["attempt"], first["trigger"], first["result"]) == (1, "first", "refused")
+    assert (first["status"], first["process"]) == ("retrying", "worker")
+    assert first["next_attempt_at"] > first["timestamp"]
+    assert (second["attempt"], second["trigger"], second["status"]) == (2, "retry", "dead")
+    assert "next_attempt_at" not in second
+    [dead] = lines(Kind.DEAD_LETTER, delivery_id=ids["delivery_id"])
+    assert ids.items() <= dead.items()
+    assert (dead["status"], dead["reason"], dead["attempts"]) == ("dead", "retries_exhausted", 2)
+    traces = {line["trace_id"] for line in (accepted, request, first, second, dead)}
+    assert len(traces) == 1
+    told = [line["kind"] for line in _log(service) if ids.items() <= line.items()]
+    assert told == [Kind.ATTEMPT_ENDED, Kind.ATTEMPT_ENDED, Kind.DEAD_LETTER]
+    [opened] = lines(Kind.CIRCUIT_OPENED, endpoint_id=ids["endpoint_id"])
+    assert opened["failures"] == 2
+    [mailed] = lines(Kind.MAIL_SENT, endpoint_id=ids["endpoint_id"])
+    assert mailed["mail"] == "opened"
+
+
+def test_the_log_has_what_was_delivered_received_and_changed(service: Service) -> None:
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for line in _log(service):
+        by_kind.setdefault(line.get("kind", ""), []).append(line)
+    ended = [line["attempts"] for line in by_kind[Kind.DELIVERY_ENDED]]
+    assert sorted(ended)[-1] == 2
+    outcomes = [(line["outcome"], line.get("code")) for line in by_kind[Kind.INBOUND]]
+    assert outcomes == [("accepted", None), ("rejected", "signature_mismatch")]
+    [received] = [line for line in by_kind[Kind.EVENT_ACCEPTED] if line["origin"] == "inbox"]
+    assert received["event_id"] == by_kind[Kind.INBOUND][0]["event_id"]
+    actions = [(line["action"], line["actor"]) for line in by_kind[Kind.CHANGE]]
+    assert ("tenant.create", "operator") in actions
+    assert ("endpoint.create", "operator") in actions
+
+
+def test_no_secret_is_in_the_log(service: Service) -> None:
+    text = (service.up.home.parent / "up.log").read_text()
+    assert len(_log(service)) > 10
+    assert [name for name, secret in SECRETS.items() if secret in text] == []
+    log_lines.check_file(service.up.home.parent / "up.log")
+
+
+def _log(service: Service) -> list[dict[str, Any]]:
+    return log_lines.lines_of((service.up.home.parent / "up.log").read_text())
 
 
 def test_no_secret_is_in_spans_or_metrics(service: Service) -> None:

@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from tests.e2e.service_process import NO_TLS, environment, eventually, free_ports, lives
+from tests.support.log_lines import check_file
 from tests.support.waiting import PATIENCE
 
 _DOUBLED = ["api", "api", "temporal", "worker", "worker"]
@@ -92,6 +93,7 @@ def running_up(home: Path, *options: str, wait: bool = True, **settings: str) ->
             yield up
         finally:
             process.kill()
+            check_file(home.parent / "up.log")
 
 
 @pytest.fixture

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import secrets
-from io import TextIOWrapper
+from io import BufferedWriter
 from itertools import chain, count
 
 from rich.console import RenderableType
@@ -57,15 +56,12 @@ def main() -> None:
         os.environ["HOOKFAST_PORT"] = "0"
     load_settings.cache_clear()
     settings = read_settings()
-    with (settings.home / "hookfast.log").open("a") as log:
-        configure_logging(settings, process="demo")
-        for handler in logging.getLogger().handlers:
-            if isinstance(handler, logging.StreamHandler):
-                handler.setStream(log)  # a log line would tear the table
+    with (settings.home / "hookfast.log").open("ab") as log:
+        configure_logging(settings, process="demo", output=log)  # lines would tear the table
         asyncio.run(_run(settings, state, log))
 
 
-async def _run(settings: Settings, state: SavedState, log: TextIOWrapper) -> None:
+async def _run(settings: Settings, state: SavedState, log: BufferedWriter) -> None:
     out.print(f"Starting Temporal, the API and a worker; they log to {log.name}.", highlight=False)
     async with (
         interruptible() as hurry,

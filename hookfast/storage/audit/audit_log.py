@@ -9,24 +9,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
+import structlog
 from sqlalchemy import Select, Table, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.audit import SYSTEM, Actor, AuditAction, Change, differences
 from hookfast.ids import first_id_at, new_id
+from hookfast.logs.catalogue import Kind
+from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.database.rows import fetch_all
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import AuditEntry, AuditHorizon
 
+log = structlog.get_logger()
+
 _AUDIT: Table = AuditEntry.__table__
 _C = _AUDIT.c
 _HORIZON: Table = AuditHorizon.__table__
 _HORIZON_ID = 1
 """The id of the horizon's only row."""
+_IDS: Final = frozenset({"delivery_id", "endpoint_id", "job_id", "source_id", "subscription_id"})
+"""The fields of log lines by which the lines about one thing are found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +52,7 @@ class AuditFilter:
 async def record(
     connection: AsyncConnection, change: Change, *, actor: Actor, now: datetime
 ) -> None:
-    """Add an entry for a change of this transaction."""
+    """Add an entry for a change of this transaction, and log the change after the commit."""
     await connection.execute(
         insert(_AUDIT).values(
             id=new_id("aud", now),
@@ -60,6 +68,23 @@ async def record(
             client_address=actor.client_address,
         )
     )
+    after_commit(connection, partial(_log, change, actor))
+
+
+def _log(change: Change, actor: Actor) -> None:
+    line = {
+        "action": change.action,
+        "resource": change.resource,
+        "resource_id": change.resource_id,
+        "tenant_id": change.tenant_id,
+        "actor": actor.kind,
+        "key_id": actor.key_id,
+        "request_id": actor.request_id,
+    }
+    if (name := f"{change.resource}_id") in _IDS:
+        line[name] = change.resource_id
+    given = {name: value for name, value in line.items() if value is not None}
+    log.info("A change was recorded.", kind=Kind.CHANGE, **given)
 
 
 async def list_page(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Table, bindparam, case, func, null, or_, select, update
@@ -16,6 +17,8 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, Gate, State
 from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitInput, workflow_id
 from hookfast.endpoints.short_url import short_url
+from hookfast.storage.circuits.circuit_log import log_transition
+from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 from hookfast.workflow_request import WorkflowRequest
@@ -92,16 +95,20 @@ async def lock(
 
 
 async def store(
-    connection: AsyncConnection, endpoint_id: str, after: Circuit, *, now: datetime
+    connection: AsyncConnection, before: EndpointCircuit, after: Circuit, *, now: datetime
 ) -> None:
-    """Write the new state of a locked circuit."""
+    """Write the new state of a locked circuit, and log it after the commit."""
     values = {name: getattr(after, name) for name in _STORED}
     values["circuit"] = after.state.value
     if after.workflow_started:
         values["workflow_started_at"] = func.coalesce(_H.workflow_started_at, now)
     else:
         values["workflow_started_at"] = None
-    await connection.execute(update(_HEALTH).where(_H.endpoint_id == endpoint_id).values(values))
+    await connection.execute(
+        update(_HEALTH).where(_H.endpoint_id == before.endpoint_id).values(values)
+    )
+    ids = {"endpoint_id": before.endpoint_id, "tenant_id": before.tenant_id}
+    after_commit(connection, partial(log_transition, before.circuit, after, ids=ids))
 
 
 async def change(
@@ -119,7 +126,7 @@ async def change(
     before = locked[0]
     after = transition(before)
     if after != before.circuit:
-        await store(connection, endpoint_id, after, now=now)
+        await store(connection, before, after, now=now)
     return before, after
 
 

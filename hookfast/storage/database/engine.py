@@ -20,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from hookfast.errors import Misconfigured
+from hookfast.storage.database import after_commit
 from hookfast.storage.database.postgresql_engine import STATEMENT_SECONDS, postgresql_engine
 from hookfast.storage.database.sqlite_connection import Begin, SqliteConnection, connector
 
@@ -31,7 +32,8 @@ _CLOSE_SECONDS = 5.0
 
 
 class Database:
-    """Opens transactions. `write()` commits when its block ends and rolls back when it raises."""
+    """Opens transactions. `write()` commits when its block ends and rolls back when it raises;
+    after the commit, it calls the functions that `after_commit` collected."""
 
     background: Database
     """The same database for work that nobody waits for (migrations, retention): its statements have
@@ -78,8 +80,11 @@ class Database:
         """Open a transaction that commits at the end of the block. `quick` as in `read`."""
         async with self._writer.connect() as connection:
             self._set_quick(connection, quick)
+            functions = after_commit.begin(connection)
             async with connection.begin():
                 yield connection
+        for function in functions:
+            function()
 
     async def close(self) -> None:
         """Close all connections."""

@@ -5,15 +5,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
+import structlog
 from sqlalchemy import Table, Update, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.job import JOB_WORKFLOW, JobInput, JobProgress, JobStatus, job_workflow_id
+from hookfast.logs.catalogue import Kind
+from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.tables import Job
 from hookfast.workflow_request import WorkflowRequest
+
+log = structlog.get_logger()
 
 _JOBS: Table = Job.__table__
 _C = _JOBS.c
@@ -57,7 +63,13 @@ async def begin(connection: AsyncConnection, job_id: str, *, now: datetime) -> J
         .where(_C.id == job_id, _C.status == JobStatus.PENDING.value)
         .values(status=JobStatus.RUNNING.value, started_at=now, updated_at=now),
     )
-    return begun or await get(connection, job_id)
+    if begun is None:
+        return await get(connection, job_id)
+    after_commit(
+        connection,
+        lambda: log.info("A job started.", kind=Kind.JOB_STARTED, total=begun.total, **_ids(begun)),
+    )
+    return begun
 
 
 async def lock(connection: AsyncConnection, job_id: str) -> Job | None:
@@ -118,7 +130,7 @@ async def finish(
     error: str | None = None,
 ) -> Job | None:
     """End the job. Returns None if it has already ended."""
-    return await _change(
+    ended = await _change(
         connection,
         update(_JOBS)
         .where(_C.id == job_id, _UNFINISHED)
@@ -131,6 +143,26 @@ async def finish(
             workflow_started_at=func.coalesce(_C.workflow_started_at, now),
         ),
     )
+    if ended is not None:
+        after_commit(
+            connection,
+            lambda: log.info(
+                "A job ended.",
+                kind=Kind.JOB_ENDED,
+                status=ended.status,
+                done=ended.done,
+                skipped=ended.skipped,
+                failed=ended.failed,
+                **_ids(ended),
+            ),
+        )
+    return ended
+
+
+def _ids(job: Job) -> dict[str, Any]:
+    """Return the fields of log lines that say which job it is."""
+    ids = {"job_id": job.id, "job": job.kind, "action": job.action}
+    return ids if job.tenant_id is None else ids | {"tenant_id": job.tenant_id}
 
 
 async def request_stalled_workflows(connection: AsyncConnection, *, unmoved_since: datetime) -> int:

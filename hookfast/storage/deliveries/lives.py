@@ -15,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
+import structlog
 from sqlalchemy import Table, bindparam, case, func, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -24,9 +26,13 @@ from hookfast.deliveries.facts import Fact
 from hookfast.deliveries.life import Life, Phase, Resend, apply_fact
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
+from hookfast.logs.catalogue import Kind
+from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.owners.announcements import deliveries_dead
 from hookfast.storage.tables import Delivery
 from hookfast.telemetry import instruments
+
+log = structlog.get_logger()
 
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c
@@ -69,21 +75,44 @@ class Locked:
     put back into the outbox; at 0, it never requested a workflow of its own."""
 
     delivery_id: str
+    event_id: str
     endpoint_id: str
     tenant_id: str
+    event_type: str
     wakes: int
     life: Life
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """The fields of log lines that say which delivery it is."""
+        return {
+            "delivery_id": self.delivery_id,
+            "event_id": self.event_id,
+            "endpoint_id": self.endpoint_id,
+            "tenant_id": self.tenant_id,
+            "event_type": self.event_type,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A delivery before and after facts were applied. Both are equal if nothing changed."""
+    """A delivery, as it was locked, and its life after facts were applied, which is the same if
+    nothing changed."""
 
-    delivery_id: str
-    endpoint_id: str
-    tenant_id: str
-    before: Life
+    locked: Locked
     after: Life
+
+    @property
+    def delivery_id(self) -> str:
+        return self.locked.delivery_id
+
+    @property
+    def endpoint_id(self) -> str:
+        return self.locked.endpoint_id
+
+    @property
+    def before(self) -> Life:
+        return self.locked.life
 
     @property
     def ended(self) -> bool:
@@ -157,7 +186,15 @@ async def lock(connection: AsyncConnection, delivery_ids: Collection[str]) -> di
     """Lock these deliveries until the transaction ends. Those without a row are left out."""
     rows = await connection.execute(_LOCK, {"ids": sorted(delivery_ids)})
     return {
-        row.id: Locked(row.id, row.endpoint_id, row.tenant_id, row.wakes, life_of(row))
+        row.id: Locked(
+            row.id,
+            row.event_id,
+            row.endpoint_id,
+            row.tenant_id,
+            row.event_type,
+            row.wakes,
+            life_of(row),
+        )
         for row in rows
     }
 
@@ -170,9 +207,11 @@ async def apply(
     wake: int | None = None,
     batched: Collection[str] = (),
     locked: Mapping[str, Locked] | None = None,
+    traces: Mapping[str, str] | None = None,
 ) -> dict[str, Change]:
     """Apply facts, each with its delivery's id, in order, to the current lives. Returns a change
-    for every delivery that has a row. `locked` avoids locking the rows twice.
+    for every delivery that has a row. `locked` avoids locking the rows twice. Deliveries that end
+    are counted and logged after the commit, with their trace ids from `traces`.
 
     Without `wake`, the facts come from the delivery's own workflow, which acts on the result. With
     it, changed deliveries go into the outbox with that urgency, so that their workflow is woken.
@@ -186,12 +225,7 @@ async def apply(
     for delivery_id, fact in facts:
         if delivery_id in lives:
             lives[delivery_id] = apply_fact(lives[delivery_id], fact, now=now)
-    changes = {
-        one.delivery_id: Change(
-            one.delivery_id, one.endpoint_id, one.tenant_id, one.life, lives[one.delivery_id]
-        )
-        for one in locked.values()
-    }
+    changes = {one.delivery_id: Change(one, lives[one.delivery_id]) for one in locked.values()}
     changed = [one for one in changes.values() if one.after != one.before]
     silent, woken = [], []
     for one in changed:
@@ -209,18 +243,27 @@ async def apply(
         await connection.execute(_SAVE_AND_WAKE, woken)
     dead = [one.delivery_id for one in changed if one.died]
     await deliveries_dead(connection, dead, now=now)
+    if ended := [one for one in changed if one.ended]:
+        after_commit(connection, partial(_report_ended, ended, traces or {}))
     return changes
 
 
-def count_ended(changes: Iterable[Change]) -> None:
-    """Count the deliveries that ended in the metrics. Call it after the commit."""
-    for one in changes:
-        if one.ended:
-            instruments.DELIVERIES.add(outcome=one.after.status.value, tenant=one.tenant_id)
+def _report_ended(ended: Iterable[Change], traces: Mapping[str, str]) -> None:
+    """Count deliveries that ended, and log them; `deliveries_dead` logs the dead letters."""
+    for one in ended:
+        status = one.after.status.value
+        instruments.DELIVERIES.add(outcome=status, tenant=one.locked.tenant_id)
+        if one.died:
+            continue
+        line: dict[str, Any] = one.locked.ids
+        line |= {"status": status, "attempts": one.after.attempts}
+        if (trace_id := traces.get(one.delivery_id)) is not None:
+            line["trace_id"] = trace_id
+        log.info("A delivery ended.", kind=Kind.DELIVERY_ENDED, **line)
 
 
 _LOCK = (
-    select(_C.id, _C.endpoint_id, _C.tenant_id, _C.wakes, *COLUMNS)
+    select(_C.id, _C.event_id, _C.endpoint_id, _C.tenant_id, _C.event_type, _C.wakes, *COLUMNS)
     .where(_C.id.in_(bindparam("ids", expanding=True)))
     .order_by(_C.id)
     .with_for_update()

@@ -5,27 +5,32 @@ here, from its current life."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Flag, auto
 from typing import Any
 
+import structlog
 from sqlalchemy import Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.clock import Clock, utc_now
+from hookfast.clock import Clock, rfc3339, utc_now
 from hookfast.deliveries.evidence import Evidence
 from hookfast.deliveries.facts import AttemptEnded
 from hookfast.endpoints.circuit import AttemptResult, Cause, Policy
 from hookfast.errors import NotFound, Unavailable
+from hookfast.logs.catalogue import Kind
 from hookfast.storage.circuits import circuits
+from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.deliveries import attempts, lives, permits
 from hookfast.storage.deliveries.lives import Change
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
 from hookfast.storage.tables import Attempt
+
+log = structlog.get_logger()
 
 _ATTEMPTS: Table = Attempt.__table__
 
@@ -42,10 +47,11 @@ class AttemptRecord:
     """An attempt to record. `excerpt` is the start of the response body; it and `evidence` are None
     where a workflow records the attempt. `limited`: the attempt may count as one of the endpoint's
     requests in flight; `in_batch`: a batch made it; `first_try`: no earlier call has tried to
-    record it."""
+    record it; `trace_id` is its event's, for the log."""
 
     delivery_id: str
     ended: AttemptEnded
+    trace_id: str | None = None
     excerpt: str | None = None
     evidence: Evidence | None = None
     limited: bool = True
@@ -105,7 +111,6 @@ class Recorder:
             changes, committed_for = await _write(
                 connection, records, policy=self._policy, now=self._clock()
             )
-        lives.count_ended(changes.values())
         if committed_for and self._on_commit is not None:
             self._on_commit(committed_for)
         return [changes.get(record.delivery_id) for record in records]
@@ -129,19 +134,47 @@ async def _write(
         rows = [_attempt_row(one, locked[one.delivery_id].endpoint_id) for one in new]
         await connection.execute(_ADD, rows)
     facts = [(record.delivery_id, record.ended) for record in new]
+    changes: dict[str, Change] = {}
+    # before `apply`, so that a delivery's last attempt is logged before its end
+    after_commit(connection, lambda: _log_attempts(new, changes))
     # A life uses its workflow's time, which may be ahead of ours.
     latest = max([now, *(record.ended.ended_at for record in new)])
-    changes = await lives.apply(
+    changes |= await lives.apply(
         connection,
         facts,
         now=latest,
         batched={record.delivery_id for record in new if record.in_batch},
         locked=locked,
+        traces={one.delivery_id: one.trace_id for one in new if one.trace_id is not None},
     )
     committed_for = Committed.OUTBOX if any(one.died for one in changes.values()) else Committed(0)
     if new:
         committed_for |= await _update_endpoints(connection, new, changes, policy=policy, now=now)
     return changes, committed_for
+
+
+def _log_attempts(records: Collection[AttemptRecord], changes: Mapping[str, Change]) -> None:
+    for record in records:
+        change, ended = changes[record.delivery_id], record.ended
+        life, outcome = change.after, ended.outcome
+        line: dict[str, Any] = change.locked.ids
+        line |= {
+            "attempt": ended.attempt.number,
+            "trigger": ended.attempt.trigger.value,
+            "result": outcome.result.value,
+            "duration_ms": round(outcome.duration_ms, 1),
+            "status": life.status.value,
+        }
+        # values that are None are left out: they cost as much as any other
+        if outcome.status_code is not None:
+            line["status_code"] = outcome.status_code
+        if life.reason is not None:
+            line["reason"] = life.reason.value
+        if (next_at := life.next_attempt_at) is not None:
+            line["next_attempt_at"] = rfc3339(next_at)
+        if record.trace_id is not None:
+            line["trace_id"] = record.trace_id
+        log.info("An attempt ended.", kind=Kind.ATTEMPT_ENDED, **line)
 
 
 async def _update_endpoints(

@@ -1,16 +1,20 @@
 """Commits drafts of events, for emitted and received ones alike: inserts those that are new and
-within their tenant's quota, notifies operators of dead letters, and counts."""
+within their tenant's quota, notifies operators of dead letters, counts and logs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
+import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import TooManyRequests
+from hookfast.logs.catalogue import Kind
+from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.emitting import event_quotas
 from hookfast.storage.emitting.event_quotas import Limits
 from hookfast.storage.events import idempotency_keys
@@ -25,6 +29,9 @@ from hookfast.storage.events.new_events import (
 )
 from hookfast.storage.owners.announcements import deliveries_dead
 from hookfast.telemetry import instruments
+from hookfast.telemetry.traceparent import trace_id
+
+log = structlog.get_logger()
 
 _DEAD_AT_ONCE: Final = 1_000  # parameters of a statement; a broadcast may have more dead letters
 
@@ -54,9 +61,29 @@ async def store(connection: AsyncConnection, drafts: Sequence[Draft], limits: Li
     return Stored(ours, by_key, rejected)
 
 
-def count_committed(drafts: Sequence[Draft], *, origin: str) -> None:
-    """Count committed events, and their deliveries that are dead on arrival, in the metrics."""
+def report_committed(connection: AsyncConnection, drafts: Sequence[Draft], *, origin: str) -> None:
+    """Count these events in the metrics and log them, once they are committed, and count their
+    deliveries that are dead on arrival."""
+    after_commit(connection, partial(_report, drafts, origin))
+
+
+def _report(drafts: Sequence[Draft], origin: str) -> None:
     instruments.EVENTS.add(len(drafts), origin=origin)
+    for draft in drafts:
+        line: dict[str, Any] = {
+            "event_id": draft.committed.id,
+            "event_type": draft.committed.type,
+            "deliveries": draft.committed.deliveries,
+            "origin": origin,
+            "trace_id": trace_id(draft.traceparent),
+        }
+        if draft.event.tenant_id is not None:
+            line["tenant_id"] = draft.event.tenant_id
+        if draft.event.inbox_id is not None:
+            line["inbox_id"] = draft.event.inbox_id
+        if draft.request_id is not None:
+            line["request_id"] = draft.request_id
+        log.info("An event was accepted.", kind=Kind.EVENT_ACCEPTED, **line)
     for subscriber in dead_subscribers(drafts):
         # not counted as "dead": an endpoint that stays disabled is not a new failure
         instruments.DELIVERIES.add(outcome="dead_on_arrival", tenant=subscriber.tenant_id)

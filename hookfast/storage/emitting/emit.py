@@ -26,7 +26,7 @@ from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.emitting import event_quotas
-from hookfast.storage.emitting.committing import count_committed, notify_dead, store
+from hookfast.storage.emitting.committing import notify_dead, report_committed, store
 from hookfast.storage.emitting.event_quotas import EventQuotas, Limits
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
 from hookfast.storage.events.new_events import (
@@ -70,6 +70,7 @@ class _Request:
     events: Sequence[NewEvent]
     scope: str
     traceparent: str
+    request_id: str | None
 
     @property
     def characters(self) -> int:
@@ -113,18 +114,23 @@ class Emitter:
         )
 
     async def emit(
-        self, events: Sequence[NewEvent], *, scope: str, traceparent: str
+        self,
+        events: Sequence[NewEvent],
+        *,
+        scope: str,
+        traceparent: str,
+        request_id: str | None = None,
     ) -> list[EmitResult]:
         """Commit all valid events in one transaction, and return a result for each event, in order:
         the accepted event, or an error (InvalidInput, NotFound, Conflict, TooManyRequests).
 
-        Idempotency keys are unique within `scope`. Raises the database's errors, and Unavailable if
-        the database is too busy. Then either nothing is stored, or the caller cannot know, and
-        repeats the request with the same idempotency keys.
+        Idempotency keys are unique within `scope`; `request_id` is for the log. Raises the
+        database's errors, and Unavailable if the database is too busy. Then either nothing is
+        stored, or the caller cannot know, and repeats the request with the same idempotency keys.
         """
         if not events:
             return []
-        request = _Request(events, scope, traceparent)
+        request = _Request(events, scope, traceparent, request_id)
         # a large request would delay the others of its group
         if len(events) == 1 and request.characters <= _THREAD_CHARACTERS:
             results = await self._group.add(request)
@@ -177,7 +183,7 @@ class Emitter:
                 async with self._database.write(quick=rows <= _QUICK_ROWS) as connection:
                     stored = await store(connection, drafts, facts.limits)
                     await notify_dead(connection, stored.drafts, now=self._clock())
-                count_committed(stored.drafts, origin="api")
+                    report_committed(connection, stored.drafts, origin="api")
                 self._doorbell.ring()
                 committed |= stored.by_key
                 rejected |= stored.rejected
@@ -216,7 +222,7 @@ class Emitter:
             [
                 _decide_one(
                     event,
-                    scope=request.scope,
+                    request,
                     at=next(times),
                     facts=facts,
                     fault=fault,
@@ -287,8 +293,8 @@ _Decision: TypeAlias = "Draft | _Repeated | HookfastError"
 
 def _decide_one(
     event: NewEvent,
+    request: _Request,
     *,
-    scope: str,
     at: datetime,
     facts: _Facts,
     fault: Fault,
@@ -297,7 +303,7 @@ def _decide_one(
 ) -> _Decision:
     """Decide on an event, whose data is valid unless it has a `fault`. The key of an event that is
     to be committed is added to `used`."""
-    key = event.key_in(scope)
+    key = event.key_in(request.scope)
     if key is not None and key in used:
         return _Repeated(key, event.sha256())
     try:
@@ -315,7 +321,8 @@ def _decide_one(
         at=at,
         traceparent=span.traceparent,
         subscribers=facts.subscribers[event.audience],
-        scope=scope,
+        scope=request.scope,
+        request_id=request.request_id,
     )
     span.committed(draft.committed.id, draft.committed.deliveries)
     return draft

@@ -42,7 +42,7 @@ async def count(
         for result in by_endpoint[locked.endpoint_id]:
             after = after_attempt(after, result, policy=own_policy, now=now)
         if after != locked.circuit:
-            await circuits.store(connection, locked.endpoint_id, after, now=now)
+            await circuits.store(connection, locked, after, now=now)
             await announcements.circuit_changed(
                 connection, locked, after, policy=own_policy, now=now
             )

@@ -79,13 +79,14 @@ class Committed:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """An event that is to be committed. The ids and all times in its row and its deliveries' rows
-    derive from the same instant, `committed.created_at`."""
+    derive from the same instant, `committed.created_at`. `request_id` is for the log."""
 
     event: NewEvent
     committed: Committed
     traceparent: str
     subscribers: Sequence[Subscriber]
     key: ScopedKey | None
+    request_id: str | None
 
     @classmethod
     def create(
@@ -96,6 +97,7 @@ class Draft:
         traceparent: str,
         subscribers: Sequence[Subscriber],
         scope: str | None = None,
+        request_id: str | None = None,
     ) -> Self:
         """Create the draft of `event` at the time `at`. Without `scope`, its idempotency key is
         ignored."""
@@ -113,6 +115,7 @@ class Draft:
             traceparent=traceparent,
             subscribers=subscribers,
             key=key,
+            request_id=request_id,
         )
 
     @property

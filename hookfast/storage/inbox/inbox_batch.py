@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.errors import HookfastError, InvalidInput, TooManyRequests
 from hookfast.ids import new_id
 from hookfast.storage.emitting import event_quotas
-from hookfast.storage.emitting.committing import count_committed, notify_dead
+from hookfast.storage.emitting.committing import notify_dead, report_committed
 from hookfast.storage.emitting.event_quotas import EventQuotas, Limits
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
 from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
@@ -59,6 +59,7 @@ class Arrival:
     traceparent: str
     hops: int = 1
     error: HookfastError | None = None
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +194,7 @@ async def store_arrivals(
     if emitted := list(drafts.values()):
         await insert_drafts(connection, emitted)
         await notify_dead(connection, emitted, now=now)
-        count_committed(emitted, origin="inbox")  # counts them even if the commit then fails
+        report_committed(connection, emitted, origin="inbox")
     earlier = await _count_repeats(connection, arrivals, holders, skip=entries.keys())
     results = [
         _new_result(entries[place])
@@ -234,6 +235,7 @@ def _draft(one: Arrival, inbox_id: str, lookups: Lookups) -> Draft:
         at=one.at,
         traceparent=one.traceparent,
         subscribers=lookups.subscribers[event.audience],
+        request_id=one.request_id,
     )
 
 

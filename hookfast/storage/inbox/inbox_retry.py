@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage.emitting import event_quotas
-from hookfast.storage.emitting.committing import count_committed, notify_dead
+from hookfast.storage.emitting.committing import notify_dead, report_committed
 from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.events.fan_out import find_subscribers
 from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
@@ -71,7 +71,7 @@ async def retry(
         counts = source_stats.ResultCounts(suppressed=1, failed=-1)
     else:
         counts = source_stats.ResultCounts(accepted=1, failed=-1)
-        count_committed([draft], origin="inbox")
+        report_committed(connection, [draft], origin="inbox")
     await source_stats.count(connection, {entry.source_id: counts}, at=now)
 
 

@@ -3,22 +3,28 @@ transaction of the change, so that neither can be lost."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Table, select
+import structlog
+from sqlalchemy import Row, RowMapping, Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
 from hookfast.endpoints.short_url import short_url
 from hookfast.events.operational import Kind, OperationalEvent
+from hookfast.logs.catalogue import Kind as LogKind
 from hookfast.owners.notice import NoticeKind
 from hookfast.storage.circuits.circuits import EndpointCircuit
+from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.events import operational
 from hookfast.storage.owners import notices
 from hookfast.storage.tables import Delivery, Event
+from hookfast.telemetry.traceparent import trace_id
+
+log = structlog.get_logger()
 
 _DELIVERIES: Table = Delivery.__table__
 _EVENTS: Table = Event.__table__
@@ -72,8 +78,8 @@ async def endpoint_enabled(
 async def deliveries_dead(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, now: datetime
 ) -> bool:
-    """Announce to operators the deliveries that ended without success, and return whether any event
-    was emitted."""
+    """Announce to operators the deliveries that ended without success, log them after the commit,
+    and return whether any event was emitted."""
     if not delivery_ids:
         return False
     c = _DELIVERIES.c
@@ -84,7 +90,8 @@ async def deliveries_dead(
         .order_by(c.id)
     )
     rows = found.mappings().all()
-    hops = await _hops(connection, {row["event_id"] for row in rows})
+    origins = await _origins(connection, {row["event_id"] for row in rows})
+    after_commit(connection, lambda: _log_dead(rows, origins))
     events = [
         OperationalEvent(
             kind=Kind.DELIVERY_DEAD,
@@ -95,18 +102,32 @@ async def deliveries_dead(
                 "attempt_count": row["attempts"],
                 **{name: row[name] for name in names},
             },
-            hops=hops.get(row["event_id"], 0),
+            hops=0 if (origin := origins.get(row["event_id"])) is None else origin.hops,
         )
         for row in rows
     ]
     return await operational.emit(connection, events, now=now) > 0
 
 
-async def _hops(connection: AsyncConnection, event_ids: Collection[str]) -> dict[str, int]:
-    """Return the hops of these events, by id, without the events that are no longer kept."""
+def _log_dead(rows: Iterable[RowMapping], origins: Mapping[str, Row[Any, Any, Any]]) -> None:
+    names = ("event_id", "endpoint_id", "tenant_id", "event_type", "status", "reason", "attempts")
+    for row in rows:
+        line = {"delivery_id": row["id"], **{name: row[name] for name in names}}
+        if (origin := origins.get(row["event_id"])) is not None:
+            line["trace_id"] = trace_id(origin.traceparent)
+        log.info("A delivery became a dead letter.", kind=LogKind.DEAD_LETTER, **line)
+
+
+async def _origins(
+    connection: AsyncConnection, event_ids: Collection[str]
+) -> dict[str, Row[Any, Any, Any]]:
+    """Return the hops and traces of these events, by id, without the events that are no longer
+    kept."""
     c = _EVENTS.c
-    rows = await connection.execute(select(c.id, c.hops).where(c.id.in_(sorted(event_ids))))
-    return {row.id: row.hops for row in rows}
+    rows = await connection.execute(
+        select(c.id, c.hops, c.traceparent).where(c.id.in_(sorted(event_ids)))
+    )
+    return {row.id: row for row in rows}
 
 
 async def notify_owners(

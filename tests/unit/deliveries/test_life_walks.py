@@ -32,7 +32,7 @@ from hookfast.deliveries.facts import (
 from hookfast.deliveries.life import End, Life, Phase, Wait, apply_fact, next_step
 from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
-from hookfast.storage.deliveries.lives import COLUMNS, WRITTEN, Change, _values, life_of
+from hookfast.storage.deliveries.lives import COLUMNS, WRITTEN, Change, Locked, _values, life_of
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -271,8 +271,12 @@ def open_delivery_moves_by_itself_or_waits_for_a_person(step: Step) -> None:
         assert next_step(life, FAR) == Wait(None)
 
 
+def _locked(life: Life) -> Locked:
+    return Locked("dlv_1", "evt_1", "ep_1", "tnt_1", "order.invoice.paid", 0, life)
+
+
 def life_is_unchanged_by_storage(step: Step) -> None:
-    values = _values(Change("dlv_1", "ep_1", "tnt_1", step.before, step.after), step.now)
+    values = _values(Change(_locked(step.before), step.after), step.now)
     row = {name.removeprefix("b_"): value for name, value in values.items()}
     assert row.keys() == WRITTEN | {"id"}
     assert life_of([row[column.name] for column in COLUMNS]) == step.after

@@ -134,7 +134,7 @@ async def close(database: Database, endpoint: str, second: float = 700) -> bool:
         after = closed(locked.circuit, held=await circuits.count_held(connection, endpoint))
         if after.state is not State.CLOSED:
             return False
-        await circuits.store(connection, endpoint, after, now=at(second))
+        await circuits.store(connection, locked, after, now=at(second))
         await announcements.circuit_changed(
             connection, locked, after, policy=POLICY, now=at(second)
         )

@@ -271,7 +271,7 @@ async def test_held_deliveries_take_turns_as_probe(database: Database, endpoint:
             probe = await circuits.next_probe(connection, locked)
             assert probe is not None
             after = begin_probe(locked.circuit, probe, until=at(600))
-            await circuits.store(connection, endpoint, after, now=at(500))
+            await circuits.store(connection, locked, after, now=at(500))
         chosen.append(probe)
         failed = AttemptResult(delivery_id=probe, at=at(500 + number), succeeded=False)
         async with database.write() as connection:

@@ -112,7 +112,7 @@ async def test_many_deliveries_are_changed_at_once_and_others_stay_unchanged(
         row, change = await delivery_row(database, delivery), changes[delivery]
         assert change.before == life_after(BEFORE[before])
         assert (change.delivery_id, change.endpoint_id) == (delivery, endpoint)
-        assert change.tenant_id == row.tenant_id
+        assert change.locked.tenant_id == row.tenant_id
         if before in ("pending", "retrying", "limited", "held"):
             assert (row.status, row.updated_at, row.started_at) == ("paused", at(10), None)
             assert (row.wakes, row.urgency) == (1, Urgency.JOB)

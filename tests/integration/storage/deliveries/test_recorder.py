@@ -302,8 +302,8 @@ async def test_a_drained_delivery_is_counted_once(records: Records) -> None:
     async def set_circuit(state: State) -> None:
         drain = Circuit(state=state, episode=1, cause=Cause.FAILURES, workflow_started=True)
         async with records.database.write() as connection:
-            await circuits.lock(connection, [records.endpoint])
-            await circuits.store(connection, records.endpoint, drain, now=records.at(0))
+            [locked] = await circuits.lock(connection, [records.endpoint])
+            await circuits.store(connection, locked, drain, now=records.at(0))
 
     async def drained() -> int:
         async with records.database.read() as connection:
