@@ -63,8 +63,9 @@ class SearchText:
             )
         ids = _ids_in(text)
         shortened = None if ids else SHORTENED.fullmatch(text)
-        # a key may have quotes of its own
+        # a key or a name may have quotes or brackets of its own
         keys = tuple(dict.fromkeys((text, typed.strip())))
+        names = _names_in_url(text) if _SCHEME.match(text) else keys
         return cls(
             text=text,
             looks_like=_kind_of(text, has_ids=bool(ids), is_shortened=shortened is not None),
@@ -73,8 +74,7 @@ class SearchText:
             if shortened is None
             else (cast(Prefix, shortened[1].lower()), shortened[2].lower()),
             keys=keys,
-            # with whole ids, names are not meant
-            names=() if ids or shortened is not None else _names_in(text),
+            names=() if ids or shortened is not None else names,  # an id is no part of a name
         )
 
     @property
@@ -105,10 +105,8 @@ def _ids_in(text: str) -> tuple[tuple[Prefix, str], ...]:
     return tuple(found)[:_MAX_IDS]
 
 
-def _names_in(text: str) -> tuple[str, ...]:
-    """Return what a name or URL may contain: a URL without its scheme, and without its query."""
-    if not _SCHEME.match(text):
-        return (text,)
+def _names_in_url(text: str) -> tuple[str, ...]:
+    """Return what URLs may contain: this URL without its scheme, and without its query."""
     url = _SCHEME.sub("", text, count=1).partition("#")[0].rstrip("/")
     return tuple(part for part in dict.fromkeys((url, url.partition("?")[0].rstrip("/"))) if part)
 

@@ -190,6 +190,8 @@ async def test_names_that_several_have_are_told_apart_by_id(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
+    for name in ("Ledger (EU)", "Ledger (EU) 2"):
+        await new_endpoint(client, tenant, description=name)
     twins = [await new_endpoint(client, tenant, description="Twin") for _ in range(2)]
     async with tenant_visitor(app, client, tenant) as owner:
         page = (await owner.get("/dashboard/deliveries")).text
@@ -197,6 +199,9 @@ async def test_names_that_several_have_are_told_apart_by_id(
             assert f'<option value="{twin}">Twin, http' in page
         chosen = await owner.get("/dashboard/deliveries", params={"endpoint_id": twins[0]})
         assert f' name="endpoint_id" value="{twins[0]}"' in chosen.text
+        exact = await owner.get("/dashboard/deliveries", params={"endpoint_id": "Ledger (EU)"})
+        assert exact.status_code == 200
+        assert ' name="endpoint_id" value="Ledger (EU)"' in exact.text
         ambiguous = await owner.get("/dashboard/deliveries", params={"endpoint_id": "twin"})
         assert "2 match: Twin (http" in text_of(ambiguous.text)
 
