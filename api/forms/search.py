@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, Self, cast, get_args
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
@@ -188,8 +188,3 @@ class SearchResults(BaseModel):
     data: list[SearchHit]
     looks_like: LooksLike = Field(description="What the text looks like.")
     hint: str | None = Field(description="Why nothing was found, if so.")
-
-
-def page_of_search(text: str) -> str:
-    """Return the dashboard's path of the search for this text."""
-    return f"/dashboard/search?{urlencode({'q': text})}"
