@@ -120,9 +120,11 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgresql_server() -> Iterator[PostgresqlServer]:
+def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresqlServer]:
     """The PostgreSQL server of this test process."""
-    with postgresql.postgresql_server() as server:
+    several = "PYTEST_XDIST_WORKER" in os.environ  # then each has its folder in a common one
+    shared = tmp_path_factory.getbasetemp().parent if several else None
+    with postgresql.postgresql_server(shared) as server:
         yield server
 
 

@@ -19,6 +19,7 @@ from api.forms.custom_headers import check_headers, masked
 from api.forms.networks import check_networks
 from api.http.fields import Description, Email, Input, Metadata, TenantId, Time
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS, parse_plan
+from hookfast.endpoints.health import EXPLANATIONS, Health
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_pattern
 from hookfast.owners.notice import one_per_owner
@@ -293,12 +294,17 @@ class EndpointView(BaseModel):
     metadata: dict[str, Any]
     state: str = Field(description="`enabled`, `paused` or `disabled`.")
     state_reason: str | None = Field(description="Why it is not enabled.")
+    health: Health = Field(
+        description="One word for how it is doing, derived from its state, its circuit and its "
+        "failures. "
+        + " ".join(f"`{health.value}`: {text}" for health, text in EXPLANATIONS.items())
+    )
     created_at: Time
     updated_at: Time
 
     @classmethod
-    def of(cls, endpoint: Endpoint, **more: Any) -> Self:
-        """Return the view of a stored endpoint."""
+    def of(cls, endpoint: Endpoint, *, health: Health, **more: Any) -> Self:
+        """Return the view of a stored endpoint with this health."""
         other = {"secrets", "credentials", "deleted_at", "meta", "headers", "url"}
         shown = endpoint.model_dump(exclude=other)
         return cls(
@@ -308,6 +314,7 @@ class EndpointView(BaseModel):
             **credential_members(endpoint.credentials),
             secrets=[SecretView.model_validate(secret) for secret in endpoint.secrets],
             metadata=endpoint.meta,
+            health=health,
             **more,
         )
 

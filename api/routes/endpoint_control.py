@@ -21,6 +21,7 @@ from api.process.context import AppContext, Context
 from hookfast.audit import AuditAction
 from hookfast.deliveries.job import JobKind
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State
+from hookfast.endpoints.health import Health, derive_health
 from hookfast.endpoints.outage import workflow_id
 from hookfast.errors import Conflict
 from hookfast.owners.notice import NoticeKind, NoticeStatus
@@ -29,7 +30,7 @@ from hookfast.storage.circuits import circuits
 from hookfast.storage.deliveries import dead_letters
 from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
-from hookfast.storage.endpoints import endpoint_state, endpoints
+from hookfast.storage.endpoints import derived_health, endpoint_state, endpoints
 from hookfast.storage.feed import poll, poll_positions
 from hookfast.storage.feed.poll import MAX_COUNTED
 from hookfast.storage.owners import notices
@@ -110,6 +111,7 @@ class HealthView(BaseModel):
     """The health of an endpoint."""
 
     endpoint_id: str
+    health: Health = Field(description="As in the endpoint itself.")
     state: str
     state_reason: str | None
     circuit: CircuitView
@@ -142,6 +144,11 @@ async def get_endpoint_health(
     circuit = Circuit() if known is None else known.circuit
     return HealthView(
         endpoint_id=endpoint_id,
+        health=derive_health(
+            EndpointState(endpoint.state),
+            circuit.state,
+            consecutive_failures=circuit.consecutive_failures,
+        ),
         state=endpoint.state,
         state_reason=endpoint.state_reason,
         circuit=_circuit_view(context, endpoint_id, circuit, endpoint.circuit),
@@ -162,10 +169,10 @@ async def pause_endpoint(
     endpoint_id: EndpointPath, context: AppContext, audit: Audit, principal: Writer
 ) -> EndpointView:
     """Holds the endpoint's deliveries, without attempts, until it is resumed."""
-    endpoint = await _change(
+    endpoint, health = await _change(
         endpoint_id, "endpoint.pause", _pause, context=context, audit=audit, principal=principal
     )
-    return EndpointView.of(endpoint)
+    return EndpointView.of(endpoint, health=health)
 
 
 @routes.post("/endpoints/{endpoint_id}/resume", summary="Resume an endpoint")
@@ -174,10 +181,10 @@ async def resume_endpoint(
 ) -> EndpointView:
     """Sends held deliveries, slowly at first. If the endpoint's circuit is open, probes it now with
     the oldest held delivery; if none is held, with the next delivery that falls due."""
-    endpoint = await _change(
+    endpoint, health = await _change(
         endpoint_id, "endpoint.resume", _resume, context=context, audit=audit, principal=principal
     )
-    return EndpointView.of(endpoint)
+    return EndpointView.of(endpoint, health=health)
 
 
 @routes.post("/endpoints/{endpoint_id}/enable", summary="Enable an endpoint")
@@ -190,7 +197,7 @@ async def enable_endpoint(
 ) -> EnabledEndpoint:
     """Sends to the endpoint again and forgets its failures. With `redrive`, its dead letters are
     sent again too."""
-    endpoint = await _change(
+    endpoint, health = await _change(
         endpoint_id,
         "endpoint.enable",
         endpoint_state.enable,
@@ -210,7 +217,7 @@ async def enable_endpoint(
             chosen=DeliverySelection(endpoint_id=endpoint_id, statuses=DEAD),
         )
     return EnabledEndpoint.of(
-        endpoint, job=None if job is None else JobView.of(job, context=context)
+        endpoint, health=health, job=None if job is None else JobView.of(job, context=context)
     )
 
 
@@ -221,10 +228,10 @@ async def disable_endpoint(
     """Held deliveries become dead letters, and so do events that arrive while the endpoint is
     disabled; none is dropped."""
     disable = partial(endpoint_state.disable, cause=Cause.DISABLED, reason="Disabled by request.")
-    endpoint = await _change(
+    endpoint, health = await _change(
         endpoint_id, "endpoint.disable", disable, context=context, audit=audit, principal=principal
     )
-    return EndpointView.of(endpoint)
+    return EndpointView.of(endpoint, health=health)
 
 
 async def _polling(connection: AsyncConnection, endpoint: Endpoint) -> PollingView | None:
@@ -272,8 +279,9 @@ async def _change(
     context: Context,
     audit: RequestAudit,
     principal: Principal,
-) -> Endpoint:
-    """Apply a change in a transaction with its audit entry, and return the endpoint after it."""
+) -> tuple[Endpoint, Health]:
+    """Apply a change in a transaction with its audit entry, and return the endpoint after it, with
+    its health."""
     async with context.database.write() as connection:
         before = owned(await endpoints.get(connection, endpoint_id, lock=True), principal)
         changed = await change(connection, endpoint_id, now=context.clock())
@@ -281,9 +289,10 @@ async def _change(
         if changed:
             entry = done(action, endpoint, before=facts(before), after=facts(endpoint))
             await audit.record(connection, entry)
+        health = await derived_health.read_one(connection, endpoint)
     context.workflow_starter.wake()
     context.doorbell.ring()
-    return endpoint
+    return endpoint, health
 
 
 def _circuit_view(

@@ -33,7 +33,7 @@ from hookfast.endpoints.credentials import (
 )
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage.audit.audited import done, facts
-from hookfast.storage.endpoints import endpoint_state, endpoints
+from hookfast.storage.endpoints import derived_health, endpoint_state, endpoints
 from hookfast.storage.tables import Endpoint
 
 routes = router("Endpoint credentials")
@@ -160,8 +160,9 @@ async def _change(
         after = found(await endpoints.get(connection, endpoint_id))
         entry = done(action, after, before=facts(before), after=facts(after))
         await audit.record(connection, entry)
+        health = await derived_health.read_one(connection, after)
     context.workflow_starter.wake()
-    return EndpointView.of(after)
+    return EndpointView.of(after, health=health)
 
 
 def _check_compatible(endpoint: Endpoint, credential: AnyCredential) -> None:

@@ -15,7 +15,7 @@ from api.http.routing import router
 from api.process.context import AppContext
 from hookfast.endpoints.secrets import rotate
 from hookfast.storage.audit.audited import done, facts
-from hookfast.storage.endpoints import endpoints
+from hookfast.storage.endpoints import derived_health, endpoints
 
 routes = router("Signatures")
 
@@ -72,4 +72,5 @@ async def rotate_endpoint_secret(
         endpoint = found(await endpoints.get(connection, endpoint_id))
         entry = done("endpoint.rotate_secret", endpoint, before=before, after=facts(endpoint))
         await audit.record(connection, entry)
-    return RotatedEndpoint.of(endpoint, secret=rotation.secret)
+        health = await derived_health.read_one(connection, endpoint)
+    return RotatedEndpoint.of(endpoint, health=health, secret=rotation.secret)

@@ -32,6 +32,7 @@ from api.routes.subscriptions import (
     changed_meanwhile,
     new_subscription,
 )
+from hookfast.endpoints.health import Health
 from hookfast.endpoints.secrets import (
     Secret,
     has_ed25519,
@@ -46,7 +47,12 @@ from hookfast.quotas import Resource
 from hookfast.signing.signature import Profile, generate_secret
 from hookfast.storage.accounts import tenants
 from hookfast.storage.audit.audited import api_names, created, deleted, facts, updated
-from hookfast.storage.endpoints import endpoint_state, endpoints, subscriptions
+from hookfast.storage.endpoints import (
+    derived_health,
+    endpoint_state,
+    endpoints,
+    subscriptions,
+)
 from hookfast.storage.feed import feed, poll_positions
 from hookfast.storage.keys import signing_keys
 from hookfast.storage.tables import Endpoint, Subscription
@@ -129,6 +135,7 @@ async def create_endpoint(
         await audit.record(connection, created(endpoint, **_subscription_members(subscription)))
     return CreatedEndpoint.of(
         endpoint,
+        health=Health.HEALTHY,
         secret=secret,
         subscription=None if subscription is None else SubscriptionView.of(subscription),
     )
@@ -141,14 +148,25 @@ async def list_endpoints(
     principal: Reader,
     tenant_id: TenantId | None = None,
     state: Annotated[State | None, Query(description="Only endpoints in this state.")] = None,
+    health: Annotated[Health | None, Query(description="Only endpoints with this health.")] = None,
 ) -> Listing[EndpointView]:
     tenant_id = principal.tenant_for(tenant_id)
     async with context.database.read() as connection:
         await check_tenant_exists(connection, tenant_id)
         rows = await endpoints.list_page(
-            connection, tenant_id=tenant_id, state=state, after=page.after, limit=page.rows
+            connection,
+            tenant_id=tenant_id,
+            state=state,
+            health=health,
+            after=page.after,
+            limit=page.rows,
         )
-    return page.listing(rows, key=lambda endpoint: endpoint.id, view=EndpointView.of)
+        health_of = await derived_health.read(connection, rows)
+    return page.listing(
+        rows,
+        key=lambda endpoint: endpoint.id,
+        view=lambda endpoint: EndpointView.of(endpoint, health=health_of[endpoint.id]),
+    )
 
 
 @routes.get("/endpoints/{endpoint_id}", summary="Get an endpoint")
@@ -156,7 +174,9 @@ async def get_endpoint(
     endpoint_id: EndpointPath, context: AppContext, principal: Reader
 ) -> EndpointView:
     async with context.database.read() as connection:
-        return EndpointView.of(owned(await endpoints.get(connection, endpoint_id), principal))
+        endpoint = owned(await endpoints.get(connection, endpoint_id), principal)
+        health = await derived_health.read_one(connection, endpoint)
+    return EndpointView.of(endpoint, health=health)
 
 
 @routes.patch(
@@ -232,9 +252,10 @@ async def change_endpoint(
         secrets = {"secrets": [*missing, *locked.secrets]}
         entry = updated(locked, before=before, after=before | after | secrets)
         await audit.record(connection, entry)
-        changed = EndpointView.of(found(await endpoints.get(connection, endpoint_id)))
+        changed = found(await endpoints.get(connection, endpoint_id))
+        health = await derived_health.read_one(connection, changed)
     context.workflow_starter.wake()
-    return changed
+    return EndpointView.of(changed, health=health)
 
 
 @routes.delete("/endpoints/{endpoint_id}", status_code=204, summary="Delete an endpoint")

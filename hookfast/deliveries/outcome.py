@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Self
@@ -67,6 +68,26 @@ class Reason(StrEnum):
     GONE = "gone"
     ENDPOINT_DISABLED = "endpoint_disabled"
     ENDPOINT_DELETED = "endpoint_deleted"
+
+
+_REASON_TEXTS: Mapping[str, str] = {
+    Reason.ENDPOINT_LIMIT: "waiting for the endpoint's limits",
+    Reason.ENDPOINT_PAUSED: "the endpoint is paused",
+    Reason.CIRCUIT_OPEN: "the endpoint's circuit is open",
+    Reason.RETRIES_EXHAUSTED: "all retries are used up",
+    Reason.PLAN_EXPIRED: "the retry plan expired",
+    Reason.NOT_RETRYABLE: "the retry plan does not retry this answer",
+    Reason.LOOP_DETECTED: "the receiver answered 508: the event goes round in a loop",
+    Reason.GONE: "the receiver answered 410 Gone",
+    Reason.ENDPOINT_DISABLED: "the endpoint is disabled",
+    Reason.ENDPOINT_DELETED: "the endpoint was deleted",
+    "not_found": "the delivery does not exist any more",
+}
+
+
+def reason_text(reason: str) -> str:
+    """Return in words why a delivery ended or waits, for use within a sentence."""
+    return _REASON_TEXTS.get(reason, reason.replace("_", " "))
 
 
 def parse_reason(text: str, *, pointer: str) -> Reason:

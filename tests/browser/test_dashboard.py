@@ -82,7 +82,7 @@ def paths(site: Site) -> list[str]:
     return [
         *found,
         "/dashboard?window=30d",
-        "/dashboard/endpoints?state=paused",
+        "/dashboard/endpoints?health=paused",
         f"/dashboard/endpoints/{scene.gone}",
         f"/dashboard/endpoints/{scene.fine}",
         f"/dashboard/endpoints/{scene.fine}/authentication",
@@ -128,6 +128,14 @@ def test_failing_endpoint_is_found_on_the_overview_and_recovered(
     chromium: Browser, site: Site
 ) -> None:
     with browsing(chromium, site) as page:
+        expect(page.get_by_text("2 of 3 endpoints are down; ")).to_have_class("verdict bad")
+        page.get_by_role("link", name="1 circuit open").click()
+        listed = page.get_by_role("region", name="Endpoints").get_by_role("rowheader")
+        expect(listed).to_have_text([re.compile("Warehouse")])
+        badge = page.get_by_text("circuit open", exact=True).last
+        expect(badge).to_have_class("badge bad")
+        expect(badge).to_have_attribute("title", re.compile("Deliveries are held"))
+        page.go_back()
         page.get_by_role("region", name="Endpoints that need attention").get_by_role(
             "link", name="Warehouse"
         ).click()

@@ -9,8 +9,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx2
+import psutil
 
-from tests.e2e.service_process import NO_TLS, environment, eventually, free_ports
+from tests.e2e.service_process import NO_TLS, environment, eventually, free_ports, lives
 from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +34,8 @@ def on_ports(script: str, ports: dict[str, str]) -> str:
 
 @contextmanager
 def service(folder: Path, ports: dict[str, str]) -> Iterator[None]:
-    """Run `hookfast up` as the tours do, with its data in the folder."""
+    """Run `hookfast up` as the tours do, with its data in the folder, and check that SIGTERM ends
+    all of its processes."""
     settings = {
         "HOOKFAST_HOME": str(folder / "var"),
         "HOOKFAST_OPERATOR_KEY": KEY,
@@ -43,18 +45,26 @@ def service(folder: Path, ports: dict[str, str]) -> Iterator[None]:
         "HOOKFAST_TEMPORAL_PORT": ports["7233"],
         "HOOKFAST_TEMPORAL_UI_PORT": ports["8233"],
     }
-    with subprocess.Popen(
-        [sys.executable, "-m", "hookfast.cli", "up"],
-        env=environment() | settings,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    log = folder / "up.log"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "hookfast.cli", "up"],
+            env=environment() | settings,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
         try:
             assert process.stdout is not None
-            assert "is ready" in process.stdout.readline()
+            assert "is ready" in process.stdout.readline(), log.read_text()
             yield
+            parts = psutil.Process(process.pid).children(recursive=True)
             process.terminate()
-            process.wait(timeout=PATIENCE)
+            assert process.wait(timeout=PATIENCE) == 0, log.read_text()
+            assert not [part for part in parts if lives(part.pid)]
+            assert "Traceback" not in log.read_text()
         finally:
             process.kill()
 

@@ -32,6 +32,21 @@ class ApiServer:
         return int(self.url.rpartition(":")[2])
 
 
+class _Server(uvicorn.Server):
+    """A server that stops at once. uvicorn's looks every 0.1 s whether it should, which is longer
+    than many tests take."""
+
+    capture_signals = nullcontext  # pytest keeps its own
+
+    async def main_loop(self) -> None:
+        self._running = asyncio.create_task(super().main_loop())
+        await asyncio.wait({self._running})
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._running.cancel()
+
+
 @asynccontextmanager
 async def api_server(settings: Settings) -> AsyncIterator[ApiServer]:
     """Run an API server on a free loopback port, and create its operator key."""
@@ -43,8 +58,7 @@ async def api_server(settings: Settings) -> AsyncIterator[ApiServer]:
 @asynccontextmanager
 async def _serving(app: FastAPI, settings: Settings) -> AsyncIterator[ApiServer]:
     config = server_config(app)
-    server = uvicorn.Server(config)
-    server.capture_signals = nullcontext  # type: ignore[method-assign] # pytest keeps its own
+    server = _Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
@@ -55,5 +69,5 @@ async def _serving(app: FastAPI, settings: Settings) -> AsyncIterator[ApiServer]
             await ensure_operator_key(context.database, settings, clock=context.clock)
             yield ApiServer(f"http://127.0.0.1:{listener.getsockname()[1]}", context, server)
         finally:
-            server.should_exit = True
+            server.stop()
             await task

@@ -19,6 +19,7 @@ _SERVER.set_forkserver_preload(
     [
         "hookfast.cli",
         "hookfast.cli.remote.deliveries",
+        "hookfast.cli.remote.names",
         "hookfast.cli.remote.trigger",
         "hookfast.cli.secrets",
         "httpcore2",  # httpx2 imports it with its first client
@@ -28,13 +29,19 @@ _SERVER.set_forkserver_preload(
 
 
 async def run_forked(
-    arguments: tuple[str, ...], *, folder: Path, env: dict[str, str], stdin: bytes
+    arguments: tuple[str, ...],
+    *,
+    folder: Path,
+    env: dict[str, str],
+    stdin: bytes,
+    terminal: str | None = None,
 ) -> tuple[int, str, str]:
-    """Run `hookfast <arguments>` in `folder`; return its exit code, output and error output."""
+    """Run `hookfast <arguments>` in `folder`; return its exit code, output and error output. With
+    `terminal`, the output goes to this device instead."""
     streams = folder / f".streams-{os.urandom(4).hex()}"
     streams.mkdir()
     (streams / "0").write_bytes(stdin)
-    process = _SERVER.Process(target=_run, args=(arguments, folder, env, streams))
+    process = _SERVER.Process(target=_run, args=(arguments, folder, env, streams, terminal))
     process.start()
     try:
         await asyncio.to_thread(process.join, PATIENCE)
@@ -46,10 +53,17 @@ async def run_forked(
             process.kill()
             process.join()
         process.close()
-    return code, (streams / "1").read_text(), (streams / "2").read_text()
+    out = "" if terminal is not None else (streams / "1").read_text()
+    return code, out, (streams / "2").read_text()
 
 
-def _run(arguments: tuple[str, ...], folder: Path, env: dict[str, str], streams: Path) -> None:
+def _run(
+    arguments: tuple[str, ...],
+    folder: Path,
+    env: dict[str, str],
+    streams: Path,
+    terminal: str | None,
+) -> None:
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)
@@ -58,11 +72,14 @@ def _run(arguments: tuple[str, ...], folder: Path, env: dict[str, str], streams:
         (1, os.O_CREAT | os.O_WRONLY),
         (2, os.O_CREAT | os.O_WRONLY),
     ):
-        opened = os.open(streams / str(number), flags)
+        path = streams / str(number)
+        opened = os.open(terminal if number == 1 and terminal is not None else path, flags)
         os.dup2(opened, number)
         os.close(opened)
     # multiprocessing closed the original sys.stdin
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    if terminal is not None:  # the one of the server expects a file
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.argv = ["hookfast", *arguments]
     from hookfast.cli import main
 

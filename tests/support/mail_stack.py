@@ -129,6 +129,18 @@ class MailStack:
 
         await eventually(waiting)
 
+    async def until_resting(self) -> None:
+        """Wait until the workflow has read what waits, and rests until its next digest."""
+
+        async def resting() -> bool:
+            events = (await self.workflow().fetch_history()).events
+            has_read = any(
+                one.HasField("activity_task_completed_event_attributes") for one in events
+            )
+            return has_read and events[-1].HasField("timer_started_event_attributes")
+
+        await eventually(resting)
+
     async def until_ended(self) -> Any:
         """Wait until the workflow has ended, and return its description."""
 

@@ -13,10 +13,11 @@ from api.dashboard.site import choices
 from api.dashboard.site.form import validated
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
-from api.forms.endpoint import NewEndpoint, State
+from api.forms.endpoint import NewEndpoint
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.routes.endpoints import create_endpoint, list_endpoints
+from hookfast.endpoints.health import Health
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound, TooManyRequests
 from hookfast.storage.figures import endpoint_summaries
 
@@ -28,17 +29,21 @@ async def endpoints_page(
     view: PageView,
     page: PageQuery,
     principal: Reader,
-    state: State | None = None,
+    health: Health | None = None,
     tenant_id: TenantId | None = None,
 ) -> Response:
     """List the endpoints, newest first."""
     listing = await list_endpoints(
-        page, view.context, principal, tenant_id=tenant_id or view.tenant_id, state=state
+        page, view.context, principal, tenant_id=tenant_id or view.tenant_id, health=health
     )
     async with view.context.database.read() as connection:
         summaries = await endpoint_summaries.read(connection, [each.id for each in listing.data])
     return view.render(
-        "endpoints.html", listing=listing, summaries=summaries, state=state, tenant_id=tenant_id
+        "endpoints.html",
+        listing=listing,
+        summaries=summaries,
+        health=health,
+        tenant_id=tenant_id,
     )
 
 

@@ -13,7 +13,6 @@ from api.dashboard.site.form import check_unchanged, seen_version, validated
 from api.dashboard.site.json_view import pretty
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
-from api.dashboard.site.schema_example import example_of
 from api.http.pagination import PageQuery
 from api.process.context import AppContext, Context
 from api.routes.endpoint_checks import sample_of
@@ -28,6 +27,7 @@ from api.routes.event_types import (
 )
 from hookfast.errors import Conflict, HookfastError, InvalidInput
 from hookfast.events.operational import is_reserved
+from hookfast.events.schema_example import example_of
 from hookfast.storage.events import event_types
 
 routes = PageRouter()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
@@ -12,6 +12,7 @@ from fastapi import Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Reader
+from api.dashboard.pages.overview_summary import Summary, summarize
 from api.dashboard.site import charts, live
 from api.dashboard.site.charts import Chart
 from api.dashboard.site.formatting import number, seconds
@@ -21,7 +22,9 @@ from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.retention.ages import midnight
-from hookfast.storage.figures import overview, workers
+from hookfast.storage.figures import attempt_success, endpoint_counts, overview, workers
+from hookfast.storage.figures.attempt_success import AttemptSuccess
+from hookfast.storage.figures.endpoint_counts import EndpointCounts
 from hookfast.storage.figures.overview import MAX_WAITING, AttentionItem, Step
 from hookfast.storage.figures.workers import Alive
 from hookfast.storage.retention import delivery_days
@@ -66,10 +69,12 @@ class Overview:
     steps: Sequence[Step]
     volume: Chart
     latency: Chart
+    attempts: AttemptSuccess
     waiting: dict[DeliveryStatus, int]
-    circuits: int
+    held_since: datetime | None
+    endpoints: EndpointCounts
+    summary: Summary
     attention: Sequence[AttentionItem]
-    has_endpoint: bool
     alive: Alive
 
     @property
@@ -104,6 +109,11 @@ class Overview:
             return 0.0
         minutes = (self.steps[-1].end - self.steps[0].start) / _MINUTE
         return self.total / minutes
+
+    @property
+    def not_yet_delivered(self) -> int:
+        """The deliveries that may still succeed although an attempt failed, or was held."""
+        return self.waiting[DeliveryStatus.HELD] + self.waiting[DeliveryStatus.RETRYING]
 
     @property
     def backlog(self) -> int:
@@ -155,18 +165,18 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     span, tenant_id = WINDOWS[window], view.tenant_id
     edges = edges_of(span, view.now)
     async with context.database.read() as connection:
-        if window == "30d":
-            counted = await _by_day(connection, edges, tenant_id=tenant_id)
-        else:
-            counted = await overview.steps(connection, edges, tenant_id=tenant_id)
+        days = await _days(connection, edges, tenant_id=tenant_id) if window == "30d" else {}
+        counted = await overview.steps(connection, edges, tenant_id=tenant_id)
         times = await overview.seconds(connection, edges, tenant_id=tenant_id)
+        attempts = await _attempts(connection, edges, days, tenant_id=tenant_id)
         waiting = await overview.waiting(connection, tenant_id=tenant_id)
-        circuits = await overview.count_open_circuits(connection, tenant_id=tenant_id)
+        held_since = await overview.oldest_held(connection, tenant_id=tenant_id)
+        endpoints = await endpoint_counts.read(connection, tenant_id=tenant_id)
         attention = await overview.attention_items(
             connection, tenant_id=tenant_id, limit=_ATTENTION_SHOWN
         )
-        has_endpoint = await overview.has_endpoint(connection, tenant_id=tenant_id)
         alive = await workers.count_alive(connection, now=view.now)
+    counted = [_counted(step, days.get(step.start.date())) for step in counted]
     steps = [replace(step, seconds=took) for step, took in zip(counted, times, strict=True)]
     labels = [_label(span, step) for step in steps]
     figures = Overview(
@@ -175,10 +185,18 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         steps=steps,
         volume=_volume(steps, labels),
         latency=_latency(steps, labels),
+        attempts=attempts,
         waiting=waiting,
-        circuits=circuits,
+        held_since=held_since,
+        endpoints=endpoints,
+        summary=summarize(
+            endpoints,
+            waiting,
+            held_since=held_since,
+            has_worker=alive.workers > 0,
+            now=view.now,
+        ),
         attention=attention,
-        has_endpoint=has_endpoint,
         alive=alive,
     )
     return {"overview": figures}
@@ -193,18 +211,32 @@ def edges_of(window: _Span, now: datetime) -> list[datetime]:
     return [first + place * window.length for place in range(window.count + 1)]
 
 
-async def _by_day(
+async def _days(
     connection: AsyncConnection, edges: Sequence[datetime], *, tenant_id: str | None
-) -> list[Step]:
-    """Return one step per day, with the stored daily counts, which outlive the rows."""
-    days = {
-        row["day"]: row
-        for row in await delivery_days.list_days(
-            connection, since=edges[0].date(), tenant_id=tenant_id
-        )
-    }
-    steps = await overview.steps(connection, edges, tenant_id=tenant_id)
-    return [_counted(step, days.get(step.start.date())) for step in steps]
+) -> dict[date, dict[str, int]]:
+    """Return the stored daily counts, which outlive the rows."""
+    since = edges[0].date()
+    rows = await delivery_days.list_days(connection, since=since, tenant_id=tenant_id)
+    return {row["day"]: row for row in rows}
+
+
+async def _attempts(
+    connection: AsyncConnection,
+    edges: Sequence[datetime],
+    days: Mapping[date, dict[str, int]],
+    *,
+    tenant_id: str | None,
+) -> AttemptSuccess:
+    """Return the success of the attempts in the window: of these whole days as they were counted,
+    and of the time after them."""
+    start = edges[0]
+    if days:
+        start = max(start, datetime.combine(max(days) + _DAY, time(), UTC))
+    rest = await attempt_success.read(connection, start, edges[-1], tenant_id=tenant_id)
+    return rest + AttemptSuccess(
+        total=int(sum(row["attempts"] for row in days.values())),
+        succeeded=int(sum(row["succeeded"] for row in days.values())),
+    )
 
 
 def _counted(step: Step, row: dict[str, int] | None) -> Step:

@@ -8,6 +8,8 @@ from typing import Final
 
 from api.forms.endpoint import EndpointView
 from hookfast.clock import to_utc
+from hookfast.deliveries.outcome import reason_text
+from hookfast.endpoints.health import EXPLANATIONS, Health
 
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
@@ -21,13 +23,13 @@ TONES: Final[Mapping[str, str]] = {
     "dead": "bad",
     "gone": "bad",
     "cancelled": "off",
-    # endpoints and circuits
-    "enabled": "good",
-    "disabled": "bad",
-    "closed": "good",
-    "open": "bad",
-    "half_open": "warn",
+    # endpoints by health ("paused" as deliveries), and subscriptions
+    "healthy": "good",
+    "failing": "warn",
+    "circuit_open": "bad",
     "draining": "wait",
+    "disabled": "bad",
+    "enabled": "good",
     # jobs
     "running": "wait",
     "done": "good",
@@ -51,20 +53,6 @@ LABELS: Final[Mapping[str, str]] = {
     "tls": "TLS",
 }
 
-REASONS: Final[Mapping[str, str]] = {
-    "retries_exhausted": "all retries are used up",
-    "endpoint_disabled": "the endpoint is disabled",
-    "endpoint_paused": "the endpoint is paused",
-    "endpoint_deleted": "the endpoint was deleted",
-    "gone": "the receiver answered 410 Gone",
-    "plan_expired": "the retry plan expired",
-    "not_found": "the delivery does not exist any more",
-    "endpoint_limit": "waiting for the endpoint's limits",
-    "circuit_open": "the endpoint's circuit is open",
-    "not_retryable": "the retry plan does not retry this answer",
-    "loop_detected": "the receiver answered 508: the event goes round in a loop",
-}
-
 
 def tone(status: str) -> str:
     """Return the colour of a status: good, bad, warn, wait, hold or off."""
@@ -78,9 +66,12 @@ def label(status: str) -> str:
 
 def reason(text: str | None) -> str:
     """Return in words why a delivery ended or waits."""
-    if text is None:
-        return ""
-    return REASONS.get(text, text.replace("_", " "))
+    return "" if text is None else reason_text(text)
+
+
+def explained(health: Health) -> str:
+    """Return in a sentence or two what a health means for the endpoint's deliveries."""
+    return EXPLANATIONS[health]
 
 
 def span(value: timedelta | float | None) -> str:
@@ -127,7 +118,9 @@ def percent(share: float | None) -> str:
         return "–"
     if share >= 1:
         return "100 %"
-    return f"{int(share * 10_000) / 100:g} %"
+    # rounded first: 0.57 * 10,000 is 5,699.999999999999
+    hundredths = min(int(round(share * 10_000, 6)), 9_999)
+    return f"{hundredths / 100:g} %"
 
 
 def millis(value: float | None) -> str:

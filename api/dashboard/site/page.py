@@ -25,6 +25,7 @@ from api.dashboard.site.navigation import SECTIONS, Section, sections_of_endpoin
 from api.dashboard.site.session import Visitor, cookie_name, set_cookie
 from api.dashboard.site.static_files import ADDRESSES
 from api.process.context import Context
+from hookfast.endpoints.health import Health
 from hookfast.errors import HookfastError
 from hookfast.version import VERSION
 
@@ -54,13 +55,13 @@ def templates() -> Environment:
     filters: Mapping[str, Callable[..., Any]] = {
         name: getattr(formatting, name)
         for name in (
-            *("label", "tone", "reason", "span", "ago", "utc"),
+            *("label", "tone", "reason", "explained", "span", "ago", "utc"),
             *("number", "percent", "millis", "seconds", "short_id", "endpoint_name"),
         )
     }
     environment.filters |= filters
     environment.filters["pair"] = lambda text: (text, text)  # an option that is its own label
-    environment.globals |= {"asset": ADDRESSES, "version": VERSION}
+    environment.globals |= {"asset": ADDRESSES, "version": VERSION, "healths": tuple(Health)}
     return environment
 
 

@@ -20,6 +20,7 @@ class Line:
     """A delivery, with the receiver's last `answer` and the `url` of its workflow in the UI."""
 
     id: str
+    endpoint_id: str
     event_type: str
     receiver: str
     status: DeliveryStatus
@@ -28,6 +29,11 @@ class Line:
     next_at: datetime | None
     url: str | None
     updated_at: str
+
+    @property
+    def recovered(self) -> bool:
+        """Whether the delivery was delivered after a retry."""
+        return self.status is DeliveryStatus.DELIVERED and self.attempts > 1
 
     @property
     def is_notable(self) -> bool:
@@ -67,14 +73,15 @@ class Board:
 
     def recovered(self) -> int:
         """Return how many deliveries were delivered after a retry."""
-        return sum(
-            line.status is DeliveryStatus.DELIVERED and line.attempts > 1
-            for line in self._lines.values()
-        )
+        return sum(line.recovered for line in self._lines.values())
+
+    def lines(self) -> list[Line]:
+        """Return all lines, newest first."""
+        return sorted(self._lines.values(), key=lambda line: line.id, reverse=True)
 
     def newest(self, limit: int) -> list[Line]:
         """Return at most `limit` lines, newest first. Notable ones stay longer, in half of them."""
-        lines = sorted(self._lines.values(), key=lambda line: line.id, reverse=True)
+        lines = self.lines()
         rare = [line for line in lines if line.status in (DeliveryStatus.DEAD, DeliveryStatus.GONE)]
         notable = rare[:2] + [line for line in lines if line.is_notable and line not in rare[:2]]
         kept = {line.id for line in notable[: limit // 2]}
@@ -88,6 +95,7 @@ class Board:
         due = delivery["next_attempt_at"]
         return Line(
             id=delivery["id"],
+            endpoint_id=delivery["endpoint_id"],
             event_type=delivery["event_type"],
             receiver=self._names.get(delivery["endpoint_id"], "?"),
             status=DeliveryStatus(delivery["status"]),

@@ -8,7 +8,6 @@ import secrets
 from io import BufferedWriter
 from itertools import chain, count
 
-from rich.console import RenderableType
 from rich.live import Live
 
 from hookfast.cli.console import out, read_settings
@@ -75,36 +74,47 @@ async def _run(settings: Settings, state: SavedState, log: BufferedWriter) -> No
         state.receiver_port = receiver.port
         demo = await set_up(api, state, receiver)
         board = Board(api, demo.tenant_id, names=demo.names, since=utc_now())
-        top = view.header(running, key=state.operator_key, log=log.name)
+        demo_view = view.View(
+            api_url=running.api_url,
+            temporal_ui_url=running.temporal_ui_url,
+            key=state.operator_key,
+            log=log.name,
+        )
         show = _show_live if out.is_terminal else _show_plain
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(_emit_events(api, demo.tenant_id))
-                group.create_task(show(top, board, receiver))
+                group.create_task(show(demo_view, board, receiver))
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
         finally:
             out.print("Stopping. Ctrl-C again stops at once.")
 
 
-async def _show_live(top: RenderableType, board: Board, receiver: Receiver) -> None:
+async def _show_live(shown: view.View, board: Board, receiver: Receiver) -> None:
     with Live(console=out, auto_refresh=False) as live:
         while True:
             await board.refresh()
-            frame = view.frame(top, board, receiver, now=utc_now(), height=out.height)
+            frame = shown.frame(out, board, receiver, now=utc_now())
             live.update(frame, refresh=True)
             await asyncio.sleep(_REFRESH_SECONDS)
 
 
-async def _show_plain(top: RenderableType, board: Board, receiver: Receiver) -> None:
-    out.print(top, highlight=False)
+async def _show_plain(shown: view.View, board: Board, receiver: Receiver) -> None:
+    out.print(shown.header(), highlight=False, soft_wrap=True)
     changes = 0
+    advised: set[str] = set()
     while True:
         for line in await board.refresh():
             out.print(view.plain(line), highlight=False, soft_wrap=True)
             changes += 1
             if changes % _SUMMARY_EVERY == 0:
-                out.print(view.summary(board, receiver), highlight=False, soft_wrap=True)
+                counts = "; ".join(view.summary(board, receiver))
+                out.print(counts, highlight=False, soft_wrap=True)
+        for kind, advice in shown.advice(board):
+            if kind not in advised:
+                advised.add(kind)
+                out.print(advice, highlight=False, soft_wrap=True)
         await asyncio.sleep(_REFRESH_SECONDS)
 
 

@@ -1,18 +1,24 @@
-"""The demo's output: a live table on a terminal, a line per change elsewhere."""
+"""The demo's output: a live table on a terminal, a line per change elsewhere.
+
+Widths are fixed, so that the table does not move while its content changes. A narrow terminal gets
+fewer columns: nothing is wrapped, and no URL, key or id is cut.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from hookfast.cli.demo.board import Board, Line
+from hookfast.cli.demo.next_steps import commands_note, next_steps, step_lines
 from hookfast.cli.demo.receiver import Receiver
-from hookfast.cli.demo.scene import ENDPOINTS
+from hookfast.cli.demo.scene import ENDPOINTS, EVENT_TYPES
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.supervisor.service import Service
 from hookfast.version import VERSION
 
 _STYLES = {
@@ -26,41 +32,110 @@ _STYLES = {
     DeliveryStatus.CANCELLED: "bright_black",
 }
 _BEHAVIOURS = {endpoint.name: endpoint.behaviour.value for endpoint in ENDPOINTS}
-_OTHER_LINES = 18  # the lines above and below the deliveries
+_GAP = 2
+_LEAST_LINES, _MANY_LINES = 5, 10
 
 
-def header(running: Service, *, key: str, log: str) -> RenderableType:
-    """Return the addresses of the dashboard, API and Temporal UI, the key and the log file."""
-    table = Table.grid(padding=(0, 3))
-    table.add_row(f"[bold]Hookfast {VERSION}[/bold]", "the demo is running; Ctrl-C stops it")
-    table.add_row("Dashboard", f"{running.api_url}/  (sign in with the API key)")
-    table.add_row("API docs", f"{running.api_url}/docs")
-    table.add_row("API key", key)
-    table.add_row("Temporal UI", running.temporal_ui_url or "")
-    table.add_row("Logs", log)
-    return table
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column of fixed width; the ones with the lowest `priority` number stay on a narrow
+    terminal."""
+
+    heading: str
+    width: int
+    priority: int
+    cell: Callable[[Line, datetime], str | Text]
 
 
-def frame(
-    top: RenderableType, board: Board, receiver: Receiver, *, now: datetime, height: int
-) -> RenderableType:
-    """Return everything that is shown on a terminal with `height` lines."""
-    shown = board.newest(max(5, height - _OTHER_LINES))
-    table = Table(expand=True, border_style="bright_black", pad_edge=False)
-    for name, ratio in (("event", 5), ("to", 6), ("status", 2), ("attempts", 1), ("answer", 3)):
-        table.add_column(name, ratio=ratio, no_wrap=True, overflow="ellipsis")
-    table.add_column("next", ratio=1, no_wrap=True, justify="right")
-    for line in shown:
-        table.add_row(
-            line.event_type,
-            f"{line.receiver} [bright_black]({_BEHAVIOURS.get(line.receiver, '')})[/bright_black]",
-            Text(_status(line), style=_STYLES[line.status]),
-            str(line.attempts),
-            line.answer,
-            _countdown(line, now),
+_COLUMNS = (
+    _Column("event", max(len(name) for name in EVENT_TYPES), 0, lambda line, now: line.event_type),
+    _Column("to", max(len(name) for name in _BEHAVIOURS), 0, lambda line, now: line.receiver),
+    _Column(
+        "which",
+        max(len(text) for text in _BEHAVIOURS.values()),
+        4,
+        lambda line, now: Text(_BEHAVIOURS.get(line.receiver, ""), style="bright_black"),
+    ),
+    _Column("status", 11, 0, lambda line, now: Text(_status(line), style=_STYLES[line.status])),
+    _Column("attempts", 8, 3, lambda line, now: str(line.attempts)),
+    _Column("answer", 14, 2, lambda line, now: line.answer),
+    _Column("next", 5, 1, lambda line, now: _countdown(line, now)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What the demo shows of the deliveries, of its addresses, and of what to look at next."""
+
+    api_url: str
+    temporal_ui_url: str | None
+    key: str
+    log: str
+
+    def header(self) -> Text:
+        """Return the addresses of the dashboard, API and Temporal UI, the key and the log file."""
+        facts = {
+            "Dashboard": f"{self.api_url}/",
+            "API key": self.key,
+            "API docs": f"{self.api_url}/docs",
+            "Temporal UI": self.temporal_ui_url,
+            "Logs": self.log,
+        }
+        lines = [Text(f"Hookfast {VERSION}: the demo runs until Ctrl-C", style="bold")]
+        lines += [Text(f"{name:<13}{value}") for name, value in facts.items() if value]
+        return Text("\n").join(lines)
+
+    def advice(self, board: Board, *, width: int | None = None) -> list[tuple[str, Text]]:
+        """Return what to look at next, each with its kind; None as `width` cuts nothing."""
+        steps = next_steps(
+            board.lines(), api_url=self.api_url, temporal_ui_url=self.temporal_ui_url
         )
-    counts = Text(summary(board, receiver), style="bold")
-    return Group(top, "", table, counts, _workflow_link(shown))
+        shown = []
+        for kind, step in steps.items():
+            sentence, *ways = step_lines(step, width=width)
+            text = Text.assemble((f"Look next: {sentence}", "bold"))
+            for way in ways:
+                text.append("\n").append(way, style=f"link {way}" if "://" in way else "")
+            shown.append((kind, text))
+        return shown
+
+    def frame(
+        self, console: Console, board: Board, receiver: Receiver, *, now: datetime
+    ) -> RenderableType:
+        """Return everything that is shown on this terminal."""
+        header = [self.header(), Text()]
+        below: list[Text] = [Text(line) for line in summary(board, receiver)]
+        for number, (_, text) in enumerate(self.advice(board, width=console.width)):
+            step = [Text(), text]
+            if not number:
+                step.append(Text(commands_note(self.api_url), style="bright_black"))
+            if number and _free_lines(console, [*header, *below, *step]) < _MANY_LINES:
+                break
+            below += step
+        free = max(_LEAST_LINES, _free_lines(console, [*header, *below]))
+        table = _table(board.newest(free), now, width=console.width)
+        return Group(*header, table, *below)
+
+
+def _free_lines(console: Console, around: list[Text]) -> int:
+    """Return how many deliveries fit between these texts, under the headings of the table."""
+    return console.height - 2 - len(console.render_lines(Group(*around)))
+
+
+def _table(lines: list[Line], now: datetime, *, width: int) -> Table:
+    """Return the table of these deliveries, with the most important columns that fit."""
+    kept: list[_Column] = []
+    for column in sorted(_COLUMNS, key=lambda column: column.priority):
+        taken = sum(one.width + _GAP for one in kept)
+        if column.priority == 0 or taken + column.width <= width:
+            kept.append(column)
+    columns = [column for column in _COLUMNS if column in kept]
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column.heading, width=column.width, no_wrap=True, overflow="ellipsis")
+    for line in lines:
+        table.add_row(*(column.cell(line, now) for column in columns))
+    return table
 
 
 def plain(line: Line) -> str:
@@ -72,28 +147,20 @@ def plain(line: Line) -> str:
     )
 
 
-def summary(board: Board, receiver: Receiver) -> str:
-    """Return the counts as one line of text."""
+def summary(board: Board, receiver: Receiver) -> list[str]:
+    """Return the counts as lines of text."""
     counts = board.counts()
     statuses = ", ".join(
         f"{counts[status]} {status}" for status in DeliveryStatus if counts[status]
     )
-    return (
-        f"{statuses} ({board.recovered()} after retries); receiver: {receiver.verified} requests "
-        f"with both signatures verified, {receiver.rejected} rejected"
-    )
-
-
-def _workflow_link(shown: list[Line]) -> Text:
-    line = next((line for line in shown if line.is_notable and line.url), None)
-    if line is None:
-        return Text("")
-    text = f"The workflow of one of them: {line.url}"
-    return Text(text, style=f"link {line.url}", overflow="fold")
+    return [
+        f"{statuses} ({board.recovered()} after retries)",
+        f"{receiver.verified} requests with both signatures verified, {receiver.rejected} rejected",
+    ]
 
 
 def _status(line: Line) -> str:
-    if line.status is DeliveryStatus.DELIVERED and line.attempts > 1:
+    if line.recovered:
         return "recovered"
     return "dead letter" if line.status is DeliveryStatus.DEAD else line.status.value
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from hookfast.cli.remote.commands import command, lazy_group
+from hookfast.cli.remote.commands import IdOf, command, lazy_group
 from hookfast.cli.remote.remote import Remote
 
 _PANEL = "A running Hookfast"
@@ -28,6 +28,8 @@ _NOUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("dead_letters",),
     ),
     "events": ("List events, and deliver them again.", ("events",)),
+    "event-types": ("The types of events, with their JSON Schemas.", ("event_types",)),
+    "subscriptions": ("Which event types go to which endpoint.", ("subscriptions",)),
     "sources": ("Providers whose webhooks Hookfast receives.", ("sources",)),
     "inbox": ("Received requests: list them, and retry failed ones.", ("inbox",)),
     "jobs": ("Progress of actions on many deliveries.", ("jobs",)),
@@ -53,7 +55,11 @@ class EmitOptions:
         Path | None, typer.Option(allow_dash=True, help="File with its data as JSON.")
     ] = None
     tenant: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only for this tenant; default: for all.")
+        str | None,
+        typer.Option(
+            metavar="TENANT", help="Only for this tenant, by id or name; default: for all."
+        ),
+        IdOf("tenant"),
     ] = None
     idempotency_key: Annotated[
         str | None,
@@ -89,14 +95,22 @@ class ListenOptions:
         ),
     ] = None
     source: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only events received through this source.")
+        str | None,
+        typer.Option(
+            metavar="SOURCE", help="Only events received through this source, by id or name."
+        ),
+        IdOf("source"),
     ] = None
     events: Annotated[
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Only such event types: 'order.**'. Repeatable."),
     ] = None
     tenant: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only this tenant's events; default: all.")
+        str | None,
+        typer.Option(
+            metavar="TENANT", help="Only this tenant's events, by id or name; default: all."
+        ),
+        IdOf("tenant"),
     ] = None
     payload: Annotated[
         str,
@@ -191,7 +205,11 @@ def _trigger(
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Send it to this source, as its provider would."),
+        typer.Option(
+            metavar="SOURCE",
+            help="Send it to this source, by id or name, as its provider would.",
+        ),
+        IdOf("source"),
     ] = None,
     to: Annotated[
         str | None,
@@ -200,9 +218,10 @@ def _trigger(
     endpoint: Annotated[
         str | None,
         typer.Option(
-            metavar="ID",
-            help="Have Hookfast send a test with its data to this endpoint.",
+            metavar="ENDPOINT",
+            help="Have Hookfast send a test with its data to this endpoint, by id, name or URL.",
         ),
+        IdOf("endpoint"),
     ] = None,
     list_names: Annotated[bool, typer.Option("--list", help="List the samples.")] = False,
     secret_file: Annotated[
@@ -293,10 +312,16 @@ def _portal_link(
     remote: Remote,
     tenant: Annotated[
         str | None,
-        typer.Argument(metavar="TENANT", help="Only what belongs to this tenant; tnt_…."),
+        typer.Argument(metavar="TENANT", help="Only what belongs to this tenant, by id or name."),
+        IdOf("tenant"),
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only this endpoint and its deliveries.")
+        str | None,
+        typer.Option(
+            metavar="ENDPOINT",
+            help="Only this endpoint and its deliveries, by id, name or URL.",
+        ),
+        IdOf("endpoint"),
     ] = None,
     valid_for: Annotated[
         str, typer.Option("--for", metavar="DURATION", help="How long it is valid; at most 7d.")

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hookfast.cli.remote.commands import command
+from hookfast.cli.remote.commands import IdOf, command
 from hookfast.cli.remote.options import Limit, Since, Tenant, Until, filter_option
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import truncate
+from hookfast.cli.remote.screen import Column, truncate
 from hookfast.cli.remote.times import format_distance
 
 app = typer.Typer()
@@ -28,7 +28,11 @@ def list_audit(
     action: Annotated[
         str | None, filter_option("With this action: endpoint.update, delivery.cancel, …")
     ] = None,
-    key: Annotated[str | None, filter_option("Made with this API key.", metavar="ID")] = None,
+    key: Annotated[
+        str | None,
+        filter_option("Made with this API key: id, name or a part.", metavar="KEY"),
+        IdOf("API key"),
+    ] = None,
     tenant: Tenant = None,
     since: Since = None,
     until: Until = None,
@@ -48,15 +52,16 @@ def list_audit(
         query,
         {
             "at": lambda row: format_distance(row["at"]),
-            "by": lambda row: row["key_id"] or row["actor"],
-            "from": "client_address",
+            "by": Column(value=lambda row: row["key_id"] or row["actor"], least=8, noun="API key"),
+            "from": Column(value="client_address", priority=3),
             "action": "action",
-            "resource": "resource_id",
-            "changes": lambda row: format_changes(row["changes"]),
+            "resource": Column(value="resource_id", priority=0),
+            "changes": Column(
+                value=lambda row: format_changes(row["changes"]), priority=2, least=16
+            ),
         },
         limit=limit,
         if_empty="No change matches.",
-        wide="changes",
     )
 
 

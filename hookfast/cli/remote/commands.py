@@ -10,21 +10,35 @@ A group of options is a dataclass:
     def list_things(paging: Paging, name: str = "") -> None: ...
 
 gives `list` the options `--limit` and `--name`, and calls the function with a `Paging`.
+
+A parameter that is the id of something says of what: `Annotated[str, typer.Argument(),
+IdOf("endpoint")]`. People may give a name, a URL or a part of it instead; the function gets the id.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from importlib import import_module
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from hookfast.cli.remote.remote import Remote
+
 Function = TypeVar("Function", bound=Callable[..., None])
+
+
+@dataclass(frozen=True, slots=True)
+class IdOf:
+    """Marks a parameter as the id of a `noun` of `names.NOUNS`. With `exact`, no part of a name is
+    enough: for commands that cannot be undone."""
+
+    noun: str
+    exact: bool = False
 
 
 def command(
@@ -76,18 +90,39 @@ def _flatten(function: Callable[..., None]) -> Callable[..., None]:
         else:
             own.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
 
+    parameters = own + shared
+    ids = {
+        parameter.name: mark
+        for parameter in parameters
+        if (mark := _id_mark(parameter.annotation)) is not None
+    }
+
     def run(**values: Any) -> None:
+        remote = next(
+            (_build(*group, values) for group in groups.values() if group[0] is Remote), None
+        )
+        if remote is not None and ids:
+            remote.resolve_ids(values, ids)
         built = {
-            name: kind(**{member: values.pop(member) for member in members})
+            name: remote if kind is Remote else _build(kind, members, values)
             for name, (kind, members) in groups.items()
         }
         function(**values, **built)
 
-    parameters = own + shared
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__doc__ = function.__doc__
     return run
+
+
+def _build(kind: Callable[..., Any], members: Iterable[str], values: dict[str, Any]) -> Any:
+    """Return a `kind` made of these members, which are taken out of `values`."""
+    return kind(**{member: values.pop(member) for member in members})
+
+
+def _id_mark(annotation: Any) -> IdOf | None:
+    marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((mark for mark in marks if isinstance(mark, IdOf)), None)
 
 
 def _parameter(kind: type[Any], field: Field[Any]) -> inspect.Parameter:

@@ -12,7 +12,7 @@ from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.deliveries import DELIVERY_COLUMNS
 from hookfast.cli.remote.options import DeadLetterFilter, Endpoint, Everything, Limit, Tenant
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import print_facts, print_note, print_table
+from hookfast.cli.remote.screen import Column, print_facts, print_note
 
 app = typer.Typer()
 
@@ -28,7 +28,6 @@ def list_dead_letters(remote: Remote, selected: DeadLetterFilter, limit: Limit =
         DELIVERY_COLUMNS,
         limit=limit,
         if_empty=_NONE,
-        wide="reason",
     )
 
 
@@ -45,12 +44,12 @@ def stats(remote: Remote, endpoint: Endpoint = None, tenant: Tenant = None) -> N
         return
     ages = {name.replace("_", " "): number for name, number in found["by_age"].items()}
     print_facts({"dead letters": found["total"], **ages})
-    for group, member, heading in (
-        ("by_reason", "reason", "reason"),
-        ("by_event_type", "event_type", "event type"),
-        ("by_endpoint", "endpoint_id", "endpoint"),
+    for group, heading, column in (
+        ("by_reason", "reason", Column(value="reason")),
+        ("by_event_type", "event type", Column(value="event_type", least=20)),
+        ("by_endpoint", "endpoint", Column(value="endpoint_id", least=20, noun="endpoint")),
     ):
-        print_table(found[group], {heading: member, "dead letters": "count"}, if_empty="")
+        remote.print_table(found[group], {heading: column, "dead letters": "count"}, if_empty="")
 
 
 @command(app, "redrive")

@@ -10,13 +10,15 @@ import typer
 from hookfast.cli.remote.bulk import JobOptions, act
 from hookfast.cli.remote.client import ApiProblem, path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import DeliveryFilter, Everything, Id, Ids, Limit
+from hookfast.cli.remote.delivery_summary import answer_lines, next_step
+from hookfast.cli.remote.options import DeliveryArgument, DeliveryFilter, Everything, Ids, Limit
 from hookfast.cli.remote.remote import Remote, print_page
 from hookfast.cli.remote.screen import (
+    Column,
     Columns,
     print_facts,
     print_note,
-    print_table,
+    print_text,
     printable,
     truncate,
 )
@@ -25,23 +27,26 @@ from hookfast.cli.remote.times import format_distance, format_time, format_time_
 app = typer.Typer()
 
 DELIVERY_COLUMNS: Columns = {
-    "id": "id",
-    "status": "status",
-    "event type": "event_type",
-    "endpoint": "endpoint_id",
-    "attempts": "attempt_count",
-    "next attempt": lambda row: format_distance(row["next_attempt_at"]),
-    "created": lambda row: format_distance(row["created_at"]),
-    "reason": lambda row: truncate(row["reason"]),
+    "id": Column(value="id", priority=0),
+    "status": Column(value="status", priority=0),
+    "event type": Column(value="event_type", least=12),
+    "endpoint": Column(value="endpoint_id", least=12, noun="endpoint"),
+    "attempts": Column(value="attempt_count", priority=5),
+    "next attempt": Column(value=lambda row: format_distance(row["next_attempt_at"]), priority=4),
+    "created": Column(value=lambda row: format_distance(row["created_at"]), priority=2),
+    "reason": Column(value=lambda row: truncate(row["reason"]), priority=3, least=12),
 }
 _ATTEMPT_COLUMNS: Columns = {
-    "#": "number",
-    "started": lambda row: format_time(row["started_at"]),
-    "trigger": "trigger",
-    "duration": lambda row: f"{row['duration_ms']:,.0f} ms",
-    "result": "result",
+    "#": Column(value="number", priority=0),
+    "started": Column(
+        value=lambda row: format_time(row["started_at"]),
+        narrow=lambda row: f"{row['started_at'][11:19]}Z",
+    ),
+    "trigger": Column(value="trigger", priority=3),
+    "duration": Column(value=lambda row: f"{row['duration_ms']:,.0f} ms", priority=2),
+    "result": Column(value="result", priority=4),
     "status": lambda row: None if row["status_code"] is None else str(row["status_code"]),
-    "error": "error",
+    "error": Column(value="error", least=30, wraps=True),
 }
 _ACTIONS = {
     "pause": "Make no attempts until the deliveries are resumed.",
@@ -62,30 +67,49 @@ def list_deliveries(remote: Remote, selected: DeliveryFilter, limit: Limit = 50)
         DELIVERY_COLUMNS,
         limit=limit,
         if_empty="No delivery matches.",
-        wide="reason",
     )
 
 
 @command(app, "show")
 def show(
     remote: Remote,
-    delivery_id: Id,
+    delivery_id: DeliveryArgument,
+    number: Annotated[
+        int | None,
+        typer.Option(
+            "--attempt", metavar="N", min=1, help="Show the answer to this attempt, not the newest."
+        ),
+    ] = None,
+    body: Annotated[
+        bool, typer.Option("--body", help="Show all that was kept of the answer's body.")
+    ] = False,
     headers: Annotated[
-        bool, typer.Option("--headers", help="Show URL and headers of each attempt too.")
+        bool,
+        typer.Option(
+            "--headers", help="Show URL and headers of each attempt too, or of --attempt."
+        ),
     ] = False,
 ) -> None:
-    """Show a delivery, its status and every attempt."""
+    """Show a delivery: why it has its status and what comes next, every attempt, and the answer to
+    the newest."""
     response = remote.api.get(path_of("deliveries", delivery_id))
     if remote.printed_json(response):
         return
     delivery = response.value
+    attempts = delivery["attempts"]
+    chosen = [one for one in attempts if number in (None, one["number"])]
+    if number is not None and not chosen:
+        kept = ", ".join(str(one["number"]) for one in attempts) or "none"
+        raise typer.BadParameter(f"there is no attempt {number}; kept: {kept}")
+    for line in next_step(delivery):
+        print_text(line, indent=0)
     print_facts(
         {
             "delivery": delivery["id"],
             "event": f"{delivery['event_id']} ({delivery['event_type']})",
-            "endpoint": delivery["endpoint_id"],
-            "subscription": delivery["subscription_id"],
-            "tenant": delivery["tenant_id"],
+            "endpoint": remote.named("endpoint", delivery["endpoint_id"]),
+            "subscription": remote.named("subscription", delivery["subscription_id"]),
+            "tenant": remote.named("tenant", delivery["tenant_id"]),
             "status": delivery["status"],
             "reason": delivery["reason"],
             "attempts": f"{delivery['attempt_count']}, {delivery['retry_count']} of them retries",
@@ -96,12 +120,25 @@ def show(
             "workflow": delivery["workflow"]["url"] or delivery["workflow"]["id"],
         }
     )
-    print_table(
-        delivery["attempts"], _ATTEMPT_COLUMNS, if_empty="No attempt was made yet.", wide="error"
-    )
+    remote.print_table(attempts, _ATTEMPT_COLUMNS, if_empty="No attempt was made yet.")
+    if chosen:
+        _print_answer(chosen[-1], whole=body)
     if headers:
-        for attempt in delivery["attempts"]:
+        for attempt in chosen:
             _print_evidence(attempt)
+
+
+def _print_answer(attempt: dict[str, Any], *, whole: bool) -> None:
+    """Print what the receiver answered, by default only the start of its body."""
+    heading, text, is_cut = answer_lines(attempt, whole=whole)
+    if not heading:
+        return
+    typer.echo("")
+    print_text(heading, indent=0)
+    if text:
+        print_text(text)
+    if is_cut:
+        print_note("--body shows all that was kept of it.")
 
 
 def _print_evidence(attempt: dict[str, Any]) -> None:
@@ -181,7 +218,7 @@ def wait(
     if remote.as_json:
         print_page(rows)
     else:
-        print_table(rows, DELIVERY_COLUMNS, if_empty="", wide="reason")
+        remote.print_table(rows, DELIVERY_COLUMNS, if_empty="")
 
 
 def _request_each(remote: Remote, action: str, ids: list[str]) -> None:

@@ -12,7 +12,7 @@ import typer
 from hookfast.cli.remote.bulk import confirm
 from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Id, Yes, read_secret
+from hookfast.cli.remote.options import EndpointArgument, Yes, read_secret
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import print_facts, print_note
 from hookfast.cli.remote.times import format_time, parse_duration
@@ -35,7 +35,7 @@ def _file(help_text: str) -> Any:
 @command(app, "set-authentication")
 def set_authentication(
     remote: Remote,
-    endpoint_id: Id,
+    endpoint_id: EndpointArgument,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="oauth2, basic or bearer.")],
     secret_file: Annotated[Path, _file("File with the client's secret, the password or the token")],
     username: Annotated[str | None, typer.Option(help="Of basic.")] = None,
@@ -71,7 +71,7 @@ def set_authentication(
 
 
 @command(app, "remove-authentication")
-def remove_authentication(remote: Remote, endpoint_id: Id, yes: Yes = False) -> None:
+def remove_authentication(remote: Remote, endpoint_id: EndpointArgument, yes: Yes = False) -> None:
     """Send requests to an endpoint without authentication, only signed."""
     _delete(remote, endpoint_id, "authentication", yes=yes)
 
@@ -79,7 +79,7 @@ def remove_authentication(remote: Remote, endpoint_id: Id, yes: Yes = False) -> 
 @command(app, "set-tls")
 def set_tls(
     remote: Remote,
-    endpoint_id: Id,
+    endpoint_id: EndpointArgument,
     certificate: Annotated[
         Path | None, _file("File with the client certificate and its intermediates (PEM)")
     ] = None,
@@ -101,7 +101,7 @@ def set_tls(
 
 
 @command(app, "remove-tls")
-def remove_tls(remote: Remote, endpoint_id: Id, yes: Yes = False) -> None:
+def remove_tls(remote: Remote, endpoint_id: EndpointArgument, yes: Yes = False) -> None:
     """Present no client certificate to an endpoint, and trust the system's authorities."""
     _delete(remote, endpoint_id, "tls", yes=yes)
 

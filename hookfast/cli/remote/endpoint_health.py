@@ -10,15 +10,9 @@ import typer
 from hookfast.cli.remote.bulk import JobOptions, act
 from hookfast.cli.remote.client import ApiResponse, path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Id
+from hookfast.cli.remote.options import EndpointArgument
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import (
-    pluralize,
-    print_facts,
-    print_note,
-    print_table,
-    printable,
-)
+from hookfast.cli.remote.screen import Column, pluralize, print_facts, print_note, printable
 from hookfast.cli.remote.times import (
     format_distance,
     format_time,
@@ -38,7 +32,7 @@ _AFTER_RESUME = {
 @command(app, "test")
 def test(
     remote: Remote,
-    endpoint_id: Id,
+    endpoint_id: EndpointArgument,
     event_type: Annotated[str, typer.Argument(metavar="TYPE", help="e.g. order.invoice.paid.")],
 ) -> None:
     """Send a sample event to an endpoint now and show the answer. Exit code: 1 when it failed."""
@@ -62,7 +56,7 @@ def test_facts(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @command(app, "verify")
-def verify(remote: Remote, endpoint_id: Id) -> None:
+def verify(remote: Remote, endpoint_id: EndpointArgument) -> None:
     """Ask an endpoint's receiver again whether it agrees to get the events."""
     response = remote.api.post(path_of("endpoints", endpoint_id, "verify"))
     if remote.printed_json(response):
@@ -76,7 +70,7 @@ def verify(remote: Remote, endpoint_id: Id) -> None:
 @command(app, "stats")
 def stats(
     remote: Remote,
-    endpoint_id: Id,
+    endpoint_id: EndpointArgument,
     since: Annotated[
         str,
         typer.Option(metavar="TIME", help="Deliveries created since: 2h, 3d, or RFC 3339."),
@@ -117,13 +111,13 @@ def stats(
 
 
 @command(app, "pause")
-def pause(remote: Remote, endpoint_id: Id) -> None:
+def pause(remote: Remote, endpoint_id: EndpointArgument) -> None:
     """Hold an endpoint's deliveries until it is resumed."""
     _request(remote, endpoint_id, "pause")
 
 
 @command(app, "resume")
-def resume(remote: Remote, endpoint_id: Id) -> None:
+def resume(remote: Remote, endpoint_id: EndpointArgument) -> None:
     """Send the deliveries of a paused endpoint again; if its circuit is open, probe it now."""
     _request(remote, endpoint_id, "resume")
     if not remote.as_json:
@@ -133,7 +127,7 @@ def resume(remote: Remote, endpoint_id: Id) -> None:
 
 
 @command(app, "disable")
-def disable(remote: Remote, endpoint_id: Id) -> None:
+def disable(remote: Remote, endpoint_id: EndpointArgument) -> None:
     """Stop sending to an endpoint. Its events become dead letters, which can be sent later."""
     _request(remote, endpoint_id, "disable")
 
@@ -141,7 +135,7 @@ def disable(remote: Remote, endpoint_id: Id) -> None:
 @command(app, "enable")
 def enable(
     remote: Remote,
-    endpoint_id: Id,
+    endpoint_id: EndpointArgument,
     redrive: Annotated[
         bool, typer.Option("--redrive", help="Send its dead letters again, as a job.")
     ] = False,
@@ -156,7 +150,7 @@ def enable(
 
 
 @command(app, "health")
-def health(remote: Remote, endpoint_id: Id) -> None:
+def health(remote: Remote, endpoint_id: EndpointArgument) -> None:
     """Show an endpoint's health: its circuit, failures, held deliveries, and mail to owners."""
     response = remote.api.get(path_of("endpoints", endpoint_id, "health"))
     if remote.printed_json(response):
@@ -164,7 +158,8 @@ def health(remote: Remote, endpoint_id: Id) -> None:
     found = response.value
     print_facts(
         {
-            "endpoint": found["endpoint_id"],
+            "endpoint": remote.named("endpoint", found["endpoint_id"]),
+            "health": found["health"],
             "state": found["state"],
             "reason": found["state_reason"],
             **_circuit_facts(found["circuit"]),
@@ -179,24 +174,23 @@ def health(remote: Remote, endpoint_id: Id) -> None:
         }
     )
     if found["mail"]:
-        print_table(
+        remote.print_table(
             found["mail"],
             {
                 "mail": "kind",
-                "to": "email",
+                "to": Column(value="email", least=20),
                 "status": "status",
                 "at": lambda mail: format_distance(mail["sent_at"] or mail["created_at"]),
-                "error": "error",
+                "error": Column(value="error", priority=2, least=20, wraps=True),
             },
             if_empty="",
-            wide="error",
         )
 
 
 @command(app, "recover")
 def recover(
     remote: Remote,
-    endpoint_id: Id,
+    endpoint_id: EndpointArgument,
     job: JobOptions,
     since: Annotated[
         str, typer.Option(metavar="TIME", help="Failed at this time or later: 2h, 3d, or RFC 3339.")

@@ -11,7 +11,7 @@ import typer
 
 from hookfast.cli.remote.client import Api, ApiProblem, ApiResponse, Query, Unreachable, path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Id
+from hookfast.cli.remote.options import EndpointArgument
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import INTERRUPTED, print_note, printable
 from hookfast.cli.remote.times import format_time
@@ -25,7 +25,7 @@ _WAIT_SECONDS = 25  # shorter than the timeouts of proxies on the way
 @command(app, "poll")
 def poll(
     remote: Remote,
-    endpoint_id: Id,
+    endpoint_id: EndpointArgument,
     cursor: Annotated[
         str | None,
         typer.Option(help="Where to begin: a next_cursor, start or end; default: acknowledged."),

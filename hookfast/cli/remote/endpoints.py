@@ -12,9 +12,19 @@ from hookfast.cli.remote.bulk import confirm
 from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.endpoint_credentials import credential_facts
-from hookfast.cli.remote.options import Id, Limit, Tenant, Yes, filter_option, parse_object
+from hookfast.cli.remote.names import endpoint_name
+from hookfast.cli.remote.options import (
+    DeletedEndpoint,
+    EndpointArgument,
+    Limit,
+    OwnTenant,
+    Tenant,
+    Yes,
+    filter_option,
+    parse_object,
+)
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import print_facts, print_note
+from hookfast.cli.remote.screen import Column, print_facts, print_note
 from hookfast.cli.remote.times import format_time, parse_duration
 
 app = typer.Typer()
@@ -36,31 +46,35 @@ def list_endpoints(
     remote: Remote,
     tenant: Tenant = None,
     state: Annotated[str | None, filter_option("enabled, paused or disabled.")] = None,
+    health: Annotated[
+        str | None,
+        filter_option("healthy, failing, circuit_open, draining, paused or disabled."),
+    ] = None,
     limit: Limit = 50,
 ) -> None:
     """List endpoints, newest first."""
     remote.print_list(
         "/endpoints",
-        {"tenant_id": tenant, "state": state},
+        {"tenant_id": tenant, "state": state, "health": health},
         {
-            "id": "id",
-            "state": "state",
-            "tenant": "tenant_id",
-            "url": lambda row: row["url"] or "(polled)",
-            "reason": "state_reason",
+            "id": Column(value="id", priority=0),
+            "health": Column(value="health", priority=0),
+            "tenant": Column(value="tenant_id", priority=3, least=8, noun="tenant"),
+            "url": Column(value=lambda row: row["url"] or "(polled)", priority=4, least=20),
+            "reason": Column(value="state_reason", priority=2, least=12),
+            "name": Column(value="description", narrow=endpoint_name, least=12),
         },
         limit=limit,
         if_empty="There are no endpoints. Create one with `hookfast endpoints create URL`.",
-        wide="url",
     )
 
 
 @command(app, "show")
-def show(remote: Remote, endpoint_id: Id) -> None:
+def show(remote: Remote, endpoint_id: EndpointArgument) -> None:
     """Show an endpoint."""
     response = remote.api.get(path_of("endpoints", endpoint_id))
     if not remote.printed_json(response):
-        print_facts(_facts(response.value))
+        print_facts(_facts(remote, response.value))
 
 
 @command(app, "create")
@@ -72,9 +86,7 @@ def create(
     poll: Annotated[
         bool, typer.Option("--poll", help="It has no URL: its consumer polls, and nothing is sent.")
     ] = False,
-    tenant: Annotated[
-        str | None, typer.Option(metavar="ID", help="Its tenant; a tenant's key implies its own.")
-    ] = None,
+    tenant: OwnTenant = None,
     events: Annotated[
         list[str] | None, typer.Option(help="Event type or pattern it receives; repeatable.")
     ] = None,
@@ -113,7 +125,7 @@ def create(
     if remote.printed_json(response):
         return
     endpoint = response.value
-    print_facts(_facts(endpoint))
+    print_facts(_facts(remote, endpoint))
     if not events:
         print_note("It receives no events yet, because it has no subscription.")
     if poll:
@@ -126,7 +138,7 @@ def create(
 @command(app, "update")
 def update(
     remote: Remote,
-    endpoint_id: Id,
+    endpoint_id: EndpointArgument,
     patch: Annotated[str, typer.Argument(metavar="JSON", help="A merge patch; - reads it.")],
 ) -> None:
     """Change an endpoint by a merge patch, e.g. '{"timeout_seconds": 10}'; null resets."""
@@ -134,11 +146,11 @@ def update(
         path_of("endpoints", endpoint_id), parse_object(patch, option="JSON")
     )
     if not remote.printed_json(response):
-        print_facts(_facts(response.value))
+        print_facts(_facts(remote, response.value))
 
 
 @command(app, "delete")
-def delete(remote: Remote, endpoint_id: Id, yes: Yes = False) -> None:
+def delete(remote: Remote, endpoint_id: DeletedEndpoint, yes: Yes = False) -> None:
     """Delete an endpoint, its subscriptions and its secrets."""
     if not yes:
         endpoint = remote.api.get(path_of("endpoints", endpoint_id)).value
@@ -156,7 +168,7 @@ def delete(remote: Remote, endpoint_id: Id, yes: Yes = False) -> None:
 @command(app, "rotate-secret")
 def rotate_secret(
     remote: Remote,
-    endpoint_id: Id,
+    endpoint_id: EndpointArgument,
     overlap: Annotated[
         str,
         typer.Option(
@@ -185,14 +197,15 @@ def rotate_secret(
     typer.echo(response.value["secret"])
 
 
-def _facts(endpoint: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(remote: Remote, endpoint: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is shown of an endpoint: the common members, and the others that are set."""
     public_keys = [one["public_key"] for one in endpoint["secrets"] if one["public_key"]]
     facts: dict[str, Any] = {
         "endpoint": endpoint["id"],
         "mode": "poll" if endpoint["mode"] == "poll" else None,
         "url": endpoint["url"],
-        "tenant": endpoint["tenant_id"],
+        "tenant": remote.named("tenant", endpoint["tenant_id"]),
+        "health": endpoint["health"],
         "state": endpoint["state"],
         "reason": endpoint["state_reason"],
         "owners": endpoint["owner_emails"] or None,

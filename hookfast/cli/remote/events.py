@@ -9,11 +9,18 @@ import typer
 
 from hookfast.cli.remote.bulk import JobOptions, act
 from hookfast.cli.remote.client import path_of
-from hookfast.cli.remote.commands import command
+from hookfast.cli.remote.commands import IdOf, command
 from hookfast.cli.remote.deliveries import DELIVERY_COLUMNS
-from hookfast.cli.remote.options import Id, Limit, Since, Tenant, Until, filter_option
+from hookfast.cli.remote.options import (
+    EventArgument,
+    Limit,
+    Since,
+    Tenant,
+    Until,
+    filter_option,
+)
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import pluralize, print_facts, print_note, print_table
+from hookfast.cli.remote.screen import Column, pluralize, print_facts, print_note
 from hookfast.cli.remote.times import format_distance, format_time, format_time_if_set
 
 app = typer.Typer()
@@ -48,10 +55,15 @@ def list_events(
         "/events",
         query,
         {
-            "id": "id",
-            "type": "type",
-            "tenant": lambda row: row["tenant_id"] or "every tenant",
-            "deliveries": "deliveries",
+            "id": Column(value="id", priority=0),
+            "type": Column(value="type", least=12),
+            "tenant": Column(
+                value=lambda row: row["tenant_id"] or "every tenant",
+                priority=3,
+                least=10,
+                noun="tenant",
+            ),
+            "deliveries": Column(value="deliveries", priority=2),
             "created": lambda row: format_distance(row["created_at"]),
         },
         limit=limit,
@@ -60,7 +72,7 @@ def list_events(
 
 
 @command(app, "show")
-def show(remote: Remote, event_id: Id) -> None:
+def show(remote: Remote, event_id: EventArgument) -> None:
     """Show an event and its deliveries."""
     response = remote.api.get(path_of("events", event_id))
     if remote.printed_json(response):
@@ -70,16 +82,14 @@ def show(remote: Remote, event_id: Id) -> None:
         {
             "event": event["id"],
             "type": event["type"],
-            "tenant": event["tenant_id"] or "every tenant",
+            "tenant": remote.named("tenant", event["tenant_id"]) or "every tenant",
             "created": format_time(event["created_at"]),
             "deliver at": format_time_if_set(event["deliver_at"]),
             "data": json.dumps(event["data"], ensure_ascii=False),
         }
     )
     page = remote.api.get(path_of("events", event_id, "deliveries"), {"limit": _SHOWN_DELIVERIES})
-    print_table(
-        page.value["data"], DELIVERY_COLUMNS, if_empty="It has no deliveries.", wide="reason"
-    )
+    remote.print_table(page.value["data"], DELIVERY_COLUMNS, if_empty="It has no deliveries.")
     if page.value["next_cursor"] is not None:
         print_note(
             f"These are the newest {pluralize(_SHOWN_DELIVERIES, 'delivery')}; more with "
@@ -90,10 +100,12 @@ def show(remote: Remote, event_id: Id) -> None:
 @command(app, "replay")
 def replay(
     remote: Remote,
-    event_id: Id,
+    event_id: EventArgument,
     job: JobOptions,
     endpoint: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only to this endpoint.")
+        str | None,
+        typer.Option(metavar="ENDPOINT", help="Only to this endpoint: id, name, URL or a part."),
+        IdOf("endpoint"),
     ] = None,
     failed: Annotated[
         bool, typer.Option("--failed", help="Only the deliveries that ended without success.")

@@ -9,9 +9,9 @@ import typer
 
 from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Id, Limit, Tenant, filter_option
+from hookfast.cli.remote.options import InboxArgument, Limit, Source, Tenant, filter_option
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import print_facts, print_note
+from hookfast.cli.remote.screen import Column, print_facts, print_note
 from hookfast.cli.remote.times import format_distance, format_time
 
 app = typer.Typer()
@@ -20,7 +20,7 @@ app = typer.Typer()
 @command(app, "list")
 def list_inbox(
     remote: Remote,
-    source: Annotated[str | None, filter_option("Of this source.", metavar="ID")] = None,
+    source: Source = None,
     status: Annotated[str | None, filter_option("accepted, suppressed or failed.")] = None,
     event_type: Annotated[
         str | None, filter_option("Of this event type.", "--type", metavar="TYPE")
@@ -43,29 +43,28 @@ def list_inbox(
         "/inbox",
         query,
         {
-            "id": "id",
-            "status": "status",
-            "event type": "event_type",
-            "key": "key",
-            "duplicates": "duplicates",
+            "id": Column(value="id", priority=0),
+            "status": Column(value="status", priority=0),
+            "event type": Column(value="event_type", least=12),
+            "key": Column(value="key", priority=4, least=12),
+            "duplicates": Column(value="duplicates", priority=3),
             "received": lambda row: format_distance(row["received_at"]),
         },
         limit=limit,
         if_empty="No received request matches.",
-        wide="key",
     )
 
 
 @command(app, "show")
-def show(remote: Remote, inbox_id: Id) -> None:
+def show(remote: Remote, inbox_id: InboxArgument) -> None:
     """Show a received request, without its body."""
     response = remote.api.get(path_of("inbox", inbox_id))
     if not remote.printed_json(response):
-        print_facts(_facts(response.value))
+        print_facts(_facts(remote, response.value))
 
 
 @command(app, "retry")
-def retry(remote: Remote, inbox_id: Id) -> None:
+def retry(remote: Remote, inbox_id: InboxArgument) -> None:
     """Emit the event of a request that failed: schema violated, or unreadable."""
     response = remote.api.post(path_of("inbox", inbox_id, "retry"))
     if remote.printed_json(response):
@@ -80,10 +79,10 @@ def retry(remote: Remote, inbox_id: Id) -> None:
         print_note(f"It was emitted as the event {entry['event_id']}.")
 
 
-def _facts(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(remote: Remote, entry: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "entry": entry["id"],
-        "source": entry["source_id"],
+        "source": remote.named("source", entry["source_id"]),
         "status": entry["status"],
         "last error": entry["last_error"],
         "event": entry["event_id"],

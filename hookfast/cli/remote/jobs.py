@@ -12,11 +12,12 @@ import typer
 
 from hookfast.cli.remote.client import ApiProblem, ApiResponse, Unreachable, path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Id, Limit, Tenant, filter_option
+from hookfast.cli.remote.options import JobArgument, Limit, Tenant, filter_option
 from hookfast.cli.remote.progress import progress_bar, text_column
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import (
     INTERRUPTED,
+    Column,
     pluralize,
     print_facts,
     print_note,
@@ -48,11 +49,11 @@ def list_jobs(
         "/jobs",
         {"status": status, "tenant_id": tenant},
         {
-            "id": "id",
+            "id": Column(value="id", priority=0),
             "action": "action",
-            "status": "status",
-            "progress": format_counts,
-            "created": lambda row: format_distance(row["created_at"]),
+            "status": Column(value="status", priority=0),
+            "progress": Column(value=format_counts, least=12),
+            "created": Column(value=lambda row: format_distance(row["created_at"]), priority=2),
         },
         limit=limit,
         if_empty="There are no jobs.",
@@ -60,7 +61,7 @@ def list_jobs(
 
 
 @command(app, "show")
-def show(remote: Remote, job_id: Id) -> None:
+def show(remote: Remote, job_id: JobArgument) -> None:
     """Show a job."""
     response = remote.api.get(path_of("jobs", job_id))
     if remote.printed_json(response):
@@ -85,14 +86,14 @@ def show(remote: Remote, job_id: Id) -> None:
 
 
 @command(app, "watch")
-def watch(remote: Remote, job_id: Id) -> None:
+def watch(remote: Remote, job_id: JobArgument) -> None:
     """Watch a job until it ends. Exit code: 0 done, 1 failed, 3 cancelled. Ctrl-C stops watching,
     not the job."""
     watch_job(remote, remote.api.get(path_of("jobs", job_id)).value)
 
 
 @command(app, "cancel")
-def cancel(remote: Remote, job_id: Id) -> None:
+def cancel(remote: Remote, job_id: JobArgument) -> None:
     """Stop a job. The deliveries that it has acted on stay as they are."""
     response = remote.api.post(path_of("jobs", job_id, "cancel"))
     if not remote.printed_json(response):

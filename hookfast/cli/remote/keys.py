@@ -7,16 +7,18 @@ from typing import Annotated
 import typer
 
 from hookfast.cli.remote.client import path_of
-from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Id, Limit
+from hookfast.cli.remote.commands import IdOf, command
+from hookfast.cli.remote.options import Limit, RevokedKey
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import print_note
+from hookfast.cli.remote.screen import Column, print_note
 from hookfast.cli.remote.times import format_distance, parse_future
 
 app = typer.Typer()
 
 Tenant = Annotated[
-    str | None, typer.Option(metavar="ID", help="Of this tenant; default: the operator's.")
+    str | None,
+    typer.Option(metavar="TENANT", help="Of this tenant, by id or name; default: the operator's."),
+    IdOf("tenant"),
 ]
 
 
@@ -27,17 +29,16 @@ def list_keys(remote: Remote, tenant: Tenant = None, limit: Limit = 50) -> None:
         _path(tenant),
         {},
         {
-            "id": "id",
-            "hint": "hint",
+            "id": Column(value="id", priority=0),
+            "hint": Column(value="hint", priority=4),
             "scope": "scope",
-            "name": "name",
-            "created": lambda row: format_distance(row["created_at"]),
-            "last used": lambda row: format_distance(row["last_used_at"]),
-            "expires": lambda row: format_distance(row["expires_at"]),
+            "name": Column(value="name", least=12),
+            "created": Column(value=lambda row: format_distance(row["created_at"]), priority=5),
+            "last used": Column(value=lambda row: format_distance(row["last_used_at"]), priority=2),
+            "expires": Column(value=lambda row: format_distance(row["expires_at"]), priority=3),
         },
         limit=limit,
         if_empty="There are no API keys.",
-        wide="name",
     )
 
 
@@ -65,7 +66,7 @@ def create(
 
 
 @command(app, "revoke")
-def revoke(remote: Remote, key_id: Id) -> None:
+def revoke(remote: Remote, key_id: RevokedKey, tenant: Tenant = None) -> None:
     """Make an API key stop working."""
     remote.api.delete(path_of("api-keys", key_id))
     print_note(f"{key_id} is revoked.")

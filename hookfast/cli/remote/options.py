@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.commands import IdOf
 from hookfast.cli.remote.times import parse_past
 
 
@@ -30,8 +31,46 @@ def _past(text: str | None) -> str | None:
     return None if text is None else parse_past(text)
 
 
-Id = Annotated[str, typer.Argument(metavar="ID")]
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", show_default=False)]
+def _argument(noun: str, what: str) -> Any:
+    return typer.Argument(metavar=noun.upper(), help=f"{what}, or a part that only one has.")
+
+
+def _exact_argument(noun: str, what: str) -> Any:
+    return typer.Argument(metavar=noun.upper(), help=f"{what}.")
+
+
+EndpointArgument = Annotated[
+    str, _argument("endpoint", "Its id, description or URL"), IdOf("endpoint")
+]
+TenantArgument = Annotated[str, _argument("tenant", "Its id or name"), IdOf("tenant")]
+SourceArgument = Annotated[str, _argument("source", "Its id or name"), IdOf("source")]
+SubscriptionArgument = Annotated[
+    str, _argument("subscription", "Its id, one of its patterns"), IdOf("subscription")
+]
+DeletedEndpoint = Annotated[
+    str,
+    _exact_argument("endpoint", "Its id, description or URL"),
+    IdOf("endpoint", exact=True),
+]
+DeletedSource = Annotated[
+    str, _exact_argument("source", "Its id or name"), IdOf("source", exact=True)
+]
+DeletedSubscription = Annotated[
+    str,
+    _exact_argument("subscription", "Its id, or one of its patterns"),
+    IdOf("subscription", exact=True),
+]
+RevokedKey = Annotated[str, _exact_argument("key", "Its id or name"), IdOf("API key", exact=True)]
+_ID = typer.Argument(metavar="ID", help="Its id, or the end of it.")
+DeliveryArgument = Annotated[str, _ID, IdOf("delivery")]
+EventArgument = Annotated[str, _ID, IdOf("event")]
+JobArgument = Annotated[str, _ID, IdOf("job")]
+InboxArgument = Annotated[str, _ID, IdOf("inbox entry")]
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Their ids, or the ends of them.", show_default=False),
+    IdOf("delivery"),
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Limit = Annotated[int, typer.Option(min=1, help="Maximum number of rows.")]
 Everything = Annotated[bool, filter_option("Select all of them.", "--all")]
@@ -44,8 +83,28 @@ Since = Annotated[
 Until = Annotated[
     str | None, filter_option("Created before this time.", metavar="TIME", callback=_past)
 ]
-Endpoint = Annotated[str | None, filter_option("Of this endpoint.", metavar="ID")]
-Tenant = Annotated[str | None, filter_option("Of this tenant.", metavar="ID")]
+Endpoint = Annotated[
+    str | None,
+    filter_option("Of this endpoint: id, name, URL or a part.", metavar="ENDPOINT"),
+    IdOf("endpoint"),
+]
+Tenant = Annotated[
+    str | None,
+    filter_option("Of this tenant: id, name or a part.", metavar="TENANT"),
+    IdOf("tenant"),
+]
+Source = Annotated[
+    str | None,
+    filter_option("Of this source: id, name or a part.", metavar="SOURCE"),
+    IdOf("source"),
+]
+OwnTenant = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TENANT", help="Its tenant, by id or name; a tenant's key implies its own."
+    ),
+    IdOf("tenant"),
+]
 EventType = Annotated[str | None, filter_option("Of this event type.", metavar="TYPE")]
 
 
@@ -58,8 +117,14 @@ class DeliveryFilter:
         filter_option("pending, retrying, held, paused, delivered, dead, gone or cancelled."),
     ] = None
     endpoint: Endpoint = None
-    subscription: Annotated[str | None, filter_option("Of this subscription.", metavar="ID")] = None
-    event: Annotated[str | None, filter_option("Of this event.", metavar="ID")] = None
+    subscription: Annotated[
+        str | None,
+        filter_option("Of this subscription: id, pattern or a part.", metavar="SUBSCRIPTION"),
+        IdOf("subscription"),
+    ] = None
+    event: Annotated[str | None, filter_option("Of this event.", metavar="ID"), IdOf("event")] = (
+        None
+    )
     event_type: EventType = None
     tenant: Tenant = None
     since: Since = None
@@ -123,15 +188,19 @@ def parse_object(text: str, *, option: str) -> dict[str, Any]:
 
 
 def read_secret(file: Path, *, option: str = "--secret-file") -> str:
-    """Read the secret that `option` names; `-` reads it from standard input. Raises
+    """Read the secret that `option` names, without the spaces around it. Raises
     typer.BadParameter."""
+    return read_text(file, option=option).strip()
+
+
+def read_text(file: Path, *, option: str) -> str:
+    """Read the file that `option` names; `-` reads standard input. Raises typer.BadParameter."""
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text()
+        return sys.stdin.read() if str(file) == "-" else file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(
             f"the file cannot be read: {type(error).__name__}", param_hint=option
         ) from None
-    return text.strip()
 
 
 def _without_none(**members: Any) -> dict[str, Any]:

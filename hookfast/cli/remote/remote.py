@@ -1,10 +1,12 @@
-"""The options that every command on a running Hookfast takes: its URL, the key, and `--json`."""
+"""The options that every command on a running Hookfast takes: its URL, the key, `--json` and
+`--wide`."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,9 +17,12 @@ from hookfast.errors import Misconfigured
 
 if TYPE_CHECKING:
     from hookfast.cli.remote.client import Api, ApiResponse, Query
-    from hookfast.cli.remote.screen import Columns
+    from hookfast.cli.remote.commands import IdOf
+    from hookfast.cli.remote.names import Names
+    from hookfast.cli.remote.screen import Columns, Row
 
 _DEFAULT_URL = "http://127.0.0.1:8080"
+_LONG_NAME = 40
 
 
 @dataclass(slots=True)
@@ -44,7 +49,16 @@ class Remote:
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the API's JSON and nothing else.")
     ] = False
+    wide: Annotated[
+        bool,
+        typer.Option(
+            "--wide",
+            help="Show a terminal what a pipe gets: every column, nothing shortened, ids and not "
+            "names.",
+        ),
+    ] = False
     _api: Any = field(default=None, init=False, repr=False)  # Api, imported late
+    _names: Any = field(default=None, init=False, repr=False)  # Names, imported late
 
     @property
     def api(self) -> Api:
@@ -72,22 +86,71 @@ class Remote:
         *,
         limit: int,
         if_empty: str,
-        wide: str = "",
     ) -> None:
         """Print the first `limit` rows of a list, as a table or as the JSON of one page."""
         pages = list(self.api.pages(path, query, limit=limit))
         rows = [row for page in pages for row in page.value["data"]]
         next_cursor = pages[-1].value["next_cursor"]
         if not self.as_json:
-            from hookfast.cli.remote.screen import print_table
-
             if next_cursor is not None:
                 typer.echo("There are more; --limit shows them.", err=True)
-            print_table(rows, columns, if_empty=if_empty, wide=wide)
+            self.print_table(rows, columns, if_empty=if_empty)
         elif len(pages) == 1:
             self.printed_json(pages[0])
         else:
             print_page(rows, next_cursor)
+
+    def print_table(self, rows: Sequence[Row], columns: Columns, *, if_empty: str) -> None:
+        """Print rows as a table, on a terminal with names in place of ids."""
+        from hookfast.cli.remote.screen import Column, print_table
+
+        has_ids = any(isinstance(one, Column) and one.noun for one in columns.values())
+        if has_ids and rows and self._shows_names:
+            columns = self._name_lookup.in_columns(rows, columns)
+        print_table(rows, columns, if_empty=if_empty, whole=self.wide)
+
+    def named(self, noun: str, id_: str | None) -> str | None:
+        """Return an id with the name of what it belongs to, if there is one and a terminal shows
+        it; None for None."""
+        if id_ is None or not self._shows_names:
+            return id_
+        from hookfast.cli.remote.screen import shorten
+
+        name = self._name_lookup.of(noun, [id_]).get(id_)
+        return id_ if name is None else f"{shorten(name, _LONG_NAME)} ({id_})"
+
+    def resolve_ids(self, values: dict[str, Any], ids: Mapping[str, IdOf]) -> None:
+        """Replace what a person gave in place of these ids, such as a name or a URL, by the id.
+        Raises typer.BadParameter if nothing or more than one thing matches."""
+        from hookfast.cli.remote.names import resolve
+
+        tenant_id: str | None = None
+        for name, mark in sorted(ids.items(), key=lambda item: item[1].noun != "tenant"):
+            given = values[name]
+            if given is None:
+                continue
+            found = [
+                resolve(lambda: self.api, mark, text, tenant_id=tenant_id)
+                for text in (given if isinstance(given, list) else [given])
+            ]
+            values[name] = found if isinstance(given, list) else found[0]
+            if mark.noun == "tenant":
+                tenant_id = found[0]
+
+    @property
+    def _shows_names(self) -> bool:
+        from hookfast.cli.remote.screen import terminal_width
+
+        return not self.wide and terminal_width() is not None
+
+    @property
+    def _name_lookup(self) -> Names:
+        if self._names is None:
+            from hookfast.cli.remote.names import Names
+
+            self._names = Names(self.api)
+        names: Names = self._names
+        return names
 
 
 def print_page(rows: list[dict[str, Any]], next_cursor: str | None = None) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import print_facts, print_note, print_table
+from hookfast.cli.remote.screen import Column, print_facts, print_note
 from hookfast.cli.remote.times import format_distance, format_time
 
 app = typer.Typer()
@@ -31,15 +31,15 @@ def show(remote: Remote) -> None:
         for age in found["ages"]
     }
     print_facts(ages | {"next run": format_time(found["next_run_at"])})
-    print_table(
+    remote.print_table(
         found["runs"],
         {
-            "run": "id",
+            "run": Column(value="id", priority=0),
             "started": lambda run: format_distance(run["started_at"]),
             "status": lambda run: f"{run['status']}{', dry run' if run['dry_run'] else ''}",
             "deleted": lambda run: _total(run, "deleted"),
             "kept": lambda run: _total(run, "kept"),
-            "partitions dropped": lambda run: _total(run, "partitions"),
+            "partitions dropped": Column(value=lambda run: _total(run, "partitions"), priority=3),
         },
         if_empty="No run yet.",
     )
@@ -64,7 +64,7 @@ def run(
     if remote.as_json:
         typer.echo(json.dumps(ended, ensure_ascii=False))
         return
-    print_table(
+    remote.print_table(
         ended["sweeps"],
         {
             "table": "name",

@@ -13,8 +13,10 @@ from hookfast.cli.remote.bulk import confirm
 from hookfast.cli.remote.client import ApiProblem, ApiResponse, path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import (
-    Id,
+    DeletedSource,
     Limit,
+    OwnTenant,
+    SourceArgument,
     Tenant,
     Yes,
     filter_option,
@@ -22,7 +24,7 @@ from hookfast.cli.remote.options import (
     read_secret,
 )
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import print_facts, print_note
+from hookfast.cli.remote.screen import Column, print_facts, print_note
 from hookfast.cli.remote.times import format_distance, format_time, parse_duration
 
 app = typer.Typer()
@@ -50,15 +52,14 @@ def list_sources(
         "/sources",
         {"tenant_id": tenant, "provider": provider},
         {
-            "id": "id",
+            "id": Column(value="id", priority=0),
             "provider": "provider",
             "active": "active",
-            "tenant": "tenant_id",
-            "name": "name",
+            "tenant": Column(value="tenant_id", priority=3, least=10, noun="tenant"),
+            "name": Column(value="name", least=12),
         },
         limit=limit,
         if_empty="There are no sources. Create one with `hookfast sources create NAME`.",
-        wide="name",
     )
 
 
@@ -67,9 +68,7 @@ def create(
     remote: Remote,
     name: Annotated[str, typer.Argument(help="What it is for.")],
     provider: Annotated[str, typer.Option(help="github, gitlab, stripe, …")],
-    tenant: Annotated[
-        str | None, typer.Option(metavar="ID", help="Its tenant; a tenant's key implies its own.")
-    ] = None,
+    tenant: OwnTenant = None,
     secret_file: SecretFile = None,
     members: Annotated[
         str | None,
@@ -86,22 +85,22 @@ def create(
         form["secrets"] = [read_secret(secret_file)]
     response = _naming_the_option(lambda: remote.api.post("/sources", form), form)
     if not remote.printed_json(response):
-        print_facts(_facts(response.value))
+        print_facts(_facts(remote, response.value))
         _print_secret(response.value)
 
 
 @command(app, "show")
-def show(remote: Remote, source_id: Id) -> None:
+def show(remote: Remote, source_id: SourceArgument) -> None:
     """Show a source."""
     response = remote.api.get(path_of("sources", source_id))
     if not remote.printed_json(response):
-        print_facts(_facts(response.value))
+        print_facts(_facts(remote, response.value))
 
 
 @command(app, "rotate-secret")
 def rotate_secret(
     remote: Remote,
-    source_id: Id,
+    source_id: SourceArgument,
     secret_file: SecretFile = None,
     overlap: Annotated[
         str,
@@ -129,7 +128,7 @@ def rotate_secret(
 
 
 @command(app, "delete")
-def delete(remote: Remote, source_id: Id, yes: Yes = False) -> None:
+def delete(remote: Remote, source_id: DeletedSource, yes: Yes = False) -> None:
     """Delete a source and its secrets. The requests it received stay in the inbox."""
     if not yes:
         source = remote.api.get(path_of("sources", source_id)).value
@@ -140,7 +139,7 @@ def delete(remote: Remote, source_id: Id, yes: Yes = False) -> None:
 
 
 @command(app, "stats")
-def stats(remote: Remote, source_id: Id) -> None:
+def stats(remote: Remote, source_id: SourceArgument) -> None:
     """Count a source's requests by result."""
     response = remote.api.get(path_of("sources", source_id, "stats"))
     if remote.printed_json(response):
@@ -157,13 +156,13 @@ def stats(remote: Remote, source_id: Id) -> None:
     )
 
 
-def _facts(source: Mapping[str, Any]) -> dict[str, Any]:
+def _facts(remote: Remote, source: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "source": source["id"],
         "name": source["name"],
         "provider": source["provider"],
         "url": source["url"],
-        "tenant": source["tenant_id"],
+        "tenant": remote.named("tenant", source["tenant_id"]),
         "active": source["active"],
     }
     for name in ("options", "allowed_networks", "event_types", "id_expression", "idempotency"):

@@ -9,10 +9,10 @@ import typer
 
 from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import Id, Limit
+from hookfast.cli.remote.options import Limit, TenantArgument
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import print_facts, print_note, printable
-from hookfast.cli.remote.times import format_time
+from hookfast.cli.remote.screen import Column, print_facts, print_note, printable
+from hookfast.cli.remote.times import format_distance, format_time
 
 app = typer.Typer()
 
@@ -23,10 +23,17 @@ def list_tenants(remote: Remote, limit: Limit = 50) -> None:
     remote.print_list(
         "/tenants",
         {},
-        {"id": "id", "name": "name", "created": lambda row: format_time(row["created_at"])},
+        {
+            "id": Column(value="id", priority=0),
+            "name": Column(value="name", least=16),
+            "created": Column(
+                value=lambda row: format_time(row["created_at"]),
+                narrow=lambda row: format_distance(row["created_at"]),
+                priority=2,
+            ),
+        },
         limit=limit,
         if_empty="There are no tenants. Create one with `hookfast tenants create NAME`.",
-        wide="name",
     )
 
 
@@ -40,7 +47,7 @@ def create(remote: Remote, name: str) -> None:
 
 
 @command(app, "usage")
-def usage(remote: Remote, tenant_id: Id) -> None:
+def usage(remote: Remote, tenant_id: TenantArgument) -> None:
     """Show what a tenant has, and its quotas."""
     response = remote.api.get(path_of("tenants", tenant_id, "usage"))
     if remote.printed_json(response):
@@ -77,7 +84,11 @@ def portal_link(
     response = remote.api.post(path_of("tenants", tenant, "portal-links"), form)
     if remote.printed_json(response):
         return
-    shown = f"{endpoint} and its deliveries" if endpoint else f"everything of {tenant}"
+    shown = (
+        f"{remote.named('endpoint', endpoint)} and its deliveries"
+        if endpoint
+        else f"everything of {remote.named('tenant', tenant)}"
+    )
     until = format_time(response.value["expires_at"])
     allows = "see and control" if may_act else "see"
     print_note(f"Anyone with this link can {allows} {shown}, until {until}:")

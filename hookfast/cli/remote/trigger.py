@@ -22,7 +22,6 @@ from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import (
     print_facts,
     print_note,
-    print_table,
     printable,
     truncate,
 )
@@ -96,7 +95,7 @@ def list_samples(remote: Remote) -> None:
     if remote.as_json:
         typer.echo(json.dumps(samples))
         return
-    print_table(
+    remote.print_table(
         samples,
         {
             "name": "name",

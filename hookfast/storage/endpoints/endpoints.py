@@ -7,12 +7,14 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Table, insert, select, update
+from sqlalchemy import Select, Table, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.retry_plan import PlanSpec
+from hookfast.endpoints.health import Health
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.rows import fetch_all, fetch_one
+from hookfast.storage.endpoints import derived_health
 from hookfast.storage.tables import Endpoint
 
 _ENDPOINTS: Table = Endpoint.__table__
@@ -50,17 +52,35 @@ async def list_page(
     *,
     tenant_id: str | None,
     state: str | None,
+    health: Health | None = None,
     after: str | None,
     limit: int,
 ) -> list[Endpoint]:
-    """Return endpoints, newest first, of one tenant (None: of all) and in one state (None: any)."""
-    statement = select(_ENDPOINTS).where(_LIVE)
+    """Return endpoints, newest first, of one tenant (None: of all), in one state (None: any) and
+    with this health (None: any)."""
+    statement = page_statement(
+        tenant_id=tenant_id, state=state, health=health, after=after, limit=limit
+    )
+    return await fetch_all(connection, statement, Endpoint)
+
+
+def page_statement(
+    *,
+    tenant_id: str | None,
+    state: str | None,
+    health: Health | None,
+    after: str | None,
+    limit: int,
+) -> Select[Any]:
+    """Return the statement that `list_page` executes."""
+    statement, key = select(_ENDPOINTS), _ENDPOINTS.c.id
+    if health is not None:
+        statement, key = derived_health.select_with_health(health, tenant_id=tenant_id)
     if tenant_id is not None:
         statement = statement.where(_ENDPOINTS.c.tenant_id == tenant_id)
     if state is not None:
-        statement = statement.where(_ENDPOINTS.c.state == state)
-    page = newest_first(statement, _ENDPOINTS.c.id, after=after, limit=limit)
-    return await fetch_all(connection, page, Endpoint)
+        statement = statement.where(*derived_health.in_state(state, tenant_id=tenant_id))
+    return newest_first(statement.where(_LIVE), key, after=after, limit=limit)
 
 
 async def change(

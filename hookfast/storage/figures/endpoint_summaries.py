@@ -1,4 +1,4 @@
-"""Summaries of many endpoints: their circuits, and the statuses of their newest deliveries. Each
+"""Summaries of many endpoints: their last errors, and the statuses of their newest deliveries. Each
 takes a few index look-ups."""
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from sqlalchemy import Select, Table, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.endpoints.circuit import State
 from hookfast.storage.tables import Delivery, EndpointHealth
 
 MAX_NEWEST = 30
@@ -24,10 +23,9 @@ _D = _DELIVERIES.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSummary:
-    """One endpoint's circuit, its last error while it is failing, and the statuses of its newest
-    deliveries, oldest first."""
+    """One endpoint's last error while it is failing, and the statuses of its newest deliveries,
+    oldest first."""
 
-    circuit: State = State.CLOSED
     last_error: str | None = None
     last_failure_at: datetime | None = None
     newest: Sequence[DeliveryStatus] = ()
@@ -42,7 +40,6 @@ async def read(
     health = await connection.execute(
         select(
             _H.endpoint_id,
-            _H.circuit,
             _H.consecutive_failures,
             _H.last_error,
             _H.last_failure_at,
@@ -57,7 +54,6 @@ async def read(
         row = health_of.get(endpoint_id)
         fails = row is not None and row.consecutive_failures > 0
         summaries[endpoint_id] = EndpointSummary(
-            circuit=State.CLOSED if row is None else State(row.circuit),
             last_error=row.last_error if row is not None and fails else None,
             last_failure_at=row.last_failure_at if row is not None and fails else None,
             newest=statuses[endpoint_id],

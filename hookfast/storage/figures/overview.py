@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -26,9 +27,11 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.endpoints.circuit import EndpointState, State
+from hookfast.endpoints.circuit import EndpointState
+from hookfast.endpoints.health import Health
 from hookfast.ids import first_id_at, time_of
 from hookfast.storage.database.planner_hints import Implied
+from hookfast.storage.endpoints.derived_health import IS_STOPPED, IS_UNHEALTHY, health_of
 from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 
 MAX_READ = 2_000
@@ -37,6 +40,7 @@ MAX_TIMED = 60
 """The most deliveries of one step whose duration is read."""
 MAX_WAITING = 100_000
 """Counting waiting deliveries stops here; higher numbers are shown as "more than"."""
+_OLDEST_OF = 1_000
 
 _DELIVERIES: Table = Delivery.__table__
 _D = _DELIVERIES.c
@@ -75,16 +79,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionItem:
-    """An endpoint that needs attention: its circuit is not closed, or it is paused or disabled."""
+    """An endpoint that is not healthy. `reason` says why, in words; `next_probe_at` is set while
+    its circuit is open."""
 
     endpoint_id: str
     url: str
     description: str
-    state: str
-    state_reason: str | None
-    circuit: State
+    health: Health
     since: datetime | None
-    last_error: str | None
+    reason: str | None
     next_probe_at: datetime | None
 
 
@@ -191,24 +194,33 @@ async def waiting(
 
 def waiting_statement(status: DeliveryStatus, *, tenant_id: str | None) -> Select[int]:
     """Return the statement of `waiting`, for one status other than `delivered`."""
-    conditions: list[ColumnElement[bool]] = [
-        Implied(_D.status != literal_column("'delivered'")),
-        # literal: no planner matches a bound parameter with a partial index
-        _D.status == literal_column(f"'{status.value}'"),
-    ]
-    if tenant_id is not None:
-        conditions.append(_D.tenant_id == tenant_id)
-    some = select(_D.id).where(*conditions).limit(MAX_WAITING).subquery()
+    some = select(_D.id).where(*_waiting(status, tenant_id)).limit(MAX_WAITING).subquery()
     return select(func.count()).select_from(some)
+
+
+async def oldest_held(connection: AsyncConnection, *, tenant_id: str | None) -> datetime | None:
+    """Return since when the oldest held delivery has waited; None if none is held."""
+    return (await connection.execute(oldest_held_statement(tenant_id=tenant_id))).scalar_one()
+
+
+def oldest_held_statement(*, tenant_id: str | None) -> Select[datetime | None]:
+    """Return the statement of `oldest_held`. It reads the oldest deliveries by id: a later one can
+    hardly have waited longer."""
+    some = (
+        select(_D.waiting_since)
+        .where(*_waiting(DeliveryStatus.HELD, tenant_id))
+        .order_by(_D.id)
+        .limit(_OLDEST_OF)
+        .subquery()
+    )
+    return select(func.min(some.c.waiting_since))
 
 
 async def attention_items(
     connection: AsyncConnection, *, tenant_id: str | None, limit: int
 ) -> list[AttentionItem]:
-    """Return at most `limit` endpoints that need attention: first those whose circuit is not
-    closed, then paused and disabled ones, each with the latest change first."""
-    # The circuits first, by their partial index, then the endpoints' own state.
-    open_ones = select(_H.endpoint_id).where(_H.circuit != "closed")
+    """Return at most `limit` endpoints that are not healthy: first those whose circuit is not
+    closed, then failing ones, then paused and disabled ones, each with the latest change first."""
     live: list[ColumnElement[bool]] = [_E.deleted_at.is_(None)]
     if tenant_id is not None:
         live.append(_E.tenant_id == tenant_id)
@@ -221,42 +233,47 @@ async def attention_items(
         _E.updated_at,
         _H.circuit,
         _H.opened_at,
+        _H.consecutive_failures,
+        _H.first_failure_at,
         _H.last_error,
         _H.next_probe_at,
     )
+    enabled = _E.state == EndpointState.ENABLED.value
     joined = select(*columns).join_from(Endpoint.__table__, _HEALTH, _E.id == _H.endpoint_id)
-    failing = joined.where(_H.circuit != "closed", *live).order_by(_H.opened_at.desc())
-    rows = list((await connection.execute(failing.limit(limit))).mappings())
+    open_ones = joined.where(_H.circuit != literal_column("'closed'"), enabled, *live)
+    failing = joined.where(
+        IS_UNHEALTHY,
+        _H.circuit == literal_column("'closed'"),
+        _H.first_failure_at.is_not(None),
+        enabled,
+        *live,
+    )
     stopped = (
         select(*columns)
         .join_from(Endpoint.__table__, _HEALTH, _E.id == _H.endpoint_id, isouter=True)
-        .where(_E.state != EndpointState.ENABLED.value, _E.id.not_in(open_ones), *live)
-        .order_by(_E.updated_at.desc())
-        .limit(limit)
+        .where(IS_STOPPED, *live)
     )
-    rows += (await connection.execute(stopped)).mappings()
-    return [_attention_item(row) for row in rows[:limit]]
+    rows: list[Any] = []
+    for statement in (
+        open_ones.order_by(_H.opened_at.desc()),
+        failing.order_by(_H.first_failure_at.desc()),
+        stopped.order_by(_E.updated_at.desc()),
+    ):
+        if len(rows) < limit:
+            found = await connection.execute(statement.limit(limit - len(rows)))
+            rows += found.mappings()
+    return [_attention_item(row) for row in rows]
 
 
-async def count_open_circuits(connection: AsyncConnection, *, tenant_id: str | None) -> int:
-    """Return how many circuits are not closed."""
-    statement = (
-        select(func.count())
-        .select_from(_HEALTH)
-        .join(Endpoint.__table__, _E.id == _H.endpoint_id)
-        .where(_H.circuit != "closed", _E.deleted_at.is_(None))
-    )
+def _waiting(status: DeliveryStatus, tenant_id: str | None) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = [
+        Implied(_D.status != literal_column("'delivered'")),
+        # literal: no planner matches a bound parameter with a partial index
+        _D.status == literal_column(f"'{status.value}'"),
+    ]
     if tenant_id is not None:
-        statement = statement.where(_E.tenant_id == tenant_id)
-    return (await connection.execute(statement)).scalar_one()
-
-
-async def has_endpoint(connection: AsyncConnection, *, tenant_id: str | None) -> bool:
-    """Whether any endpoint exists."""
-    statement = select(_E.id).where(_E.deleted_at.is_(None)).limit(1)
-    if tenant_id is not None:
-        statement = statement.where(_E.tenant_id == tenant_id)
-    return (await connection.execute(statement)).first() is not None
+        conditions.append(_D.tenant_id == tenant_id)
+    return conditions
 
 
 def _created(start: datetime, end: datetime, tenant_id: str | None) -> list[ColumnElement[bool]]:
@@ -292,18 +309,16 @@ def _step(start: datetime, end: datetime, counts: dict[str, int], newest: str) -
     )
 
 
-def _attention_item(row: object) -> AttentionItem:
-    values = dict(row)  # type: ignore[call-overload] # a row mapping
-    circuit = State.CLOSED if values["circuit"] is None else State(values["circuit"])
-    opened = values["opened_at"] if circuit is not State.CLOSED else None
+def _attention_item(row: Any) -> AttentionItem:
+    health = health_of(row["state"], row["circuit"], row["consecutive_failures"])
+    is_stopped = health in (Health.PAUSED, Health.DISABLED)
+    since = row["first_failure_at"] if health is Health.FAILING else row["opened_at"]
     return AttentionItem(
-        endpoint_id=values["id"],
-        url=values["url"],
-        description=values["description"],
-        state=values["state"],
-        state_reason=values["state_reason"],
-        circuit=circuit,
-        since=opened or values["updated_at"],
-        last_error=values["last_error"],
-        next_probe_at=values["next_probe_at"] if circuit is State.OPEN else None,
+        endpoint_id=row["id"],
+        url=row["url"],
+        description=row["description"],
+        health=health,
+        since=row["updated_at"] if is_stopped else since or row["updated_at"],
+        reason=row["state_reason"] if is_stopped else row["last_error"],
+        next_probe_at=row["next_probe_at"] if health is Health.CIRCUIT_OPEN else None,
     )

@@ -29,6 +29,13 @@ class EndpointHealth(Record, table=True):
             where="circuit <> 'closed' AND workflow_started_at IS NULL",
         ),
         partial_index("ix_endpoint_health_open", "opened_at", where="circuit <> 'closed'"),
+        # Not `consecutive_failures > 0`, which means the same: PostgreSQL would rewrite the index
+        # entries at every failure, because the predicate's column changed.
+        partial_index(
+            "ix_endpoint_health_unhealthy",
+            "endpoint_id",
+            where="circuit <> 'closed' OR first_failure_at IS NOT NULL",
+        ),
     )
 
     endpoint_id: str = Field(primary_key=True)

@@ -10,7 +10,7 @@ from sqlalchemy import JSON, BigInteger, Index, Text
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
-from hookfast.storage.tables.record import Record
+from hookfast.storage.tables.record import Record, partial_index
 
 
 class Endpoint(Record, table=True):
@@ -26,6 +26,12 @@ class Endpoint(Record, table=True):
     __table_args__ = (
         # lists: one tenant's endpoints, newest first
         Index("ix_endpoints_tenant", "tenant_id", "id"),
+        # lists of paused and of disabled endpoints
+        partial_index(
+            "ix_endpoints_stopped",
+            *("state", "id"),
+            where="state <> 'enabled' AND deleted_at IS NULL",
+        ),
     )
 
     id: str = Field(primary_key=True)

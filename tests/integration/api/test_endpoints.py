@@ -62,6 +62,7 @@ async def test_it_creates_an_endpoint_with_every_default(
         "metadata": {},
         "state": "enabled",
         "state_reason": None,
+        "health": "healthy",
         "created_at": endpoint["created_at"],
         "updated_at": endpoint["created_at"],
     }
@@ -199,6 +200,22 @@ async def test_two_changes_at_once_do_not_overwrite_each_other(
                 )
             )
     assert outcomes == [True, False]
+
+
+async def test_polled_endpoint_is_healthy_unless_it_is_stopped(
+    client: httpx2.AsyncClient, tenant_id: str
+) -> None:
+    form = {"tenant_id": tenant_id, "mode": "poll", "events": ["**"]}
+    created = (await client.post("/endpoints", json=form)).json()
+    healths = [created["health"]]
+    for action in ("pause", "resume", "disable", "enable"):
+        changed = (await client.post(f"/endpoints/{created['id']}/{action}")).json()
+        listed = (await client.get(f"/endpoints?health={changed['health']}")).json()["data"]
+        assert [each["id"] for each in listed] == [created["id"]]
+        healths.append(changed["health"])
+    assert healths == ["healthy", "paused", "healthy", "disabled", "healthy"]
+    wrong = await client.get("/endpoints?health=open")
+    assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "health")
 
 
 async def test_disable_and_enable_change_the_state(

@@ -127,5 +127,8 @@ async def test_invalid_option_is_a_usage_error(hookfast: Run) -> None:
 
 async def test_an_id_cannot_lead_to_another_path(hookfast: Run) -> None:
     ended = await hookfast("deliveries", "show", "../tenants?x=1")
+    assert ended.code == 2
+    assert "there is no delivery '../tenants?x=1'" in ended.error_text
+    ended = await hookfast("event-types", "show", "../tenants?x=1")
     assert ended.code == 1
     assert "There is nothing at this path" in ended.err or "no such" in ended.err.lower()

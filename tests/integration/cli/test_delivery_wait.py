@@ -69,7 +69,7 @@ async def test_wait_without_matches_exits_with_1(hookfast: Run, event: str) -> N
     assert (ended.code, ended.error_text) == (1, "No delivery matches.")
 
 
-@pytest.mark.parametrize("arguments", [(), ("dlv_1", "--event", "evt_1")])
+@pytest.mark.parametrize("arguments", [(), ("dlv_" + "1" * 32, "--event", "evt_" + "0" * 32)])
 async def test_wait_needs_either_ids_or_filters(hookfast: Run, arguments: tuple[str, ...]) -> None:
     ended = await hookfast("deliveries", "wait", *arguments)
     assert ended.code == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import httpx2
@@ -55,7 +56,7 @@ async def test_endpoints_are_listed_changed_and_deleted(
     hookfast: Run, client: httpx2.AsyncClient, endpoint: Json
 ) -> None:
     listed = await hookfast("endpoints", "list", "--state", "enabled")
-    assert f"{endpoint['id']}  enabled  {endpoint['tenant_id']}" in listed.out
+    assert f"{endpoint['id']}  healthy  {endpoint['tenant_id']}" in listed.out
     changed = await hookfast("endpoints", "update", endpoint["id"], '{"description": "till"}')
     assert "till" in changed.out
     failed = await hookfast("endpoints", "delete", endpoint["id"], stdin="n\n")
@@ -126,6 +127,7 @@ async def test_the_health_of_an_endpoint_that_never_failed_is_short(
     health = await hookfast("endpoints", "health", endpoint["id"])
     assert health.code == 0, health.err
     facts = dict(line.split(maxsplit=1) for line in health.out.splitlines())
+    assert facts["health"].strip() == "healthy"
     assert facts["state"].strip() == "enabled"
     assert facts["circuit"].strip() == "closed"
     assert "probe" not in health.out
@@ -168,7 +170,13 @@ async def test_health_of_a_failing_endpoint_shows_its_circuit_and_mail(
         )
     health = await hookfast("endpoints", "health", endpoint["id"])
     assert health.code == 0, health.err
+    shown = await hookfast("endpoints", "show", endpoint["id"])
+    assert re.search(r"^health +circuit_open *$", shown.out, re.MULTILINE)
+    listed = await hookfast("endpoints", "list", "--health", "circuit_open")
+    assert f"{endpoint['id']}  circuit_open" in listed.out
+    assert endpoint["id"] not in (await hookfast("endpoints", "list", "--health", "healthy")).out
     for words in (
+        "circuit_open",
         "half-open",
         "The receiver�[31m answered 503.",
         "failures in a row  6",

@@ -114,7 +114,7 @@ async def test_follow_survives_a_restart_of_the_service(tmp_path: Path) -> None:
     )
     async with ailing(*answers) as (url, requests):
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "hookfast.cli", "endpoints", "poll", "ep_1"),
+            *(sys.executable, "-m", "hookfast.cli", "endpoints", "poll", "ep_" + "1" * 32),
             *("--follow", "--ack"),
             cwd=tmp_path,
             env=environment() | {"HOOKFAST_URL": url, "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY},
@@ -142,7 +142,7 @@ async def test_follow_survives_a_restart_of_the_service(tmp_path: Path) -> None:
 async def test_follow_fails_if_the_service_never_answered(hookfast: Run) -> None:
     [port] = free_ports(1)
     nobody = {"HOOKFAST_URL": f"http://127.0.0.1:{port}"}
-    ended = await hookfast("endpoints", "poll", "ep_1", "--follow", env=nobody)
+    ended = await hookfast("endpoints", "poll", "ep_" + "1" * 32, "--follow", env=nobody)
     assert ended.code == 1
     assert "There is no Hookfast at" in ended.error_text
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime, timedelta
+
 import httpx2
 import pytest
 from fastapi import FastAPI
+from sqlalchemy import insert, update
 
 from api.process.context import Context
+from hookfast.ids import new_id
 from hookfast.storage.figures import workers
+from hookfast.storage.tables import Attempt, Delivery, EndpointHealth
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import tenant_visitor, text_of
 
@@ -50,7 +56,7 @@ async def test_overview_warns_if_no_worker_runs(
                 await workers.remove(connection, "worker_1")
     assert "No worker" not in text
     assert "It shows here as it goes out." in text
-    assert "Every endpoint is enabled and answers." in text
+    assert "Every endpoint is healthy." in text
 
 
 @pytest.mark.parametrize("window", ["1h", "24h", "7d", "30d"])
@@ -67,20 +73,112 @@ async def test_overview_counts_deliveries_by_status(
     text = text_of(page.text)
     assert "Delivered 3" in text
     assert "Failed 1" in text
-    assert "Success rate 75 %" in text
+    assert "Deliveries succeeded 75 % of those that ended" in text
     assert "Waiting 1 1 pending" in text
     assert "Dead letters 1" in text
     assert "3 delivered, 1 failed, 1 in progress" in text  # the tooltip of their bar
 
 
-async def test_overview_says_that_every_receiver_answers_only_if_true(
+async def test_overview_says_that_every_endpoint_is_healthy_only_if_true(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
     endpoint = await new_endpoint(client, tenant)
     async with tenant_visitor(app, client, tenant) as visitor:
-        assert "every receiver answers" in text_of((await visitor.get("/dashboard")).text)
+        text = text_of((await visitor.get("/dashboard")).text)
+        assert "The endpoint is healthy." in text
+        assert "Endpoints 1 1 healthy" in text
         await client.post(f"/endpoints/{endpoint}/pause")
         text = text_of((await visitor.get("/dashboard")).text)
-        assert "Open circuits 0 see what needs attention" in text
-        assert "every receiver answers" not in text
+        assert "1 of 1 endpoint is paused." in text
+        assert "Endpoints 1 1 paused" in text
+        assert "healthy" not in text
+
+
+async def test_overview_is_red_while_a_third_of_the_endpoints_is_down(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context
+) -> None:
+    """Although 9,995 of 10,000 attempts succeed, as a success rate alone would show."""
+    tenant = await new_tenant(client)
+    broken, *others = [await new_endpoint(client, tenant) for _ in range(3)]
+    for endpoint in others[1:]:
+        await client.post(f"/endpoints/{endpoint}/pause")
+    deliveries = [await emit(client, tenant) for _ in range(4)]
+    await end(context, *deliveries[:3], status="delivered")
+    await open_circuit(context, broken)
+    await hold(context, deliveries[3], since=context.clock() - timedelta(minutes=59))
+    await add_attempts(context, deliveries[0], {"success": 9_995, "status": 5})
+    async with tenant_visitor(app, client, tenant) as visitor:
+        page = (await visitor.get("/dashboard")).text
+        text = text_of(page)
+        assert (
+            "1 of 3 endpoints is down, 1 is paused; 1 delivery is not yet delivered, held." in text
+        )
+        assert classes_of(page, "Deliveries succeeded") == {"tile", "bad"}
+        assert "Deliveries succeeded 100 % of those that ended; 1 not yet delivered" in text
+        assert "Attempts succeeded 99.95 % of 10,000 attempts" in text
+        assert classes_of(page, "Endpoints") == {"tile", "bad"}
+        assert "Endpoints 3 1 healthy 1 circuit open 1 paused" in text
+        assert classes_of(page, "Held") == {"tile", "warn"}
+        await hold(context, deliveries[3], since=context.clock() - timedelta(minutes=61))
+        page = (await visitor.get("/dashboard")).text
+        assert classes_of(page, "Held") == {"tile", "bad"}
+        assert "verdict bad" in page
+        for path in ("/dashboard", f"/dashboard/endpoints/{broken}", "/dashboard/endpoints"):
+            [badge] = set(re.findall(BADGE, (await visitor.get(path)).text)) - OTHER_BADGES
+            assert badge == ("bad", "circuit open")
+        listed = text_of((await visitor.get("/dashboard/endpoints?health=circuit_open")).text)
+        assert listed.count("circuit open") == 1
+        assert "paused" not in listed.partition("Created")[2]
+
+
+def classes_of(page: str, tile: str) -> set[str]:
+    """Return the classes of the tile with this name."""
+    [found] = re.findall(rf'<div class="([^"]*)"[^>]*><dt>{tile}</dt>', page)
+    return set(found.split())
+
+
+BADGE = re.compile(r'<span class="badge (\w+)" title="[^"]+">([^<]+)</span>')
+OTHER_BADGES = {("good", "healthy"), ("hold", "paused")}
+
+
+async def open_circuit(context: Context, endpoint_id: str) -> None:
+    now = context.clock()
+    async with context.database.write() as connection:
+        await connection.execute(
+            insert(EndpointHealth.__table__),
+            {
+                "endpoint_id": endpoint_id,
+                "circuit": "open",
+                "consecutive_failures": 5,
+                "first_failure_at": now,
+                "opened_at": now,
+            },
+        )
+
+
+async def hold(context: Context, delivery_id: str, *, since: datetime) -> None:
+    rows = Delivery.__table__
+    async with context.database.write() as connection:
+        held = {"status": "held", "waiting_since": since}
+        await connection.execute(update(rows).where(rows.c.id == delivery_id).values(held))
+
+
+async def add_attempts(context: Context, delivery_id: str, numbers: dict[str, int]) -> None:
+    now = context.clock()
+    attempts = [
+        {
+            "id": new_id("att", now),
+            "delivery_id": delivery_id,
+            "endpoint_id": "ep_1",
+            "number": 1,
+            "trigger": "first",
+            "started_at": now,
+            "duration_ms": 1.0,
+            "result": result,
+        }
+        for result, number in numbers.items()
+        for _ in range(number)
+    ]
+    async with context.database.write() as connection:
+        await connection.execute(insert(Attempt.__table__), attempts)

@@ -19,7 +19,7 @@ from hookfast.owners.notice import NoticeKind, owner_hash
 from hookfast.signing.portal_link import OwnerLinks, open_link
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
-from hookfast.storage.tables import Delivery, Endpoint
+from hookfast.storage.tables import Delivery, Endpoint, Notice
 from tests.support.mail_server import MailServer
 from tests.support.mail_stack import MailStack, some_owner
 from tests.support.seed import KEYRING, seed_delivery
@@ -290,13 +290,22 @@ async def test_long_workflow_continues_as_new_and_loses_no_mail(
     stack: MailStack, server: MailServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workflows.owner_mail._ROUNDS_PER_RUN", 1)
-    stack.digest_every = timedelta(seconds=2)
+    stack.digest_every = timedelta(hours=1)
     # the sandbox would import the module again, without the change
     async with stack.running(SmtpTransport(server.url()), runner=UnsandboxedWorkflowRunner()):
         await stack.notify(await stack.endpoint())
         await stack.until_notified()
         await stack.until_ended()
         await stack.notify(await stack.endpoint())
+        await stack.until_resting()
+        async with stack.database.write() as connection:  # as if the first mail was long ago
+            sent = Notice.__table__.c.sent_at
+            await connection.execute(
+                update(Notice.__table__)
+                .where(sent.is_not(None))
+                .values(sent_at=utc_now() - timedelta(hours=2))
+            )
+        await stack.workflow().signal("wake")  # ends the rest, and with it the only round
         await stack.until_notified()
         description = await stack.until_ended()
     assert len(server.mails) == 2

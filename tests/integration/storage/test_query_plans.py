@@ -18,17 +18,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.endpoints.health import Health
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import dead_letters, deliveries, lives, outbox, selection
 from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.selection import DeliverySelection
+from hookfast.storage.endpoints import endpoints
 from hookfast.storage.events import events
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
 from hookfast.storage.feed import feed
-from hookfast.storage.figures import endpoint_stats
+from hookfast.storage.figures import (
+    attempt_success,
+    endpoint_counts,
+    endpoint_stats,
+    overview,
+)
 from hookfast.storage.search import ids, keys, names
 from hookfast.storage.search.hit import SCANNED, Scope
 from hookfast.storage.tables import Delivery, Endpoint, Event
@@ -91,9 +98,17 @@ _TABLES = {
         "signature_hash": "'sha256'",
         "timeout_seconds": "5",
         "verification": "'none'",
-        "state": "'enabled'",
+        "state": "CASE WHEN n % 211 = 1 THEN 'paused' WHEN n % 307 = 2 THEN 'disabled' "
+        "ELSE 'enabled' END",
         "created_at": "'2026-11-20T00:00:00.000000Z'",
         "updated_at": "'2026-11-20T00:00:00.000000Z'",
+    },
+    # few endpoints are not healthy
+    "endpoint_health": {
+        "endpoint_id": "'ep_' || n",
+        "consecutive_failures": "CASE WHEN n % 1200 IN (4, 7) THEN 3 ELSE 0 END",
+        "first_failure_at": "CASE WHEN n % 1200 IN (4, 7) THEN '2026-11-20T00:00:00.000000Z' END",
+        "circuit": "CASE n % 2400 WHEN 4 THEN 'open' WHEN 8 THEN 'draining' ELSE 'closed' END",
     },
     "subscriptions": {
         "id": "'sub_' || n",
@@ -318,6 +333,24 @@ DEAD_LETTER_LISTS = [
 ]
 
 
+ENDPOINT_LISTS: list[tuple[dict[str, Any], str]] = [
+    ({}, "sqlite_autoindex_endpoints_1"),
+    ({"tenant_id": TENANT}, "ix_endpoints_tenant"),
+    ({"health": Health.HEALTHY}, "sqlite_autoindex_endpoints_1"),
+    ({"health": Health.HEALTHY, "tenant_id": TENANT}, "ix_endpoints_tenant"),
+    # all that are not healthy are few: of those, one health only filters
+    ({"health": Health.FAILING}, "ix_endpoint_health_unhealthy"),
+    ({"health": Health.CIRCUIT_OPEN}, "ix_endpoint_health_unhealthy"),
+    ({"health": Health.DRAINING}, "ix_endpoint_health_unhealthy"),
+    ({"health": Health.CIRCUIT_OPEN, "tenant_id": SMALL_TENANT}, "ix_endpoints_tenant"),
+    ({"health": Health.PAUSED}, "ix_endpoints_stopped"),
+    ({"health": Health.DISABLED}, "ix_endpoints_stopped"),
+    ({"health": Health.DISABLED, "tenant_id": SMALL_TENANT}, "ix_endpoints_tenant"),
+    ({"state": "disabled"}, "ix_endpoints_stopped"),
+    ({"state": "enabled"}, "sqlite_autoindex_endpoints_1"),
+]
+
+ENDPOINT_PAGES = (None, "ep_21000")
 DELIVERY_PAGES = (None, "dlv_115000")
 EVENT_PAGES = (None, "evt_115000")
 
@@ -361,6 +394,13 @@ async def test_dead_letters_are_counted_without_reading_other_deliveries(
         await check(connection, statement, index=index)
 
 
+async def test_a_page_of_endpoints_is_one_range_of_an_index(connection: AsyncConnection) -> None:
+    for (chosen, index), after in product(ENDPOINT_LISTS, ENDPOINT_PAGES):
+        given = {"tenant_id": None, "state": None, "health": None} | chosen
+        statement = endpoints.page_statement(**given, after=after, limit=51)
+        await check(connection, statement, index=index)
+
+
 async def test_subscribers_are_found_by_their_patterns(connection: AsyncConnection) -> None:
     for tenants in ([SMALL_TENANT], [SMALL_TENANT, "tnt_55"]):
         statement, parameters = matching(RARE, tenants)
@@ -379,6 +419,33 @@ async def test_statistics_of_an_endpoint_read_ranges_of_indexes(
     )
     gone = endpoint_stats.last_final_day(ENDPOINT, since=EPOCH, until=MOMENT)
     await check(connection, gone, index="ix_delivery_days_endpoint")
+
+
+async def test_figures_of_the_overview_read_ranges_of_indexes(
+    connection: AsyncConnection,
+) -> None:
+    parts = attempt_success.parts_statement([(MOMENT, MOMENT + MINUTE)] * 3)
+    await check(connection, parts, index="sqlite_autoindex_attempts_1")
+    newest = attempt_success.newest_statement(SMALL_TENANT, MOMENT, MOMENT)
+    await check(connection, newest, index="ix_deliveries_tenant")
+    retrying = attempt_success.retrying_statement(SMALL_TENANT)
+    await check(connection, retrying, index="ix_deliveries_tenant_undelivered")
+    listed = [f"dlv_{number}" for number in range(100_007, 125_000, 499)]
+    attempts = attempt_success.attempts_statement(listed, EPOCH, MOMENT)
+    await check(connection, attempts, index="ix_attempts_delivery")
+    for tenant_id, index in (
+        (None, "ix_deliveries_undelivered"),
+        (TENANT, "ix_deliveries_tenant_undelivered"),
+    ):
+        held = overview.oldest_held_statement(tenant_id=tenant_id)
+        await check(connection, held, index=index)
+    for statement, index in (
+        (endpoint_counts.of_tenant(SMALL_TENANT), "ix_endpoints_tenant"),
+        (endpoint_counts.UNHEALTHY_ENDPOINTS, "ix_endpoint_health_unhealthy"),
+        (endpoint_counts.STOPPED_ENDPOINTS, "ix_endpoints_stopped"),
+    ):
+        # the few groups are sorted
+        await check(connection, statement, index=index, may_sort=True)
 
 
 async def test_deliveries_of_a_page_of_events_are_found_by_event(

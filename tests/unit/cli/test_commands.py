@@ -21,12 +21,14 @@ _NOUNS = [
     "dead-letters",
     "deliveries",
     "endpoints",
+    "event-types",
     "events",
     "inbox",
     "jobs",
     "keys",
     "retention",
     "sources",
+    "subscriptions",
     "tenants",
 ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import json
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Any
 
 import pytest
@@ -29,10 +28,8 @@ from hookfast.signing.keys import (
     ed25519_jwk,
     ed25519_key,
     generate_ed25519,
-    generate_rsa,
     public_key_text,
     rsa_jwk,
-    rsa_signer,
 )
 from hookfast.signing.signature import (
     DEFAULT_PROFILES,
@@ -41,6 +38,7 @@ from hookfast.signing.signature import (
     generate_secret,
     secret_key,
 )
+from tests.support.rsa_keys import shared_signer
 from tests.unit.receiver.signing import (
     ALL,
     BODY,
@@ -59,12 +57,6 @@ from tests.unit.receiver.signing import (
 from tests.unit.receiver.verifying import verifier
 
 
-@cache
-def generate_rsa_once() -> str:
-    """Return an RSA key, generated once because it takes most of a second."""
-    return generate_rsa()
-
-
 @pytest.mark.parametrize("profile", ALL)
 def test_a_signed_request_is_verified(profile: str) -> None:
     verified = verifier([profile]).verify(signed(profile), BODY)
@@ -79,7 +71,7 @@ def test_a_signed_request_is_verified(profile: str) -> None:
 @pytest.mark.parametrize("profile", Profile)
 def test_requests_signed_by_the_server_are_verified(profile: Profile, hash_name: HashName) -> None:
     secret, old = generate_secret(), generate_secret()
-    rsa = rsa_signer(generate_rsa_once())
+    rsa = shared_signer()
     ed25519 = [ed25519_key(generate_ed25519()) for _ in range(2)]
     directory = json.dumps(
         {"keys": [rsa_jwk(rsa.key), *(ed25519_jwk(public_key_text(key)) for key in ed25519)]}

@@ -13,14 +13,12 @@ from hookfast.signing.keys import (
     ed25519_jwk,
     ed25519_key,
     generate_ed25519,
-    generate_rsa,
     public_key_text,
     rsa_jwk,
     rsa_signer,
     thumbprint,
 )
-
-PEM = generate_rsa()
+from tests.support.rsa_keys import shared_signer
 
 
 def test_the_thumbprint_is_that_of_rfc_8037() -> None:
@@ -53,7 +51,7 @@ def test_damaged_key_is_rejected_without_being_shown(text: str) -> None:
 
 def test_jwks_are_public_and_their_ids_match_another_implementation() -> None:
     ed25519 = ed25519_jwk(public_key_text(Ed25519PrivateKey.generate()))
-    rsa = rsa_jwk(rsa_signer(PEM).key)
+    rsa = rsa_jwk(shared_signer().key)
     for jwk, alg in ((ed25519, "EdDSA"), (rsa, "RS256")):
         theirs = JWK(**jwk)
         assert not theirs.has_private
@@ -69,7 +67,7 @@ def test_other_text_than_a_public_key_has_no_jwk(text: str) -> None:
 
 
 def test_rsa_key_has_3072_bits_and_loads_from_its_pem() -> None:
-    signer = rsa_signer(PEM)
+    signer = shared_signer()
     assert signer.key.key_size == 3072
     assert signer.kid == rsa_jwk(signer.key)["kid"]
     with pytest.raises(Misconfigured):

@@ -19,7 +19,7 @@ from jwcrypto.jwk import JWK
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from hookfast.errors import InvalidInput
-from hookfast.signing.keys import ed25519_key, generate_ed25519, generate_rsa, rsa_jwk, rsa_signer
+from hookfast.signing.keys import ed25519_key, generate_ed25519, rsa_jwk
 from hookfast.signing.signature import (
     DEFAULT_PROFILES,
     HashName,
@@ -31,6 +31,7 @@ from hookfast.signing.signature import (
     secret_key,
     sign,
 )
+from tests.support.rsa_keys import shared_signer
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 KEY = secret_key(SECRET)
@@ -40,7 +41,6 @@ ID = "msg_p5jXN8AQM9LWM0D4loKWxJek"
 TIME = 1614265330
 NONCE = "0123456789abcdef0123456789abcdef"
 ED25519 = ed25519_key(generate_ed25519())
-RSA = rsa_signer(generate_rsa())
 
 keys = st.lists(st.binary(min_size=24, max_size=64), min_size=1, max_size=3, unique=True)
 bodies = st.binary(max_size=200)
@@ -245,7 +245,7 @@ def test_nonces_are_128_random_bits() -> None:
 @given(body=bodies, timestamp=times)
 def test_rsa_signature_verifies_with_the_named_public_key(body: bytes, timestamp: int) -> None:
     headers = _signed(Profile.RSA, [], timestamp=timestamp, body=body)
-    jwk = rsa_jwk(RSA.key)
+    jwk = rsa_jwk(shared_signer().key)
     assert headers["X-Webhook-Key-Id"] == jwk["kid"]
     scheme, _, signature = headers["X-Webhook-Signature"].partition("=")
     assert scheme == "rsa-sha256"
@@ -291,7 +291,7 @@ def _signed(
         attempt=attempt,
         nonce=NONCE,
         ed25519=ed25519,
-        rsa=RSA,
+        rsa=shared_signer(),
     )
 
 

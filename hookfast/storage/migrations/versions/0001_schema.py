@@ -402,6 +402,14 @@ def _create_tables() -> None:
         sqlite_where=sa.text("circuit <> 'closed'"),
         postgresql_where=sa.text("circuit <> 'closed'"),
     )
+    op.create_index(
+        "ix_endpoint_health_unhealthy",
+        "endpoint_health",
+        ["endpoint_id"],
+        unique=False,
+        sqlite_where=sa.text("circuit <> 'closed' OR first_failure_at IS NOT NULL"),
+        postgresql_where=sa.text("circuit <> 'closed' OR first_failure_at IS NOT NULL"),
+    )
     op.create_table(
         "endpoint_limits",
         sa.Column("endpoint_id", sa.String(), nullable=False),
@@ -438,6 +446,14 @@ def _create_tables() -> None:
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.Column("deleted_at", UtcDateTime(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index(
+        "ix_endpoints_stopped",
+        "endpoints",
+        ["state", "id"],
+        unique=False,
+        sqlite_where=sa.text("state <> 'enabled' AND deleted_at IS NULL"),
+        postgresql_where=sa.text("state <> 'enabled' AND deleted_at IS NULL"),
     )
     op.create_index("ix_endpoints_tenant", "endpoints", ["tenant_id", "id"], unique=False)
     op.create_table(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
 from hookfast.errors import Unavailable
@@ -37,6 +38,13 @@ async def test_migrations_create_the_declared_schema(database: Database) -> None
     async with database.read() as connection:
         assert await connection.run_sync(differences) == []
     assert await is_current(database)
+
+
+def test_files_of_migrations_are_named_after_their_revisions() -> None:
+    scripts = ScriptDirectory(str(migrate_module._MIGRATIONS))
+    for script in scripts.walk_revisions():
+        assert Path(script.path).name.startswith(f"{script.revision}_")
+    assert newest_revision() == scripts.get_current_head()
 
 
 async def test_migrating_twice_changes_nothing(database: Database) -> None:
@@ -83,11 +91,7 @@ async def test_migration_fails_fast_behind_a_long_transaction(
     monkeypatch.setattr("hookfast.storage.database.migrate._LOCK_TIMEOUT", "100ms")
     current = newest_revision()
     (tmp_path / "9998_next.py").write_text(_NEXT.format(before=current))
-    config = migrate_module._config()
-    locations = f"{config.get_main_option('script_location')}/versions:{tmp_path}"
-    config.set_main_option("version_locations", locations)
-    config.set_main_option("path_separator", ":")
-    monkeypatch.setattr(migrate_module, "_config", lambda: config)
+    monkeypatch.setattr(migrate_module, "_VERSIONS", [*migrate_module._VERSIONS, tmp_path])
     async with Database(postgresql_url) as database:
         async with database.read() as reader:
             await reader.execute(text("SELECT count(*) FROM events"))

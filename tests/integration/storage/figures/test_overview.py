@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import Select, insert, text
 
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.endpoints.circuit import State
+from hookfast.endpoints.health import Health
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import endpoint_summaries, overview
@@ -195,25 +195,33 @@ async def test_endpoints_that_need_attention(database: Database) -> None:
     fine = await seed_endpoint(database, "https://fine.example")
     broken = await seed_endpoint(database, "https://broken.example")
     paused = await seed_endpoint(database, "https://paused.example", state="paused")
-    await seed_endpoint(database, "https://gone.example", state="disabled", deleted_at=NOW)
-    health = {"consecutive_failures": 9, "last_error": "It answered 500.", "episode": 1}
+    shaky = await seed_endpoint(database, "https://shaky.example")
+    gone = await seed_endpoint(database, "https://gone.example", deleted_at=NOW)
+    failures = {"consecutive_failures": 9, "first_failure_at": NOW, "last_error": "Error 500."}
     async with database.write() as connection:
-        await connection.execute(
-            insert(EndpointHealth.__table__),
-            {"endpoint_id": broken, "circuit": "open", "opened_at": NOW} | health,
-        )
+        for endpoint_id, circuit, more in (
+            (shaky, "closed", {}),
+            (broken, "open", {"opened_at": NOW + HOUR, "next_probe_at": NOW + 2 * HOUR}),
+            (paused, "open", {"opened_at": NOW, "next_probe_at": NOW + 2 * HOUR}),
+            (gone, "open", {"opened_at": NOW}),
+        ):
+            row = {"endpoint_id": endpoint_id, "circuit": circuit} | failures | more
+            await connection.execute(insert(EndpointHealth.__table__), row)
     async with database.read() as connection:
         found = await overview.attention_items(connection, tenant_id=None, limit=10)
-        circuits = await overview.count_open_circuits(connection, tenant_id=None)
+        fewer = await overview.attention_items(connection, tenant_id=None, limit=2)
         of_nobody = await overview.attention_items(connection, tenant_id="tnt_nobody", limit=10)
         summaries = await endpoint_summaries.read(connection, [fine, broken])
-    assert [each.endpoint_id for each in found] == [broken, paused]
-    assert [each.circuit for each in found] == [State.OPEN, State.CLOSED]
-    assert circuits == 1
+    assert [(each.endpoint_id, each.health, each.since) for each in found[:2]] == [
+        (broken, Health.CIRCUIT_OPEN, NOW + HOUR),
+        (shaky, Health.FAILING, NOW),
+    ]
+    assert [(each.endpoint_id, each.health) for each in found[2:]] == [(paused, Health.PAUSED)]
+    assert [each.next_probe_at for each in found] == [NOW + 2 * HOUR, None, None]
+    assert fewer == found[:2]
     assert of_nobody == []
     assert summaries[fine] == endpoint_summaries.EndpointSummary(newest=[])
-    failing = summaries[broken]
-    assert (failing.circuit, failing.last_error) == (State.OPEN, "It answered 500.")
+    assert summaries[broken].last_error == "Error 500."
 
 
 async def test_endpoint_summary_has_the_newest_deliveries_in_order(

@@ -11,7 +11,7 @@ from api.dashboard.site.form import Form
 from api.dashboard.site.page import dashboard_path
 from hookfast.deliveries.job import JobStatus
 from hookfast.deliveries.outcome import DeliveryStatus, Result
-from hookfast.endpoints.circuit import State
+from hookfast.endpoints.health import Health
 
 NOW = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
 
@@ -46,7 +46,16 @@ def test_a_moment_is_told_by_how_long_ago_it_was(seconds: int, text: str) -> Non
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(1, "100 %"), (0.99996, "99.99 %"), (0.5, "50 %"), (0, "0 %"), (None, "–")],
+    [
+        (1, "100 %"),
+        (0.99996, "99.99 %"),
+        (1 - 1e-12, "99.99 %"),
+        (0.9995, "99.95 %"),
+        (0.57, "57 %"),
+        (0.5, "50 %"),
+        (0, "0 %"),
+        (None, "–"),
+    ],
 )
 def test_one_failure_in_many_is_not_rounded_away(share: float | None, text: str) -> None:
     assert formatting.percent(share) == text
@@ -61,7 +70,7 @@ def test_a_duration_is_as_fine_as_is_of_interest(millis: float | None, text: str
 
 
 def test_every_status_has_its_colour() -> None:
-    known = {*DeliveryStatus, *State, *JobStatus, "enabled", "disabled", "paused", Result.SUCCESS}
+    known = {*DeliveryStatus, *Health, *JobStatus, "enabled", Result.SUCCESS}
     assert known <= set(formatting.TONES)
     assert {formatting.tone(result) for result in Result if result is not Result.SUCCESS} == {"bad"}
 

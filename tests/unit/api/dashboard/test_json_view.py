@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from api.dashboard.site.json_view import pretty
-from api.dashboard.site.schema_example import example_of
+from hookfast.events.schema_example import example_of
 
 
 def test_one_member_or_element_on_a_line() -> None:

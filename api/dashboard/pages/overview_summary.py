@@ -1,0 +1,106 @@
+"""The sentence at the top of the overview: how the endpoints are, and what is not yet delivered.
+
+It is red if a considerable share of the endpoints is down or deliveries have been held for long,
+amber if any endpoint is not healthy or any delivery is held, green otherwise. A success rate cannot
+say this: deliveries that are held or retried have not failed yet, so they are not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+
+from api.dashboard.site.formatting import number
+from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.endpoints.health import Health
+from hookfast.storage.figures.endpoint_counts import EndpointCounts
+from hookfast.storage.figures.overview import MAX_WAITING
+
+Level = Literal["good", "warn", "bad"]
+_SEVERITY: Final[Mapping[Level, int]] = {"good": 0, "warn": 1, "bad": 2}
+
+MANY_DOWN: Final = 0.1
+"""From this share of the endpoints on, those that are down make the page red."""
+HELD_LONG: Final = timedelta(hours=1)
+"""Deliveries that have been held for longer make the page red."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The sentence with its level, and the levels of the endpoints and of the held deliveries
+    alone. `text` is None while there is no endpoint."""
+
+    level: Level
+    endpoints_level: Level
+    held_level: Level
+    text: str | None
+
+
+def summarize(
+    endpoints: EndpointCounts,
+    waiting: Mapping[DeliveryStatus, int],
+    *,
+    held_since: datetime | None,
+    has_worker: bool,
+    now: datetime,
+) -> Summary:
+    """Return the summary of these figures. `held_since`: since when the oldest held delivery has
+    waited."""
+    endpoints_level: Level = "warn" if _unhealthy(endpoints) else "good"
+    if endpoints.down >= max(1.0, MANY_DOWN * endpoints.total):
+        endpoints_level = "bad"
+    held_level: Level = "good"
+    if waiting[DeliveryStatus.HELD]:
+        is_long = held_since is not None and now - held_since > HELD_LONG
+        held_level = "bad" if is_long else "warn"
+    levels: tuple[Level, ...] = (endpoints_level, held_level, "good" if has_worker else "warn")
+    clauses = (_endpoints(endpoints), _not_yet_delivered(waiting))
+    text = "; ".join(clause for clause in clauses if clause)
+    return Summary(
+        level=max(levels, key=_SEVERITY.__getitem__),
+        endpoints_level=endpoints_level,
+        held_level=held_level,
+        text=f"{text}." if endpoints.total else None,
+    )
+
+
+def _unhealthy(endpoints: EndpointCounts) -> int:
+    return endpoints.total - endpoints.by_health.get(Health.HEALTHY, 0)
+
+
+def _endpoints(endpoints: EndpointCounts) -> str:
+    total = (
+        number(endpoints.total) if endpoints.complete else f"more than {number(endpoints.total)}"
+    )
+    if not _unhealthy(endpoints):
+        if endpoints.total == 1:
+            return "The endpoint is healthy"
+        return f"All {total} endpoints are healthy"
+    counts = {
+        "down": endpoints.down,
+        "failing": endpoints.by_health.get(Health.FAILING, 0),
+        "paused": endpoints.by_health.get(Health.PAUSED, 0),
+        "draining": endpoints.by_health.get(Health.DRAINING, 0),
+    }
+    (word, first), *others = [(word, count) for word, count in counts.items() if count]
+    noun = "endpoint" if endpoints.total == 1 else "endpoints"
+    begin = f"{number(first)} of {total} {noun} {_is(first)} {word}"
+    return ", ".join([begin, *(f"{number(count)} {_is(count)} {word}" for word, count in others)])
+
+
+def _not_yet_delivered(waiting: Mapping[DeliveryStatus, int]) -> str:
+    held, retrying = waiting[DeliveryStatus.HELD], waiting[DeliveryStatus.RETRYING]
+    if not held + retrying:
+        return ""
+    more = "more than " if MAX_WAITING in (held, retrying) else ""
+    noun = "delivery is" if held + retrying == 1 else "deliveries are"
+    begin = f"{more}{number(held + retrying)} {noun} not yet delivered"
+    if not held:
+        return begin
+    return f"{begin}, held" if not retrying else f"{begin}, {number(held)} of them held"
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"

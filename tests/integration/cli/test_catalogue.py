@@ -1,0 +1,114 @@
+"""`hookfast event-types` and `hookfast subscriptions`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.integration.cli.conftest import TYPE, Run
+from tests.support.api_client import Json
+
+pytestmark = pytest.mark.anyio
+
+_SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+
+
+async def test_an_event_type_is_created_shown_changed_and_deleted(
+    hookfast: Run, client: httpx2.AsyncClient, tmp_path: Path
+) -> None:
+    file = tmp_path / "schema.json"
+    file.write_text(json.dumps(_SCHEMA))
+    create = ("event-types", "create", "order.refund.made")
+    made = await hookfast(*create, "--description", "A refund.", "--schema", str(file), "--json")
+    assert made.code == 0, made.err
+    assert (made.json["description"], made.json["schema"]) == ("A refund.", _SCHEMA)
+
+    shown = await hookfast("event-types", "show", "order.refund.made")
+    assert shown.out.partition("Example of its data:\n")[2] == '  {\n    "n": 1\n  }\n'
+    assert '"required": [' in shown.out
+    listed = await hookfast("event-types", "list", "--json")
+    assert listed.out.strip() == (await client.get("/event-types?limit=50")).text
+
+    again = await hookfast(*create)
+    assert again.code == 2
+    assert "exists; change it with" in again.error_text
+    update = ("event-types", "update", "order.refund.made")
+    described = await hookfast(*update, "--description", "Refunded.", "--json")
+    assert (described.json["description"], described.json["schema"]) == ("Refunded.", _SCHEMA)
+    other = json.dumps({"type": "object"})
+    changed = await hookfast(*update, "--schema", "-", "--json", stdin=other)
+    assert (changed.json["description"], changed.json["schema"]) == (
+        "Refunded.",
+        {"type": "object"},
+    )
+    bare = await hookfast(*update, "--no-schema")
+    assert "none: its data may be any JSON" in bare.out
+    for wrong in ((), ("--schema", str(file), "--no-schema")):
+        assert (await hookfast(*update, *wrong)).code == 2
+    wrong_json = await hookfast(*update, "--schema", "-", stdin="[1")
+    assert (wrong_json.code, "it is not JSON" in wrong_json.error_text) == (2, True)
+    invalid = await hookfast(*update, "--schema", "-", stdin='{"type": "nothing"}')
+    assert invalid.code == 1
+    assert "/schema" in invalid.err
+
+    kept = await hookfast("event-types", "delete", "order.refund.made", stdin="n\n")
+    assert (kept.code, (await client.get("/event-types/order.refund.made")).status_code) == (1, 200)
+    deleted = await hookfast("event-types", "delete", "order.refund.made", "--yes")
+    assert deleted.err == "order.refund.made is deleted.\n"
+    unknown = await hookfast("event-types", "update", "order.refund.made", "--no-schema")
+    assert unknown.code == 1
+
+
+async def test_subscriptions_are_listed_by_endpoint_and_by_what_they_match(
+    hookfast: Run, endpoint: Json
+) -> None:
+    create = ("subscriptions", "create", endpoint["id"])
+    made = await hookfast(*create, "order.*.paid", "ping.**", "--payload", "thin", "--json")
+    assert made.code == 0, made.err
+    assert (made.json["events"], made.json["payload"]) == (["order.*.paid", "ping.**"], "thin")
+    first = (await hookfast(*create, "order.refund.made", "--inactive", "--json")).json["id"]
+
+    async def listed(*filters: str) -> list[str]:
+        found = await hookfast("subscriptions", "list", *filters, "--json")
+        assert found.code == 0, found.err
+        return [",".join(row["events"]) for row in found.json["data"]]
+
+    both = ["order.refund.made", "order.*.paid,ping.**", "**"]
+    assert await listed() == both
+    assert await listed("--endpoint", "127.0.0.1:4/hook", "--tenant", "Acme") == both
+    assert await listed("--matches", TYPE) == ["order.*.paid,ping.**", "**"]
+    assert await listed("--matches", "order.refund.made", "--tenant", "Acme") == ["**"]
+    wrong = await hookfast("subscriptions", "list", "--matches", "Not a type")
+    assert wrong.code == 1
+    assert "matches" in wrong.err
+
+    shown = await hookfast("subscriptions", "show", "order.refund.made")
+    assert first in shown.out
+    assert shown.err == f"subscription: {first} order.refund.made\n"
+
+
+async def test_a_subscription_is_changed_and_deleted(
+    hookfast: Run, client: httpx2.AsyncClient, endpoint: Json
+) -> None:
+    [own] = (await client.get("/subscriptions")).json()["data"]
+    update = ("subscriptions", "update", own["id"])
+    changed = await hookfast(*update, "--events", "order.**", "--events", "a.b.c", "--json")
+    assert (changed.json["events"], changed.json["payload"]) == (["order.**", "a.b.c"], "full")
+    changed = await hookfast(*update, "--inactive", "--payload", "raw")
+    assert "no" in changed.out.partition("active")[2].split()[0]
+    assert (await client.get(f"/subscriptions/{own['id']}")).json()["payload"] == "raw"
+    assert (await hookfast(*update)).code == 2
+    nobody = await hookfast("subscriptions", "list", "--matches", TYPE)
+    assert nobody.err == (
+        f"No active subscription matches {TYPE}: nobody would get such an event.\n"
+    )
+
+    kept = await hookfast("subscriptions", "delete", own["id"], stdin="n\n")
+    assert kept.code == 1
+    assert f"{own['id']} sends order.**, a.b.c to {endpoint['id']}." in kept.err
+    deleted = await hookfast("subscriptions", "delete", own["id"], "--yes")
+    assert deleted.err == f"{own['id']} is deleted.\n"
+    assert (await client.get("/subscriptions")).json()["data"] == []

@@ -1,0 +1,121 @@
+"""What `deliveries show` says of a delivery and of an answer, in sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hookfast.cli.remote.delivery_summary import answer_lines, next_step, status_text
+
+_AT = "2026-11-25T10:00:00.000000Z"
+
+
+def _attempt(**members: Any) -> dict[str, Any]:
+    answer = {"status_code": 503, "result": "status", "duration_ms": 12.4}
+    kept = {"response_headers": [["Content-type", "text/html"]], "response_excerpt": "down"}
+    return {"number": 2, **answer, **kept, **members}
+
+
+def _delivery(status: str, **members: Any) -> dict[str, Any]:
+    times = {"next_attempt_at": None, "finished_at": None}
+    return {
+        "id": "dlv_1",
+        "endpoint_id": "ep_1",
+        "status": status,
+        "reason": None,
+        "attempt_count": 2,
+        "attempts": [_attempt()],
+        **times,
+        **members,
+    }
+
+
+@pytest.mark.parametrize(
+    ("delivery", "lines"),
+    [
+        (
+            _delivery("dead", reason="retries_exhausted"),
+            [
+                "Dead letter after 2 attempts: all retries are used up.",
+                "Last attempt: 503 Service Unavailable in 12 ms.",
+                "Send it again: hookfast deliveries resend dlv_1",
+            ],
+        ),
+        (
+            _delivery("held", reason="circuit_open", attempt_count=0, attempts=[]),
+            [
+                "Held before its first attempt: the endpoint's circuit is open.",
+                "See why: hookfast endpoints health ep_1",
+            ],
+        ),
+        (
+            _delivery("gone", reason="gone", attempts=[_attempt(status_code=410)]),
+            [
+                "Gone after 2 attempts: the receiver answered 410 Gone.",
+                "Last attempt: 410 Gone in 12 ms.",
+                "Send it again: hookfast deliveries resend dlv_1",
+            ],
+        ),
+        (
+            _delivery("paused", attempts=[]),
+            [
+                "Paused by a person after 2 attempts; nothing is sent until it is resumed.",
+                "Go on: hookfast deliveries resume dlv_1",
+            ],
+        ),
+        (
+            _delivery("retrying", attempts=[_attempt(status_code=None, result="timeout")]),
+            [
+                "Retrying after 2 attempts; the next attempt is due now.",
+                "Last attempt: timeout in 12 ms.",
+            ],
+        ),
+        (
+            _delivery("pending", reason="endpoint_limit", attempt_count=0, attempts=[]),
+            ["Pending; the first attempt is due now (waiting for the endpoint's limits)."],
+        ),
+    ],
+)
+def test_the_first_lines_say_why_and_what_comes_next(
+    delivery: dict[str, Any], lines: list[str]
+) -> None:
+    assert next_step(delivery) == lines
+
+
+def test_a_delivered_one_says_when_and_with_which_answer() -> None:
+    attempts = [_attempt(status_code=200, result="success")]
+    [line] = next_step(_delivery("delivered", finished_at=_AT, attempts=attempts))
+    assert line.startswith("Delivered 2026-11-25 10:00:00Z (")
+    assert line.endswith("), after 2 attempts: 200 OK in 12 ms.")
+
+
+def test_the_next_attempt_is_given_as_a_time() -> None:
+    first = next_step(_delivery("retrying", next_attempt_at=_AT))[0]
+    assert "the next attempt is due 2026-11-25 10:00:00Z (" in first
+
+
+def test_an_answer_has_its_status_its_type_and_the_start_of_its_body() -> None:
+    long = "\n".join(f"line {number}\x1b[2J" for number in range(40))
+    heading, text, is_cut = answer_lines(_attempt(response_excerpt=long), whole=False)
+    assert heading == "Answer to attempt 2: 503 Service Unavailable in 12 ms, text/html"
+    assert text.splitlines()[0] == "line 0�[2J"
+    assert len(text.splitlines()) == 12
+    assert is_cut
+    _, text, is_cut = answer_lines(_attempt(response_excerpt=long), whole=True)
+    assert (len(text.splitlines()), is_cut) == (40, False)
+    _, text, is_cut = answer_lines(_attempt(response_excerpt="x" * 2048), whole=False)
+    assert (len(text), is_cut) == (800, True)
+
+
+def test_no_answer_and_an_empty_one_have_no_body() -> None:
+    assert answer_lines(_attempt(status_code=None), whole=False) == ("", "", False)
+    heading, text, _ = answer_lines(
+        _attempt(response_excerpt=" \n", response_headers=None), whole=False
+    )
+    assert heading.endswith("in 12 ms, without a body")
+    assert text == ""
+
+
+def test_a_status_that_nobody_registered_is_only_its_number() -> None:
+    assert status_text(299) == "299"
