@@ -12,11 +12,10 @@ from typing import Final, Literal
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.dashboard.site.formatting import REASONS
 from api.dashboard.site.page import HOME, Choice, InvalidField, View
 from api.forms.search import SearchText
 from api.routes.search import scope_of
-from hookfast.deliveries.outcome import Reason
+from hookfast.deliveries.outcome import Reason, reason_text
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type
 from hookfast.ids import Prefix, is_id
@@ -189,7 +188,7 @@ def _matching_reasons(text: str) -> list[Choice]:
 
 
 def _of_reason(reason: Reason) -> Choice:
-    return Choice(reason.value, REASONS[reason.value], about=reason.value)
+    return Choice(reason.value, reason_text(reason.value), about=reason.value)
 
 
 def _is_event_type(text: str) -> bool:

@@ -296,7 +296,9 @@ def _find(
         ),
     ],
     tenant: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only what belongs to this tenant.")
+        str | None,
+        typer.Option(metavar="TENANT", help="Only what belongs to this tenant, by id or name."),
+        IdOf("tenant"),
     ] = None,
 ) -> None:
     """Find what an id, a key, a URL, an event type or a name belongs to.

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Columns, print_note, print_table
+from hookfast.cli.remote.screen import Column, Columns, print_note, print_table
 
 
 def find(remote: Remote, text: str, *, tenant: str | None) -> None:
@@ -16,8 +16,12 @@ def find(remote: Remote, text: str, *, tenant: str | None) -> None:
     response = remote.api.get("/search", {"q": text, "tenant_id": tenant})
     hits = response.value["data"]
     if not remote.printed_json(response):
-        columns: Columns = {"kind": _kind, "id": "id", "what": _what}
-        print_table(hits, columns, if_empty=response.value["hint"] or "", wide="what")
+        columns: Columns = {
+            "kind": Column(value=_kind),
+            "id": Column(value="id", priority=0),
+            "what": Column(value=_what, least=16),
+        }
+        print_table(hits, columns, if_empty=response.value["hint"] or "")
         if len(hits) == 1:
             print_note(f"On the dashboard: {remote.api.url}{hits[0]['page']}")
     if not hits:
