@@ -22,6 +22,7 @@ from api.http.request_body import RequestBody
 from api.process.context import open_context
 from api.routes import (
     api_keys,
+    attempts,
     audit,
     dead_letters,
     deliveries,
@@ -60,6 +61,7 @@ _RESOURCES = (
     emit,
     events,
     deliveries,
+    attempts,
     endpoint_control,
     endpoint_checks,
     poll,

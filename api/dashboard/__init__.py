@@ -33,6 +33,8 @@ API's, and there is no second implementation. `view.tenant_id` is the tenant to 
 `site.endpoint_scope` allows.
 
 A template extends `layout.html` and uses the macros of `parts.html` (`badge`, `when`, `empty`,
-`filters`, `pages`, `action`, `code` …). A destructive action links to a page that asks first
-(`view.confirm`). A part that updates live is a template of its own, which `site.live` streams.
+`filters`, `time_range`, `pages`, `action`, `code` …). `when` and `at` show times in the reader's
+zone, `view.zone`; a list with a range of time takes `site.time_range.RangeQuery`. A destructive
+action links to a page that asks first (`view.confirm`). A part that updates live is a template of
+its own, which `site.live` streams.
 """

@@ -18,6 +18,7 @@ from api.http.fields import (
     TenantId,
     TimeInput,
 )
+from hookfast.deliveries.answer import ANSWERS, parse_answer
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, parse_reason
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type
@@ -35,6 +36,8 @@ ACTS_ON: Final[Mapping[UserAction, tuple[DeliveryStatus, ...]]] = {
 """The statuses in which each action has an effect."""
 REASONS: Final = f"One of {', '.join(f'`{reason}`' for reason in Reason)}."
 """The documentation of the filter `reason`."""
+LAST_ANSWER: Final = f"The answer to the newest attempt. {ANSWERS}"
+"""The documentation of the filter `answer`."""
 
 
 class DeadLetterChoiceForm(Input):
@@ -49,6 +52,9 @@ class DeadLetterChoiceForm(Input):
     until: TimeInput | None = Field(None, description="Created before this time.")
     reason: str | None = Field(
         None, max_length=200, description=REASONS, examples=["retries_exhausted"]
+    )
+    answer: str | None = Field(
+        None, max_length=20, description=LAST_ANSWER, examples=["503", "5xx", "timeout"]
     )
     ids: list[DeliveryId] | None = Field(
         None, min_length=1, max_length=MAX_IDS, description="Only deliveries with these ids."
@@ -66,6 +72,8 @@ class DeadLetterChoiceForm(Input):
             parse_event_type(self.event_type, pointer="/filter/event_type")
         if self.reason is not None:
             parse_reason(self.reason, pointer="/filter/reason")
+        if self.answer is not None:
+            parse_answer(self.answer, pointer="/filter/answer")
         ids = None if self.ids is None else tuple(dict.fromkeys(self.ids))
         return DeliverySelection(**given, ids=ids, statuses=statuses)
 

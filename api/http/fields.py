@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from hookfast.clock import rfc3339, to_utc
+from hookfast.deliveries.answer import ANSWERS
 from hookfast.errors import NotFound
 from hookfast.ids import Prefix, id_pattern, is_id
 
@@ -115,6 +116,9 @@ def _metadata(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+AnswerQuery = Annotated[
+    str | None, Query(max_length=20, description=ANSWERS, examples=["503", "5xx", "timeout"])
+]
 EventTypeFilter = Annotated[str | None, Query(max_length=200, examples=["order.invoice.paid"])]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Description = Annotated[str, Field(max_length=1_000)]

@@ -55,6 +55,10 @@ class Page:
         """The number of rows to read: one more than the limit, to know whether a page follows."""
         return self.limit + 1
 
+    def cursor(self, key: str) -> str:
+        """Return the cursor of the page after this key."""
+        return _encode(self.list_id, key)
+
     def listing(
         self, rows: Sequence[Row], *, key: Callable[[Row], str], view: Callable[[Row], View]
     ) -> Listing[View]:
@@ -63,7 +67,7 @@ class Page:
         more = len(rows) > self.limit
         return Listing(
             data=[view(row) for row in shown],
-            next_cursor=_encode(self.list_id, key(shown[-1])) if more else None,
+            next_cursor=self.cursor(key(shown[-1])) if more else None,
         )
 
 

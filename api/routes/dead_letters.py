@@ -12,11 +12,12 @@ from api.access.authentication import Reader, Writer
 from api.forms import jobs
 from api.forms.delivery_filter import REASONS, DeadLetterChoiceForm, FilteredJobOptions
 from api.forms.jobs import JOB_ROUTE, JobView
-from api.http.fields import EndpointId, EventTypeFilter, Since, TenantId, Until
+from api.http.fields import AnswerQuery, EndpointId, EventTypeFilter, Since, TenantId, Until
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext
 from api.routes.deliveries import DeliveryView
+from hookfast.deliveries.answer import parse_answer
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import parse_reason
 from hookfast.events.event_type import parse_event_type
@@ -98,11 +99,13 @@ async def list_dead_letters(
     reason: Annotated[
         str | None, Query(max_length=200, description=REASONS, examples=["retries_exhausted"])
     ] = None,
+    answer: AnswerQuery = None,
     tenant_id: TenantId | None = None,
     since: Since = None,
     until: Until = None,
 ) -> Listing[DeliveryView]:
-    """Deliveries that are `dead` or `gone`. All given filters must match."""
+    """Deliveries that are `dead` or `gone`. All given filters must match. `answer` is the answer to
+    the newest attempt."""
     if event_type is not None:
         parse_event_type(event_type, pointer="event_type")
     if reason is not None:
@@ -111,6 +114,7 @@ async def list_dead_letters(
         endpoint_id=endpoint_id,
         event_type=event_type,
         reason=reason,
+        answer=None if answer is None else parse_answer(answer, pointer="answer"),
         tenant_id=principal.tenant_for(tenant_id),
         since=since,
         until=until,

@@ -16,6 +16,7 @@ from api.forms import jobs
 from api.forms.delivery_filter import DeliveryChoiceForm, FilteredJobOptions
 from api.forms.jobs import AUDIT_ACTIONS, JOB_ROUTE, JobView
 from api.http.fields import (
+    AnswerQuery,
     DeliveryPath,
     EndpointId,
     EventId,
@@ -32,6 +33,7 @@ from api.http.workflow_link import WorkflowView, workflow_view
 from api.process.context import AppContext, Context
 from hookfast.audit import Change
 from hookfast.deliveries import batch_messages
+from hookfast.deliveries.answer import parse_answer
 from hookfast.deliveries.evidence import header_pairs
 from hookfast.deliveries.facts import Attempt as PlannedAttempt
 from hookfast.deliveries.job import JobKind
@@ -49,6 +51,15 @@ from hookfast.storage.tables import Attempt, Delivery
 routes = router("Deliveries")
 
 
+class LastAnswerView(BaseModel):
+    """The answer to a delivery's newest recorded attempt."""
+
+    result: Result
+    status_code: int | None = Field(description="Null if there was no complete response.")
+    duration_ms: float
+    attempt_at: Time = Field(description="When the attempt began.")
+
+
 class DeliveryView(BaseModel):
     """One event on its way to one subscription. Its id is the message id the receiver sees."""
 
@@ -61,6 +72,9 @@ class DeliveryView(BaseModel):
     payload: Literal["full", "thin", "raw"]
     status: DeliveryStatus
     reason: str | None = Field(description="Why it ended or waits; null if there is no problem.")
+    last_answer: LastAnswerView | None = Field(
+        description="The answer to the newest recorded attempt; null before the first."
+    )
     attempt_count: int = Field(description="Requests made so far, including resends.")
     retry_count: int = Field(description="Retries of the retry plan made so far.")
     next_attempt_at: Time | None = Field(
@@ -76,6 +90,12 @@ class DeliveryView(BaseModel):
         members = delivery.model_dump()
         if delivery.status == DeliveryStatus.HELD:  # the row has the time of its next check
             members["next_attempt_at"] = None
+        members["last_answer"] = delivery.last_result and LastAnswerView(
+            result=delivery.last_result,
+            status_code=delivery.last_status_code,
+            duration_ms=delivery.last_duration_ms,
+            attempt_at=delivery.last_attempt_at,
+        )
         return cls(**members | more, attempt_count=delivery.attempts, retry_count=delivery.retries)
 
 
@@ -83,8 +103,8 @@ _LOST = "Null also if the attempt could be recorded only later, by its workflow.
 _SHORTENED = "A long value ends in `…`; a pair named `…` says how many more there were."
 
 
-class AttemptView(BaseModel):
-    """One request and its result."""
+class AttemptMembers(BaseModel):
+    """The members of an attempt that lists show too."""
 
     id: str
     number: int = Field(description="1 for the first.")
@@ -94,6 +114,11 @@ class AttemptView(BaseModel):
     result: Result
     status_code: int | None
     error: str | None = Field(description="What went wrong, in a sentence; null on success.")
+
+
+class AttemptView(AttemptMembers):
+    """One request and its result."""
+
     response_excerpt: str | None = Field(description="The start of the response, as text.")
     url: str | None = Field(description="Where the request was sent. " + _LOST)
     request_headers: list[tuple[str, str]] | None = Field(
@@ -165,11 +190,12 @@ async def list_deliveries(
     subscription_id: SubscriptionId | None = None,
     event_id: EventId | None = None,
     event_type: EventTypeFilter = None,
+    answer: AnswerQuery = None,
     tenant_id: TenantId | None = None,
     since: Since = None,
     until: Until = None,
 ) -> Listing[DeliveryView]:
-    """All given filters must match."""
+    """All given filters must match. `answer` is the answer to the newest attempt."""
     chosen = DeliveryFilter(
         status=status,
         endpoint_id=endpoint_id,
@@ -178,6 +204,7 @@ async def list_deliveries(
         event_type=None
         if event_type is None
         else parse_event_type(event_type, pointer="event_type"),
+        answer=None if answer is None else parse_answer(answer, pointer="answer"),
         tenant_id=principal.tenant_for(tenant_id),
         since=since,
         until=until,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import found, owned
-from api.http.fields import InboxPath, SourceId, TenantId, Time
+from api.http.fields import InboxPath, SourceId, TenantId, Time, TimeInput
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext
@@ -90,13 +90,20 @@ async def list_inbox(
         Query(max_length=300, description="The entry with this key; needs `source_id`."),
     ] = None,
     tenant_id: TenantId | None = None,
+    since: Annotated[TimeInput | None, Query(description="Received at this time or later.")] = None,
+    until: Annotated[TimeInput | None, Query(description="Received before this time.")] = None,
 ) -> Listing[InboxSummary]:
     """Newest first. All given filters must match."""
     tenant_id = principal.tenant_for(tenant_id)
     if key is not None and source_id is None:
         raise InvalidInput.at("key", "needs `source_id` too, because keys are per source")
     chosen = InboxFilter(
-        source_id=source_id, tenant_id=tenant_id, status=status, event_type=event_type
+        source_id=source_id,
+        tenant_id=tenant_id,
+        status=status,
+        event_type=event_type,
+        since=since,
+        until=until,
     )
     async with context.database.read() as connection:
         if source_id is not None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import uvicorn
 from fastapi import FastAPI
 
+from api.app import create_app
 from api.process.context import Context
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
@@ -71,3 +72,22 @@ async def _serving(app: FastAPI, settings: Settings) -> AsyncIterator[ApiServer]
         finally:
             server.stop()
             await task
+
+
+@asynccontextmanager
+async def served_on(settings: Settings, listener: socket.socket) -> AsyncIterator[Context]:
+    """Run an API server of its own application on a listener, which outlives it."""
+    config = server_config(create_app(settings))
+    server = uvicorn.Server(config)
+    with socket.socket(fileno=socket.dup(listener.fileno())) as own:
+        serving = asyncio.create_task(server.serve(sockets=[own]))
+        async with asyncio.timeout(PATIENCE):
+            while not server.started:  # noqa: ASYNC110 - it has no event to wait for
+                await asyncio.sleep(0.01)
+        context: Context = config.app.state.context  # type: ignore[union-attr]
+        await ensure_operator_key(context.database, settings, clock=context.clock)
+        try:
+            yield context
+        finally:
+            server.should_exit = True
+            await serving

@@ -10,9 +10,10 @@ from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found
 from api.dashboard.site.form import validated
-from api.dashboard.site.formatting import utc
+from api.dashboard.site.formatting import local
 from api.dashboard.site.page import InvalidField, PageView, View
 from api.dashboard.site.page_route import PageRouter
+from api.dashboard.site.zone import parse_local
 from api.http.fields import ApiKeyPath, TenantId
 from api.http.pagination import Page, PageQuery
 from api.process.context import Context
@@ -26,6 +27,7 @@ from api.routes.api_keys import (
     list_tenant_keys,
     revoke_key,
 )
+from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
 from hookfast.storage.accounts import api_keys
 
@@ -99,10 +101,10 @@ async def _create(
     members: dict[str, Any] = {
         "name": view.form.get("name", ""),
         "scope": view.form.get("scope", "emit"),
-        "expires_at": view.form.text("expires_at"),
     }
-    if members["expires_at"] is not None:  # a date: the key works until its end
-        members["expires_at"] += "T23:59:59Z"
+    if (day := view.form.text("expires_at")) is not None:  # the key works until its end
+        end = parse_local(f"{day}T23:59:59", view.zone, pointer="/expires_at", last=True)
+        members["expires_at"] = rfc3339(end)
     tenant = view.form.text("tenant_id") or view.tenant_id
     if tenant is None:
         form = validated(NewOperatorKey, members)
@@ -117,7 +119,7 @@ async def revoke_page(key_id: ApiKeyPath, view: PageView, principal: Writer) -> 
     async with view.context.database.read() as connection:
         key = found(await api_keys.get(connection, key_id))
     principal.check_tenant(key.tenant_id)
-    used = "never" if key.last_used_at is None else utc(key.last_used_at)
+    used = "never" if key.last_used_at is None else local(key.last_used_at, view.zone)
     text = f"Requests with it are rejected within two seconds. Last used: {used}."
     if key_id == principal.key_id:
         text += " You are signed in with this key: you will be signed out."

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final, get_args
 from fastapi import Query, Response
 
 from api.access.authentication import Reader
-from api.dashboard.pages.filter_choices import SPANS, Within, start_of
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
+from api.dashboard.site.time_range import RangeQuery
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.routes.audit import AuditView, list_audit
@@ -37,11 +37,11 @@ async def audit_page(
     view: PageView,
     page: PageQuery,
     principal: Reader,
+    times: RangeQuery,
     action: AuditAction | None = None,
     resource_id: Annotated[str | None, Query(max_length=200)] = None,
     key_id: Annotated[str | None, Query(pattern=id_pattern("key"))] = None,
     tenant_id: TenantId | None = None,
-    within: Within | None = None,
 ) -> Response:
     """List the changes, newest first."""
     listing = await list_audit(
@@ -52,7 +52,8 @@ async def audit_page(
         action=action,
         key_id=key_id,
         tenant_id=tenant_id or view.tenant_id,
-        since=start_of(within, view.now),
+        since=times.start(view.now),
+        until=times.until,
     )
     return view.render(
         "audit.html",
@@ -62,10 +63,9 @@ async def audit_page(
             "resource_id": resource_id,
             "key_id": key_id,
             "tenant_id": tenant_id,
-            "within": within,
         },
         actions=ACTIONS,
-        spans=SPANS,
+        times=times,
         pages=_PAGES,
         changes={each.id: list(_changes(each)) for each in listing.data},
     )

@@ -22,7 +22,7 @@ routes = PageRouter()
 
 _FILTERS: Final = (
     *("status", "endpoint_id", "subscription_id", "event_id", "event_type"),
-    *("tenant_id", "since", "until"),
+    *("answer", "tenant_id", "since", "until"),
 )
 _EFFECTS: Final[dict[str, str]] = {
     "pause": "They wait until you resume them. Paused time does not use up the retry plan.",

@@ -10,20 +10,15 @@ from fastapi import Query, Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.bulk import given_filter, selection
-from api.dashboard.pages.filter_choices import (
-    SPANS,
-    Within,
-    endpoints_to_choose,
-    names_of,
-    start_of,
-)
+from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
 from api.dashboard.site import formatting
 from api.dashboard.site.form import Form, validated
 from api.dashboard.site.formatting import number
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
+from api.dashboard.site.time_range import RangeQuery
 from api.forms.jobs import DryRun, JobView
-from api.http.fields import EndpointId, TenantId
+from api.http.fields import AnswerQuery, EndpointId, TenantId
 from api.http.pagination import PageQuery
 from api.routes.dead_letters import (
     RedriveForm,
@@ -31,12 +26,14 @@ from api.routes.dead_letters import (
     list_dead_letters,
     redrive_dead_letters,
 )
-from hookfast.clock import rfc3339
+from hookfast.deliveries.answer import SUGGESTED_ANSWERS
 
 routes = PageRouter()
 
 _GROUPS_SHOWN = 8
-_FILTERS: Final = ("endpoint_id", "event_type", "reason", "tenant_id", "since")
+_FILTERS: Final = (
+    *("endpoint_id", "event_type", "reason", "answer", "tenant_id", "since", "until"),
+)
 
 
 @routes.get("/dead-letters")
@@ -44,20 +41,21 @@ async def dead_letters_page(
     view: PageView,
     page: PageQuery,
     principal: Reader,
+    times: RangeQuery,
     endpoint_id: EndpointId | None = None,
     event_type: Annotated[str | None, Query(max_length=200)] = None,
     reason: Annotated[str | None, Query(max_length=200)] = None,
+    answer: AnswerQuery = None,
     tenant_id: TenantId | None = None,
-    within: Within | None = None,
 ) -> Response:
     """Count the dead letters by endpoint, event type and reason, and list them, newest first."""
-    since = start_of(within, view.now)
     tenant = tenant_id or view.tenant_id
     given = {
         "endpoint_id": endpoint_id,
         "event_type": event_type,
         "reason": reason,
         "tenant_id": tenant_id,
+        "answer": answer,
     }
     listing = await list_dead_letters(
         page,
@@ -66,15 +64,16 @@ async def dead_letters_page(
         endpoint_id=endpoint_id,
         event_type=event_type,
         reason=reason,
+        answer=answer,
         tenant_id=tenant,
-        since=since,
+        since=times.start(view.now),
+        until=times.until,
     )
     stats = await count_dead_letters(
         view.context, principal, tenant_id=tenant, endpoint_id=view.endpoint_id
     )
     names = names_of(await endpoints_to_choose(view, view.context, principal))
-    # `within` becomes a time here, so that what is redriven is what the page shows
-    members = given | {"tenant_id": tenant, "since": since and rfc3339(since)}
+    members = given | {"tenant_id": tenant} | times.members(view.now)
     return view.render(
         "dead_letters.html",
         listing=listing,
@@ -92,10 +91,10 @@ async def dead_letters_page(
             for one in stats.by_reason[:_GROUPS_SHOWN]
         ],
         names=names,
-        given={name: value for name, value in (given | {"within": within}).items() if value},
+        given={name: value for name, value in given.items() if value},
         members={name: value for name, value in members.items() if value},
-        within=within,
-        spans=SPANS,
+        times=times,
+        answers=SUGGESTED_ANSWERS,
     )
 
 

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
 
 from api.access.authentication import Principal, Reader
-from api.dashboard.pages.filter_choices import (
-    SPANS,
-    Within,
-    endpoints_to_choose,
-    names_of,
-    start_of,
-)
+from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
 from api.dashboard.site import live
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
-from api.http.fields import EndpointId, EventId, SubscriptionId, TenantId, TimeInput
+from api.dashboard.site.time_range import RangeQuery
+from api.http.fields import AnswerQuery, EndpointId, EventId, SubscriptionId, TenantId
 from api.http.pagination import Listing, Page, PageQuery
 from api.process.context import AppContext, Context
 from api.routes.deliveries import DeliveryView, list_deliveries
-from hookfast.clock import rfc3339
+from hookfast.deliveries.answer import SUGGESTED_ANSWERS
 from hookfast.deliveries.outcome import DeliveryStatus
 
 routes = PageRouter()
@@ -35,42 +29,33 @@ _EVERY_SECONDS = 2.0
 class DeliveryFilter:
     """The filter of the list, read from the query."""
 
+    times: RangeQuery
     status: DeliveryStatus | None = None
     endpoint_id: EndpointId | None = None
     subscription_id: SubscriptionId | None = None
     event_id: EventId | None = None
     event_type: Annotated[str | None, Query(max_length=200)] = None
+    answer: AnswerQuery = None
     tenant_id: TenantId | None = None
-    within: Within | None = None
-    since: TimeInput | None = None
-    until: TimeInput | None = None
 
     def members(self, view: View) -> dict[str, str]:
-        """Return the members of the API's filter, for the form that acts on all matches.
-
-        `within` becomes a time, so that the action applies to what the page shows.
-        """
-        start = self.start(view.now)
+        """Return the members of the API's filter, for the form that acts on all matches."""
         given = {
             "status": self.status and self.status.value,
             "endpoint_id": self.endpoint_id,
             "subscription_id": self.subscription_id,
             "event_id": self.event_id,
             "event_type": self.event_type,
+            "answer": self.answer,
             "tenant_id": self.tenant_id or view.tenant_id,
-            "since": start and rfc3339(start),
-            "until": self.until and rfc3339(self.until),
-        }
+        } | self.times.members(view.now)
         return {name: value for name, value in given.items() if value}
-
-    def start(self, now: datetime) -> datetime | None:
-        """Return the later of `since` and the start of `within`."""
-        return max(filter(None, (self.since, start_of(self.within, now))), default=None)
 
     @property
     def any(self) -> bool:
         """Whether any filter is set."""
-        return any(getattr(self, name) is not None for name in self.__slots__)
+        others = (getattr(self, name) for name in self.__slots__ if name != "times")
+        return self.times.any or any(value is not None for value in others)
 
 
 FilterQuery = Annotated[DeliveryFilter, Depends(DeliveryFilter)]
@@ -90,7 +75,7 @@ async def deliveries_page(
         endpoints=endpoints,
         names=names_of(endpoints),
         statuses=[(status.value, status.value) for status in DeliveryStatus],
-        spans=SPANS,
+        answers=SUGGESTED_ANSWERS,
         is_first=page.after is None,
     )
 
@@ -121,7 +106,8 @@ async def _list(
         subscription_id=chosen.subscription_id,
         event_id=chosen.event_id,
         event_type=chosen.event_type,
+        answer=chosen.answer,
         tenant_id=chosen.tenant_id or view.tenant_id,
-        since=chosen.start(view.now),
-        until=chosen.until,
+        since=chosen.times.start(view.now),
+        until=chosen.times.until,
     )

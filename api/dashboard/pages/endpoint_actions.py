@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Annotated, Final, Literal
+from typing import Final
 
-from fastapi import Query, Response
+from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.endpoint import StoredEndpoint, render_endpoint
 from api.dashboard.site.form import validated
-from api.dashboard.site.formatting import endpoint_name, number
+from api.dashboard.site.formatting import endpoint_name
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
-from api.forms.jobs import JobView, count
 from api.http.fields import EndpointPath
 from api.routes.endpoint_checks import TestForm, VerifiedView, check_endpoint, verify_endpoint
 from api.routes.endpoint_control import (
@@ -26,23 +24,11 @@ from api.routes.endpoint_control import (
 )
 from api.routes.endpoint_secrets import RotationForm, rotate_endpoint_secret
 from api.routes.endpoints import delete_endpoint
-from api.routes.recovery import RecoverForm, recover_endpoint
-from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import InvalidInput
-from hookfast.storage.deliveries.dead_letters import DEAD
-from hookfast.storage.deliveries.selection import DeliverySelection
 
 routes = PageRouter()
 
-Since = Literal["1h", "6h", "24h", "72h", "7d"]
-SPANS: Final[dict[Since, tuple[timedelta, str]]] = {
-    "1h": (timedelta(hours=1), "the last hour"),
-    "6h": (timedelta(hours=6), "the last 6 hours"),
-    "24h": (timedelta(hours=24), "the last 24 hours"),
-    "72h": (timedelta(hours=72), "the last 72 hours"),
-    "7d": (timedelta(days=7), "the last 7 days"),
-}
 OVERLAPS: Final = {
     "86400": "24 hours: time to change over",
     "3600": "1 hour",
@@ -138,40 +124,6 @@ async def rotate(
     view.result_path = f"/dashboard/endpoints/{endpoint_id}"
     return view.render(
         "endpoint_secret.html", endpoint=rotated, secret=rotated.secret, rotated=True
-    )
-
-
-@routes.get("/endpoints/{endpoint_id}/recover")
-async def recover_page(
-    endpoint: StoredEndpoint,
-    view: PageView,
-    principal: Writer,
-    since: Annotated[Since, Query()] = "24h",
-) -> Response:
-    """Show how many deliveries failed in a window, before they are resent."""
-    start = view.now - SPANS[since][0]
-    chosen = DeliverySelection(endpoint_id=endpoint.id, statuses=DEAD, finished_since=start)
-    counted = await count(view.context, principal, chosen, resend=True)
-    return view.render(
-        "endpoint_recover.html",
-        endpoint=endpoint,
-        matching=sum(counted.values()),
-        since=since,
-        start=rfc3339(start),
-        spans=SPANS,
-    )
-
-
-@routes.post("/endpoints/{endpoint_id}/recover")
-async def recover(
-    endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
-) -> Response:
-    """Start the job that resends what failed since the time in the form."""
-    form = validated(RecoverForm, {"since": view.form.get("since", "")})
-    job = await recover_endpoint(endpoint_id, form, view.context, audit, principal)
-    assert isinstance(job, JobView)  # noqa: S101 - a Response answers dry runs only
-    return view.redirect(
-        f"/dashboard/jobs/{job.id}", f"{number(job.total)} deliveries are being resent."
     )
 
 

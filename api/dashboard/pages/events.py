@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 from typing import Annotated, Final, Literal
+from urllib.parse import urlencode
 
 from fastapi import Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
-from api.dashboard.pages.filter_choices import (
-    SPANS,
-    Within,
-    endpoints_to_choose,
-    names_of,
-    start_of,
-)
+from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
 from api.dashboard.site import choices
 from api.dashboard.site.form import validated
 from api.dashboard.site.formatting import number
 from api.dashboard.site.json_view import pretty
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
+from api.dashboard.site.time_range import RangeQuery
 from api.forms.event import MAX_KEY
 from api.forms.search import MAX_TEXT
 from api.http.fields import EventPath, TenantId
@@ -49,10 +45,10 @@ async def events_page(
     view: PageView,
     page: PageQuery,
     principal: Reader,
+    times: RangeQuery,
     find: Annotated[str | None, Query(max_length=MAX_KEY)] = None,
     type: Annotated[str | None, Query(max_length=200)] = None,
     tenant_id: TenantId | None = None,
-    within: Within | None = None,
 ) -> Response:
     """List the events, newest first. `find` is the idempotency key of an event, or any id, which
     leads to its page."""
@@ -65,17 +61,23 @@ async def events_page(
         principal,
         type=type,
         tenant_id=tenant_id or view.tenant_id,
-        since=start_of(within, view.now),
+        since=times.start(view.now),
+        until=times.until,
         idempotency_key=find,
     )
+    endpoints = []
+    if view.can_write and times.any:
+        endpoints = await endpoints_to_choose(view, view.context, principal)
+    replayed = {"event_type": type} | times.query()
     return view.render(
         "events.html",
         listing=listing,
         find=find,
         type=type,
         tenant_id=tenant_id,
-        within=within,
-        spans=SPANS,
+        times=times,
+        endpoints=[each for each in endpoints if each.url is not None],
+        replayed="?" + urlencode({name: value for name, value in replayed.items() if value}),
     )
 
 

@@ -1,10 +1,8 @@
-"""The choices that several filters offer: how far back a list goes, endpoints and sources."""
+"""The choices that several filters offer: endpoints and sources."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import Final
 
 from api.access.authentication import Principal
 from api.dashboard.site.formatting import endpoint_name
@@ -18,19 +16,6 @@ from api.routes.sources import list_sources
 
 NEWEST: Final = Page(limit=200, after=None)
 """As many endpoints or sources as a filter offers, and as a list shows by name."""
-
-Within = Literal["15m", "1h", "24h", "7d"]
-SPANS: Final[Mapping[Within, tuple[timedelta, str]]] = {
-    "15m": (timedelta(minutes=15), "15 minutes"),
-    "1h": (timedelta(hours=1), "hour"),
-    "24h": (timedelta(hours=24), "24 hours"),
-    "7d": (timedelta(days=7), "7 days"),
-}
-
-
-def start_of(within: Within | None, now: datetime) -> datetime | None:
-    """Return when the chosen span begins; None if none is chosen."""
-    return None if within is None else now - SPANS[within][0]
 
 
 async def endpoints_to_choose(

@@ -11,6 +11,7 @@ from api.dashboard.pages.filter_choices import sources_to_choose
 from api.dashboard.site.json_view import MAX_SHOWN, pretty
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
+from api.dashboard.site.time_range import RangeQuery
 from api.http.fields import InboxPath, SourceId, TenantId
 from api.http.pagination import PageQuery
 from api.process.context import AppContext
@@ -35,6 +36,7 @@ async def inbox_page(
     view: PageView,
     page: PageQuery,
     principal: Reader,
+    times: RangeQuery,
     source_id: SourceId | None = None,
     status: Status | None = None,
     event_type: Annotated[str | None, Query(max_length=200)] = None,
@@ -54,6 +56,8 @@ async def inbox_page(
             event_type=event_type,
             key=key,
             tenant_id=tenant_id or view.tenant_id,
+            since=times.start(view.now),
+            until=times.until,
         ),
         sources=sources,
         names={each.id: each.name for each in sources},
@@ -64,6 +68,7 @@ async def inbox_page(
             "key": key,
             "tenant_id": tenant_id,
         },
+        times=times,
     )
 
 

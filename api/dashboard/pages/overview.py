@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import Annotated, Any, Final, Literal
+from zoneinfo import ZoneInfo
 
 from fastapi import Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -18,10 +19,10 @@ from api.dashboard.site.charts import Chart
 from api.dashboard.site.formatting import number, seconds
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
+from api.dashboard.site.zone import UTC_ZONE, midnight_in
 from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.retention.ages import midnight
 from hookfast.storage.figures import attempt_success, endpoint_counts, overview, workers
 from hookfast.storage.figures.attempt_success import AttemptSuccess
 from hookfast.storage.figures.endpoint_counts import EndpointCounts
@@ -36,7 +37,7 @@ WindowQuery = Annotated[Window, Query(alias="window")]
 
 _ATTENTION_SHOWN = 8
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1)
 _EVERY_SECONDS = 5.0
 
 
@@ -56,7 +57,7 @@ WINDOWS: Final[dict[Window, _Span]] = {
     "1h": _Span(60, _MINUTE, "the last hour, by the minute", 10 * _MINUTE, "%H:%M"),
     "24h": _Span(48, 30 * _MINUTE, "the last 24 hours, by the half hour", 4 * _HOUR, "%H:%M"),
     "7d": _Span(28, 6 * _HOUR, "the last 7 days, by six hours", _DAY, "%-d %b"),
-    "30d": _Span(30, _DAY, "the last 30 days, by the day", 5 * _DAY, "%-d %b"),
+    "30d": _Span(30, _DAY, "the last 30 days, by the day of UTC", 5 * _DAY, "%-d %b"),
 }
 
 
@@ -163,7 +164,8 @@ async def overview_live(view: PageView, _: Reader, window: WindowQuery = "1h") -
 
 async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     span, tenant_id = WINDOWS[window], view.tenant_id
-    edges = edges_of(span, view.now)
+    zone = view.zone if span.length < _DAY else UTC_ZONE
+    edges = edges_of(span, view.now, zone)
     async with context.database.read() as connection:
         days = await _days(connection, edges, tenant_id=tenant_id) if window == "30d" else {}
         counted = await overview.steps(connection, edges, tenant_id=tenant_id)
@@ -178,13 +180,13 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         alive = await workers.count_alive(connection, now=view.now)
     counted = [_counted(step, days.get(step.start.date())) for step in counted]
     steps = [replace(step, seconds=took) for step, took in zip(counted, times, strict=True)]
-    labels = [_label(span, step) for step in steps]
+    labels = [_label(span, step, zone) for step in steps]
     figures = Overview(
         window=window,
         words=span.words,
         steps=steps,
-        volume=_volume(steps, labels),
-        latency=_latency(steps, labels),
+        volume=_volume(steps, labels, zone),
+        latency=_latency(steps, labels, zone),
         attempts=attempts,
         waiting=waiting,
         held_since=held_since,
@@ -202,10 +204,10 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     return {"overview": figures}
 
 
-def edges_of(window: _Span, now: datetime) -> list[datetime]:
-    """Return the times at which the window's steps begin and end. They are round times, so that a
-    step stays the same each time the page is rendered."""
-    day = midnight(now)
+def edges_of(window: _Span, now: datetime, zone: ZoneInfo) -> list[datetime]:
+    """Return the times at which the window's steps begin and end. They are round times of the zone,
+    so that a step stays the same each time the page is rendered."""
+    day = midnight_in(zone, now)
     end = day + ((now - day) // window.length + 1) * window.length
     first = end - window.count * window.length
     return [first + place * window.length for place in range(window.count + 1)]
@@ -259,30 +261,30 @@ def _total(row: dict[str, int]) -> int:
     return int(sum(row[name] for name in ("delivered", "dead", "gone", "cancelled", "open")))
 
 
-def _volume(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
+def _volume(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Chart:
     return charts.stacked_bars(
         [
             [("good", step.delivered), ("wait", step.open + step.cancelled), ("bad", step.failed)]
             for step in steps
         ],
         tooltips=[
-            f"{_moment(step)}: {number(step.delivered)} delivered, {number(step.failed)} failed, "
-            f"{number(step.open)} in progress"
+            f"{_moment(step, zone)}: {number(step.delivered)} delivered, "
+            f"{number(step.failed)} failed, {number(step.open)} in progress"
             for step in steps
         ],
         labels=labels,
     )
 
 
-def _latency(steps: Sequence[Step], labels: Sequence[str]) -> Chart:
+def _latency(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Chart:
     medians = [_rank(step.seconds, 50) for step in steps]
     slow = [_rank(step.seconds, 95) for step in steps]
     return charts.lines(
         [("p95", slow), ("p50", medians)],
         tooltips=[
-            f"{_moment(step)}: half within {seconds(p50)}, 95 % within {seconds(p95)}"
+            f"{_moment(step, zone)}: half within {seconds(p50)}, 95 % within {seconds(p95)}"
             if p50 is not None
-            else f"{_moment(step)}: nothing delivered"
+            else f"{_moment(step, zone)}: nothing delivered"
             for step, p50, p95 in zip(steps, medians, slow, strict=True)
         ],
         labels=labels,
@@ -302,11 +304,13 @@ def _rank(ascending: Sequence[float], share: int) -> float | None:
     return ascending[-(-len(ascending) * share // 100) - 1] if ascending else None
 
 
-def _moment(step: Step) -> str:
-    form = "%-d %b" if step.end - step.start >= _DAY else "%-d %b %H:%M"
-    return f"{step.start.strftime(form)} UTC"
+def _moment(step: Step, zone: ZoneInfo) -> str:
+    form = "%-d %b %Z" if step.end - step.start >= _DAY else "%-d %b %H:%M %Z"
+    return step.start.astimezone(zone).strftime(form)
 
 
-def _label(window: _Span, step: Step) -> str:
-    marked = (step.start - _EPOCH) % window.labelled == timedelta(0)
-    return step.start.strftime(window.label) if marked else ""
+def _label(window: _Span, step: Step, zone: ZoneInfo) -> str:
+    """Return the label of a step: the first round time of the zone's clocks that is in it."""
+    start, end = (each.astimezone(zone).replace(tzinfo=None) for each in (step.start, step.end))
+    marked = start + (_EPOCH - start) % window.labelled
+    return marked.strftime(window.label) if marked < end else ""

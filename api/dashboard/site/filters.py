@@ -3,6 +3,7 @@ filters. It shows no rows: unfiltered ones would be taken for matches, and acted
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final, cast
@@ -15,6 +16,7 @@ from api.answers.problems import invalid_request
 from api.dashboard.site import choices
 from api.dashboard.site.choices import Kind
 from api.dashboard.site.page import HOME, InvalidField, View
+from api.dashboard.site.time_range import canonical_link
 from api.forms.search import SHORTENED
 from hookfast.errors import InvalidInput
 from hookfast.ids import Prefix
@@ -35,9 +37,12 @@ _LISTS: Final[Mapping[str, Mapping[str, Kind]]] = {
     f"{HOME}/{name}": {**pickers, "tenant_id": "tenant"} for name, pickers in _PICKERS.items()
 }
 """The lists, and their filters in which one picks something by its name."""
+_COUNTED: Final = re.compile(rf"{HOME}/endpoints/[^/]+/(recover|replay)")
+"""The pages that count what their filter matches."""
 _IDS: Final[Mapping[str, Prefix]] = {"endpoint_id": "ep", "event_id": "evt", "key_id": "key"}
 _TYPED: Final = frozenset(
-    {*_IDS, "tenant_id", "source_id", "event_type", "type", "reason", "find", "resource_id", "key"}
+    {*_IDS, "tenant_id", "source_id", "event_type", "type", "reason", "answer"}
+    | {"find", "resource_id", "key", "since", "until"}
 )
 """The filters that people type. An invalid choice cannot come from one of our forms."""
 
@@ -45,11 +50,14 @@ _TYPED: Final = frozenset(
 async def show_filtered(view: View, show: Callable[[Request], Awaitable[Response]]) -> Response:
     """Return the page that `show` renders. For a list with invalid filters: the page without them,
     with their errors and status 422. Raises any other error of `show`."""
-    pickers = _LISTS.get(view.request.scope["path"])
-    if pickers is None or view.request.method != "GET":
+    path = view.request.scope["path"]
+    pickers = _LISTS.get(path)
+    if pickers is None and _COUNTED.fullmatch(path) is None:
         return await show(view.request)
-    await _resolve(view, pickers)
-    await choices.offer(view, **pickers)
+    if (link := canonical_link(view)) is not None:
+        return view.redirect(link)
+    await _resolve(view, pickers or {})
+    await choices.offer(view, **pickers or {})
     while True:
         try:
             response = await show(view.request)

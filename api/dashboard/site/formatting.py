@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from api.forms.endpoint import EndpointView
+from api.routes.deliveries import LastAnswerView
 from hookfast.clock import to_utc
+from hookfast.deliveries.answer import answer_name, has_telling_duration
 from hookfast.deliveries.outcome import reason_text
 from hookfast.endpoints.health import EXPLANATIONS, Health
 
@@ -105,6 +108,25 @@ def utc(moment: datetime) -> str:
     return f"{to_utc(moment):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def local(moment: datetime, zone: ZoneInfo) -> str:
+    """Format a time to the second as the clocks of a zone show it: `2026-11-20 12:15:00 CET`."""
+    try:
+        return f"{moment.astimezone(zone):%Y-%m-%d %H:%M:%S %Z}"
+    except OverflowError:  # on the last or first day of the calendar
+        return utc(moment)
+
+
+def both(moment: datetime, zone: ZoneInfo) -> str:
+    """Format a time in a zone and in UTC, or only in UTC if that is the zone."""
+    text = local(moment, zone)
+    return text if text == utc(moment) else f"{text} · {utc(moment)}"
+
+
+def parsed(text: str) -> datetime:
+    """Return the time of an RFC 3339 text, which is valid."""
+    return datetime.fromisoformat(text.upper())
+
+
 def number(value: float | None) -> str:
     """Format a number with thousands separators; None as a dash."""
     if value is None:
@@ -132,6 +154,12 @@ def millis(value: float | None) -> str:
     if value < 1_000:
         return f"{value:.0f} ms"
     return f"{value / 1_000:.3g} s" if value < 100_000 else span(value / 1_000)
+
+
+def answer(last: LastAnswerView) -> str:
+    """Format a last answer: `503 · 120 ms`, `timeout · 15 s`, `connection refused`."""
+    name = answer_name(last.result, last.status_code)
+    return f"{name} · {millis(last.duration_ms)}" if has_telling_duration(last.result) else name
 
 
 def seconds(value: float | None) -> str:

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
+from zoneinfo import ZoneInfo
 
 from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -24,6 +25,7 @@ from api.dashboard.site.form import Form, form_errors
 from api.dashboard.site.navigation import SECTIONS, Section, sections_of_endpoint
 from api.dashboard.site.session import Visitor, cookie_name, set_cookie
 from api.dashboard.site.static_files import ADDRESSES
+from api.dashboard.site.zone import COOKIE, zone_named
 from api.process.context import Context
 from hookfast.endpoints.health import Health
 from hookfast.errors import HookfastError
@@ -55,7 +57,8 @@ def templates() -> Environment:
     filters: Mapping[str, Callable[..., Any]] = {
         name: getattr(formatting, name)
         for name in (
-            *("label", "tone", "reason", "explained", "span", "ago", "utc"),
+            *("label", "tone", "reason", "explained", "span", "ago", "utc", "local", "both"),
+            *("answer", "parsed"),
             *("number", "percent", "millis", "seconds", "short_id", "endpoint_name"),
         )
     }
@@ -113,6 +116,8 @@ class View:
     live: bool = False
     """Whether a live part is rendered. Then times are absolute, so that the HTML changes only with
     the data, and the script shows how long ago they are."""
+    by_clock: bool = False
+    """Whether lists show the clock's time instead of how long ago: they are about a fixed range."""
 
     @property
     def can_write(self) -> bool:
@@ -162,6 +167,16 @@ class View:
         """The chosen theme; None: the system's."""
         chosen = self.request.cookies.get(cookie_name(self.request, _THEME))
         return chosen if chosen in THEMES else None
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The reader's time zone, in which the page shows times."""
+        return zone_named(self.request.cookies.get(self.zone_cookie))
+
+    @property
+    def zone_cookie(self) -> str:
+        """The name of the cookie in which the script stores the browser's time zone."""
+        return cookie_name(self.request, COOKIE)
 
     @property
     def section(self) -> str:

@@ -1,5 +1,21 @@
-// Enhances the pages: live parts, relative times, copying, selecting all. Pages work without it.
+// Enhances the pages: live parts, relative times and the time zone, copying, selecting all. Pages work without it.
 "use strict";
+
+// -- the reader's time zone: a cookie names it, and the server renders times in it. A page that came
+//    in another zone is loaded again, once, unless it answers a form: that shows secrets only once.
+//    This runs first, so that live parts already ask with the cookie.
+
+function keepZone() {
+  const page = document.documentElement, name = page.dataset.zoneCookie;
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const stored = () => document.cookie.split("; ").includes(`${name}=${zone}`);
+  if (!zone || stored()) return;
+  const secure = location.protocol === "https:" ? "; secure" : "";
+  document.cookie = `${name}=${zone}; path=/; max-age=31536000; samesite=lax${secure}`;
+  const shown = document.querySelector("main :is(time, .chart, .range)");
+  if (shown && "reloadable" in page.dataset && stored()) location.reload();
+}
+keepZone();
 
 const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from hookfast.cli.remote.commands import IdOf, command, lazy_group
+from hookfast.cli.remote.options import DeliveryFilter, Limit
 from hookfast.cli.remote.remote import Remote
 
 _PANEL = "A running Hookfast"
@@ -158,11 +159,12 @@ class ListenOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add `emit`, `trigger`, `listen`, `find`, `portal-link`, and a group of commands per noun to
-    `app`."""
+    """Add `emit`, `trigger`, `listen`, `logs`, `find`, `portal-link`, and a group of commands per
+    noun to `app`."""
     command(app, "emit", panel=_PANEL)(_emit)
     command(app, "trigger", panel=_PANEL)(_trigger)
     command(app, "listen", panel=_PANEL)(_listen)
+    command(app, "logs", panel=_PANEL)(_logs)
     command(app, "find", panel=_PANEL)(_find)
     command(app, "portal-link", panel=_PANEL)(_portal_link)
     for noun, (description, modules) in _NOUNS.items():
@@ -308,6 +310,25 @@ def _find(
     from hookfast.cli.remote.find import find
 
     find(remote, " ".join(text), tenant=tenant)
+
+
+def _logs(
+    remote: Remote,
+    selected: DeliveryFilter,
+    limit: Limit = 20,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep printing new attempts until Ctrl-C.")
+    ] = False,
+) -> None:
+    """Print the newest attempts of deliveries, oldest first, and what comes next.
+
+    One line per request; a delivery that ends without one (cancelled, or its endpoint is disabled)
+    has no line. --answer, --since and --until are about the attempt, the other filters about its
+    delivery as it is now. --json prints one JSON object per line.
+    """
+    from hookfast.cli.remote.logs import print_logs
+
+    print_logs(remote, selected.query(), limit=limit, follow=follow)
 
 
 def _portal_link(

@@ -16,6 +16,7 @@ from hookfast.cli.remote.remote import Remote, print_page
 from hookfast.cli.remote.screen import (
     Column,
     Columns,
+    format_answer,
     print_facts,
     print_note,
     print_text,
@@ -31,10 +32,11 @@ DELIVERY_COLUMNS: Columns = {
     "status": Column(value="status", priority=0),
     "event type": Column(value="event_type", least=12),
     "endpoint": Column(value="endpoint_id", least=12, noun="endpoint"),
-    "attempts": Column(value="attempt_count", priority=5),
-    "next attempt": Column(value=lambda row: format_distance(row["next_attempt_at"]), priority=4),
-    "created": Column(value=lambda row: format_distance(row["created_at"]), priority=2),
-    "reason": Column(value=lambda row: truncate(row["reason"]), priority=3, least=12),
+    "attempts": Column(value="attempt_count", priority=6),
+    "last answer": Column(value=lambda row: format_answer(row["last_answer"]), priority=2),
+    "next attempt": Column(value=lambda row: format_distance(row["next_attempt_at"]), priority=5),
+    "created": Column(value=lambda row: format_distance(row["created_at"]), priority=3),
+    "reason": Column(value=lambda row: truncate(row["reason"]), priority=4, least=12),
 }
 _ATTEMPT_COLUMNS: Columns = {
     "#": Column(value="number", priority=0),

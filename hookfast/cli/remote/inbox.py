@@ -9,7 +9,15 @@ import typer
 
 from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import InboxArgument, Limit, Source, Tenant, filter_option
+from hookfast.cli.remote.options import (
+    InboxArgument,
+    Limit,
+    Since,
+    Source,
+    Tenant,
+    Until,
+    filter_option,
+)
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, print_facts, print_note
 from hookfast.cli.remote.times import format_distance, format_time
@@ -29,6 +37,8 @@ def list_inbox(
         str | None, filter_option("With this key, such as id:…; requires --source.")
     ] = None,
     tenant: Tenant = None,
+    since: Since = None,
+    until: Until = None,
     limit: Limit = 50,
 ) -> None:
     """List received requests, newest first."""
@@ -38,6 +48,8 @@ def list_inbox(
         "event_type": event_type,
         "key": key,
         "tenant_id": tenant,
+        "since": since,
+        "until": until,
     }
     remote.print_list(
         "/inbox",

@@ -105,6 +105,10 @@ OwnTenant = Annotated[
     ),
     IdOf("tenant"),
 ]
+Answer = Annotated[
+    str | None,
+    filter_option("Whose last answer is 503, 5xx, timeout, refused…", metavar="ANSWER"),
+]
 EventType = Annotated[str | None, filter_option("Of this event type.", metavar="TYPE")]
 
 
@@ -126,6 +130,7 @@ class DeliveryFilter:
         None
     )
     event_type: EventType = None
+    answer: Answer = None
     tenant: Tenant = None
     since: Since = None
     until: Until = None
@@ -139,6 +144,7 @@ class DeliveryFilter:
             subscription_id=self.subscription,
             event_id=self.event,
             event_type=self.event_type,
+            answer=self.answer,
             tenant_id=self.tenant,
             since=self.since,
             until=self.until,
@@ -160,6 +166,7 @@ class DeadLetterFilter:
     event_type: EventType = None
     tenant: Tenant = None
     reason: Annotated[str | None, filter_option("With exactly this reason.")] = None
+    answer: Answer = None
     since: Since = None
     until: Until = None
 
@@ -170,6 +177,7 @@ class DeadLetterFilter:
             event_type=self.event_type,
             tenant_id=self.tenant,
             reason=self.reason,
+            answer=self.answer,
             since=self.since,
             until=self.until,
         )

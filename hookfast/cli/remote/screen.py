@@ -222,6 +222,18 @@ def fitting(text: str, cells: int) -> str:
     return text[:end]
 
 
+def format_answer(answer: Row | None) -> str | None:
+    """Show an attempt's answer, by the names of the filter `--answer`: `503 120 ms`,
+    `timeout 15 s`, `refused`."""
+    if answer is None:
+        return None
+    name = answer["result"] if answer["status_code"] is None else answer["status_code"]
+    if answer["status_code"] is None and answer["result"] != "timeout":
+        return str(name)  # how long it took to fail says nothing about the receiver
+    millis = answer["duration_ms"]
+    return f"{name} {millis:.0f} ms" if millis < 1_000 else f"{name} {millis / 1_000:.3g} s"
+
+
 def pluralize(number: int, noun: str) -> str:
     """Return the number with its noun: `1 delivery`, `1,234 deliveries`."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"

@@ -1,18 +1,18 @@
 """An event's position in the feed: a number that rises in the order in which events become visible,
-so that no event ever appears at or below a position that was already read.
+so that no event ever appears at or below a position that was already read. Attempts have one too.
 
 An id cannot serve as position: it is created before the transaction, and a later one may commit
 first.
 
-PostgreSQL: the id of the transaction (`xid8`), which is assigned before the event is inserted. No
-event can be added any more below the oldest transaction that is still running (`horizon`).
+PostgreSQL: the id of the transaction (`xid8`), which is assigned before the row is inserted. No
+row can be added any more below the oldest transaction that is still running (`horizon`).
 SQLite: its one writer takes the next number while it holds the lock. The number is at least the
 time in microseconds, so that it rises even if all rows were deleted in between.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, text
+from sqlalchemy import BigInteger, Table, literal_column, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -24,7 +24,6 @@ _XID = "hookfast_feed_position(pg_current_xact_id())"
 _HORIZON = text("SELECT hookfast_feed_position(pg_snapshot_xmin(pg_current_snapshot()))")
 _FOLLOWING = text("SELECT hookfast_feed_position(pg_snapshot_xmax(pg_current_snapshot()))")
 _OFFSET = text("SELECT hookfast_feed_position('0'::xid8)")
-_NEWEST = text("SELECT max(position) FROM events")
 # By id, which every partition has an index on. Another event may have a higher position, hence the
 # margin.
 _NEWEST_BY_ID = text(
@@ -34,11 +33,15 @@ _MARGIN = 1_000_000
 
 
 class NextPosition(FunctionElement[int]):
-    """The position of a row that this statement inserts into `events`."""
+    """The position of a row that this statement inserts into a table (`events`, `attempts`)."""
 
     inherit_cache = True
     name = "next_position"
     type = BigInteger()
+
+    def __init__(self, table: str) -> None:
+        # a clause is part of the key under which SQLAlchemy caches a statement
+        super().__init__(literal_column(_newest(table)))
 
 
 @compiles(NextPosition, "postgresql")
@@ -49,8 +52,9 @@ def _transaction(element: NextPosition, compiler: SQLCompiler, **options: object
 @compiles(NextPosition, "sqlite")
 def _next(element: NextPosition, compiler: SQLCompiler, **options: object) -> str:
     # 2440587.5 is the Julian day of 1970-01-01
+    newest_position = compiler.process(element.clauses, **options)
     return (
-        "max(coalesce((SELECT max(position) FROM events), 0) + 1, "
+        f"max(coalesce(({newest_position}), 0) + 1, "
         "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000)"
     )
 
@@ -63,9 +67,9 @@ async def horizon(connection: AsyncConnection) -> int | None:
     return int((await connection.execute(_HORIZON)).scalar_one())
 
 
-async def newest(connection: AsyncConnection) -> int:
-    """Return the highest position, 0 if there are no events (SQLite)."""
-    return (await connection.execute(_NEWEST)).scalar_one() or 0
+async def newest(connection: AsyncConnection, table: Table) -> int:
+    """Return the highest position in a table, 0 if it is empty (SQLite)."""
+    return (await connection.execute(text(_newest(table.name)))).scalar_one() or 0
 
 
 async def rebase(database: Database) -> int:
@@ -94,6 +98,10 @@ def definition(offset: int) -> str:
         "CREATE OR REPLACE FUNCTION hookfast_feed_position(xid8) RETURNS bigint "
         f"LANGUAGE sql IMMUTABLE STRICT AS 'SELECT $1::text::bigint + {offset:d}'"
     )
+
+
+def _newest(table: str) -> str:
+    return f"SELECT max(position) FROM {table}"  # noqa: S608 - the name of a table of ours
 
 
 async def _ahead(connection: AsyncConnection) -> int:

@@ -58,7 +58,7 @@ async def decide(
     locked = await lives.lock(connection, [delivery_id])
     gate = await _locked_gate(connection, endpoint_id)
     one = locked[delivery_id]
-    unchanged = Change(one, one.life)
+    unchanged = Change(one, one.life, one.answer)
     if next_step(one.life, now, probe=gate.probes(delivery_id)) != attempt:
         return Decision(False, unchanged)
     fact: Held | Undeliverable

@@ -13,10 +13,12 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Select, Table, and_, func, literal_column, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.answer import AnswerFilter
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.database.keyset import created_between, newest_first
 from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.database.rows import fetch_all
+from hookfast.storage.deliveries import answers
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
@@ -32,13 +34,14 @@ _IS_DEAD = _C.status.in_([literal_column("'dead'"), literal_column("'gone'")])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """A filter of dead letters; all given conditions must hold. `since` (inclusive) and `until`
-    (exclusive) refer to the delivery's creation."""
+    """A filter of dead letters; all given conditions must hold. `answer` refers to the newest
+    attempt, `since` (inclusive) and `until` (exclusive) to the delivery's creation."""
 
     endpoint_id: str | None = None
     tenant_id: str | None = None
     event_type: str | None = None
     reason: str | None = None
+    answer: AnswerFilter | None = None
     since: datetime | None = None
     until: datetime | None = None
 
@@ -135,4 +138,6 @@ def _conditions(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:
         value = getattr(chosen, name)
         if value is not None:
             found.append((_C[name] if name == indexed else Residual(_C[name])) == value)
+    if chosen.answer is not None:
+        found.append(answers.delivery_matches(chosen.answer))
     return found + created_between(_C.id, "dlv", chosen.since, chosen.until)

@@ -2,28 +2,42 @@
 
 Filters overlap: an endpoint's deliveries all belong to its tenant too. So only the narrowest given
 filter uses an index, and the others check the rows it finds (see `Residual`).
+
+A failing answer is rare among all deliveries, and nearly all deliveries with one are undelivered.
+So a list of failing answers without a status reads one range per status, and merges them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, Table, literal_column, select
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    Table,
+    literal_column,
+    select,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.answer import AnswerFilter
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.database.keyset import created_between, newest_first
 from hookfast.storage.database.planner_hints import Implied, Residual
 from hookfast.storage.database.rows import fetch_all, fetch_one
+from hookfast.storage.deliveries import answers
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c
 
-# The predicate of the partial indexes.
+# The predicates of the partial indexes.
 _UNDELIVERED = Implied(_C.status != literal_column("'delivered'"))
+_FAILING = _C.last_result != literal_column("'success'")
 
 # The columns of a filter, the narrowest first, and then the status.
 _COLUMNS = ("event_id", "subscription_id", "endpoint_id", "tenant_id", "event_type", "status")
@@ -31,8 +45,8 @@ _COLUMNS = ("event_id", "subscription_id", "endpoint_id", "tenant_id", "event_ty
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryFilter:
-    """A filter of deliveries; all given conditions must hold. `since` (inclusive) and `until`
-    (exclusive) refer to the delivery's creation."""
+    """A filter of deliveries; all given conditions must hold. `answer` refers to the newest
+    attempt, `since` (inclusive) and `until` (exclusive) to the delivery's creation."""
 
     status: DeliveryStatus | None = None
     event_id: str | None = None
@@ -40,8 +54,19 @@ class DeliveryFilter:
     endpoint_id: str | None = None
     tenant_id: str | None = None
     event_type: str | None = None
+    answer: AnswerFilter | None = None
     since: datetime | None = None
     until: datetime | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Whether it selects failing answers by statuses. An event is narrower than a status."""
+        return self.answer is not None and self.answer.is_failure and self.event_id is None
+
+    @property
+    def merges_statuses(self) -> bool:
+        """Whether a list reads one range per status."""
+        return self.fails and self.status is None
 
 
 async def get(connection: AsyncConnection, delivery_id: str) -> Delivery | None:
@@ -58,6 +83,13 @@ async def list_page(
 
 def page_statement(chosen: DeliveryFilter, *, after: str | None, limit: int) -> Select[Any]:
     """Return the statement that `list_page` executes."""
+    if chosen.merges_statuses:
+        pages = [
+            page_statement(replace(chosen, status=status), after=after, limit=limit)
+            for status in DeliveryStatus
+        ]
+        merged = union_all(*(select(page.subquery()) for page in pages)).subquery()
+        return newest_first(select(merged), merged.c.id, after=None, limit=limit)
     times = created_between(_C.id, "dlv", chosen.since, chosen.until)
     statement = select(_DELIVERIES).where(*conditions(chosen), *times)
     return newest_first(statement, _C.id, after=after, limit=limit)
@@ -67,7 +99,12 @@ def conditions(chosen: DeliveryFilter) -> list[ColumnElement[bool]]:
     """Return the filter's conditions except the times, written so that one index is used."""
     given = {name: value for name in _COLUMNS if (value := getattr(chosen, name)) is not None}
     found: list[ColumnElement[bool]] = []
-    if chosen.status in (None, DeliveryStatus.DELIVERED):
+    if chosen.answer is not None:
+        found.append(answers.delivery_matches(chosen.answer))
+    if chosen.fails and chosen.status is DeliveryStatus.DELIVERED:
+        found.append(_FAILING)
+        indexed = {"status"}
+    elif chosen.status in (None, DeliveryStatus.DELIVERED):
         # Most deliveries are delivered, so this status only checks the rows of another filter.
         indexed = {next((name for name in given if name != "status"), "")}
     elif "event_id" in given:

@@ -22,10 +22,11 @@ import structlog
 from sqlalchemy import Table, bindparam, case, func, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.facts import Fact
+from hookfast.deliveries.answer import LastAnswer
+from hookfast.deliveries.facts import AttemptEnded, Fact
 from hookfast.deliveries.life import Life, Phase, Resend, apply_fact
 from hookfast.deliveries.messages import Urgency
-from hookfast.deliveries.outcome import DeliveryStatus, Reason
+from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result
 from hookfast.logs.catalogue import Kind
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.owners.announcements import deliveries_dead
@@ -65,14 +66,16 @@ _PHASES = {
     for one in DeliveryStatus
 }
 _NOTHING = timedelta(0)
-WRITTEN = frozenset({*_READ, "next_attempt_at", "updated_at"})
+_ANSWER = ("last_attempt_at", "last_result", "last_status_code", "last_duration_ms")
+WRITTEN = frozenset({*_READ, *_ANSWER, "next_attempt_at", "updated_at"})
 """The columns with a delivery's state. After the row's insert, only `apply` writes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Locked:
     """A delivery whose row is locked until the transaction ends. `wakes` counts how often it was
-    put back into the outbox; at 0, it never requested a workflow of its own."""
+    put back into the outbox; at 0, it never requested a workflow of its own. `answer` belongs to
+    its newest recorded attempt; it decides nothing, so it is not in the life."""
 
     delivery_id: str
     event_id: str
@@ -81,6 +84,7 @@ class Locked:
     event_type: str
     wakes: int
     life: Life
+    answer: LastAnswer | None = None
 
     @property
     def ids(self) -> dict[str, str]:
@@ -97,10 +101,11 @@ class Locked:
 @dataclass(frozen=True, slots=True)
 class Change:
     """A delivery, as it was locked, and its life after facts were applied, which is the same if
-    nothing changed."""
+    nothing changed. `answer` belongs to its newest recorded attempt, with those of the facts."""
 
     locked: Locked
     after: Life
+    answer: LastAnswer | None = None
 
     @property
     def delivery_id(self) -> str:
@@ -194,9 +199,30 @@ async def lock(connection: AsyncConnection, delivery_ids: Collection[str]) -> di
             row.event_type,
             row.wakes,
             life_of(row),
+            _answer_of(row),
         )
         for row in rows
     }
+
+
+def _answer_of(row: Any) -> LastAnswer | None:
+    if row.last_result is None:
+        return None
+    return LastAnswer(
+        row.last_attempt_at, Result(row.last_result), row.last_status_code, row.last_duration_ms
+    )
+
+
+def _newest_answer(known: LastAnswer | None, ended: AttemptEnded, life: Life) -> LastAnswer | None:
+    """Return the answer to the newest attempt, after an attempt was recorded: `life` is the one
+    before it. Numbers count before times, because hosts' clocks differ. Two attempts have the same
+    number if the first one's worker was frozen."""
+    number, outcome = ended.attempt.number, ended.outcome
+    if number < life.attempts:
+        return known
+    if number == life.attempts and known is not None and ended.started_at < known.attempt_at:
+        return known
+    return LastAnswer(ended.started_at, outcome.result, outcome.status_code, outcome.duration_ms)
 
 
 async def apply(
@@ -222,11 +248,19 @@ async def apply(
     if locked is None:
         locked = await lock(connection, {delivery_id for delivery_id, _ in facts})
     lives = {delivery_id: one.life for delivery_id, one in locked.items()}
+    answers = {delivery_id: one.answer for delivery_id, one in locked.items()}
     for delivery_id, fact in facts:
-        if delivery_id in lives:
-            lives[delivery_id] = apply_fact(lives[delivery_id], fact, now=now)
-    changes = {one.delivery_id: Change(one, lives[one.delivery_id]) for one in locked.values()}
-    changed = [one for one in changes.values() if one.after != one.before]
+        if (life := lives.get(delivery_id)) is None:
+            continue
+        if isinstance(fact, AttemptEnded):
+            answers[delivery_id] = _newest_answer(answers[delivery_id], fact, life)
+        lives[delivery_id] = apply_fact(life, fact, now=now)
+    changes = {key: Change(one, lives[key], answers[key]) for key, one in locked.items()}
+    changed = [
+        one
+        for one in changes.values()
+        if one.after != one.before or one.answer is not one.locked.answer
+    ]
     silent, woken = [], []
     for one in changed:
         urgency = wake
@@ -263,7 +297,11 @@ def _report_ended(ended: Iterable[Change], traces: Mapping[str, str]) -> None:
 
 
 _LOCK = (
-    select(_C.id, _C.event_id, _C.endpoint_id, _C.tenant_id, _C.event_type, _C.wakes, *COLUMNS)
+    select(
+        *(_C.id, _C.event_id, _C.endpoint_id, _C.tenant_id, _C.event_type, _C.wakes),
+        *(_C[name] for name in _ANSWER),
+        *COLUMNS,
+    )
     .where(_C.id.in_(bindparam("ids", expanding=True)))
     .order_by(_C.id)
     .with_for_update()
@@ -309,7 +347,7 @@ _SAVE_AND_WAKE = (
 
 
 def _values(change: Change, now: datetime) -> dict[str, Any]:
-    life, resend = change.after, change.after.resend
+    life, resend, answer = change.after, change.after.resend, change.answer
     return {
         "b_id": change.delivery_id,
         "b_status": life.status.value,
@@ -331,4 +369,8 @@ def _values(change: Change, now: datetime) -> dict[str, Any]:
         "b_finished_at": life.finished_at,
         "b_batch_until": life.batch_until,
         "b_updated_at": now,
+        "b_last_attempt_at": answer and answer.attempt_at,
+        "b_last_result": answer and answer.result.value,
+        "b_last_status_code": answer and answer.status_code,
+        "b_last_duration_ms": answer and answer.duration_ms,
     }

@@ -29,9 +29,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.answer import AnswerFilter, parse_answer
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.storage.database.keyset import by_name, created_between
 from hookfast.storage.database.planner_hints import Residual
+from hookfast.storage.deliveries import answers
 from hookfast.storage.deliveries.deliveries import DeliveryFilter, conditions
 from hookfast.storage.tables import Delivery
 
@@ -46,10 +48,11 @@ MAX_IDS = 1_000
 class DeliverySelection:
     """A selection of deliveries; all given conditions must hold.
 
-    Empty `statuses` means any. `since` (inclusive) and `until` (exclusive) refer to creation,
-    `finished_since` and `finished_until` to the end. `up_to` is the newest delivery at the time of
-    the selection: later ones are not included. `without` has the selections of other unfinished
-    jobs, which are excluded here, except what those jobs have already processed (up to `after`).
+    Empty `statuses` means any. `answer` is the text of a filter by the newest attempt. `since`
+    (inclusive) and `until` (exclusive) refer to creation, `finished_since` and `finished_until` to
+    the end. `up_to` is the newest delivery at the time of the selection: later ones are not
+    included. `without` has the selections of other unfinished jobs, which are excluded here, except
+    what those jobs have already processed (up to `after`).
     """
 
     tenant_id: str | None = None
@@ -59,6 +62,7 @@ class DeliverySelection:
     event_type: str | None = None
     statuses: tuple[DeliveryStatus, ...] = ()
     reason: str | None = None
+    answer: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     finished_since: datetime | None = None
@@ -91,29 +95,39 @@ class DeliverySelection:
                 names = [status.value for status in self.statuses]
                 found.append(Residual(_C.status).in_(names))
             return [(None, found)]
-        return [(status, conditions(self._filter(status)) + times) for status in self.statuses]
+        statuses = self.statuses or tuple(DeliveryStatus)
+        return [(status, conditions(self._filter(status)) + times) for status in statuses]
 
     def _in_one_range(self) -> bool:
         # An event or a list of ids is narrower than a status, and most deliveries are "delivered".
-        return (
-            not self.statuses
-            or DeliveryStatus.DELIVERED in self.statuses
-            or self.event_id is not None
-            or self.ids is not None
-        )
+        # Few of these have a failing answer, which has an index of its own.
+        if self.event_id is not None or self.ids is not None:
+            return True
+        if self._answer is not None and self._answer.is_failure:
+            return False
+        return not self.statuses or DeliveryStatus.DELIVERED in self.statuses
 
     def _indexed_conditions(self) -> list[ColumnElement[bool]]:
         if self.ids is None:
             return conditions(self._filter(None))
         checks = [Residual(_C[name]) == value for name, value in self._given_columns()]
-        return [_C.id.in_(self.ids), *checks]
+        return [_C.id.in_(self.ids), *checks, *self._answer_conditions()]
+
+    @property
+    def _answer(self) -> AnswerFilter | None:
+        return None if self.answer is None else parse_answer(self.answer, pointer="answer")
+
+    def _answer_conditions(self) -> list[ColumnElement[bool]]:
+        if self._answer is None:
+            return []
+        return [answers.delivery_matches(self._answer)]
 
     def _given_columns(self) -> list[tuple[str, Any]]:
         names = ("tenant_id", "endpoint_id", "subscription_id", "event_id", "event_type")
         return [(name, value) for name in names if (value := getattr(self, name)) is not None]
 
     def _filter(self, status: DeliveryStatus | None) -> DeliveryFilter:
-        return DeliveryFilter(status=status, **dict(self._given_columns()))
+        return DeliveryFilter(status=status, answer=self._answer, **dict(self._given_columns()))
 
     def _times(self) -> list[ColumnElement[bool]]:
         """Return the conditions on times, and all others that use no index."""
@@ -142,7 +156,7 @@ class DeliverySelection:
             found.append(_C.status.in_([status.value for status in self.statuses]))
         if self.ids is not None:
             found.append(_C.id.in_(self.ids))
-        return and_(true(), *found, *self._times())
+        return and_(true(), *found, *self._answer_conditions(), *self._times())
 
 
 async def newest_id(connection: AsyncConnection) -> str:

@@ -211,7 +211,7 @@ async def read(
 async def end_cursor(connection: AsyncConnection, *, now: datetime) -> Cursor:
     """Return the cursor after all events that can be read now."""
     edge = await horizon(connection)
-    return Cursor(await newest(connection) if edge is None else edge - 1, now)
+    return Cursor(await newest(connection, _EVENTS) if edge is None else edge - 1, now)
 
 
 async def cursor_since(connection: AsyncConnection, moment: datetime, *, now: datetime) -> Cursor:
@@ -243,7 +243,7 @@ async def find_gap(connection: AsyncConnection, after: Cursor, *, now: datetime)
     page: after a page's cursor, events can only go missing if the reader stays away for as long as
     events are kept."""
     edge = await horizon(connection)
-    last = max(await newest(connection), _microseconds(now)) if edge is None else edge - 1
+    last = max(await newest(connection, _EVENTS), _microseconds(now)) if edge is None else edge - 1
     if after.position > last:
         place = await cursor_since(connection, min(after.at, now), now=now)
         return Gap(since=after.at, until=now, reason="restored", cursor=place)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from sqlalchemy import Select, Table, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.keyset import created_between, newest_first
 from hookfast.storage.database.planner_hints import Implied, Residual
 from hookfast.storage.database.rows import fetch_one
 from hookfast.storage.tables import InboxEntry
@@ -27,17 +27,23 @@ InboxStatus: TypeAlias = Literal["accepted", "suppressed", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxFilter:
-    """Selects the entries that match all given fields."""
+    """Selects the entries that match all given fields, received from `since` to before `until`."""
 
     source_id: str | None = None
     tenant_id: str | None = None
     status: InboxStatus | None = None
     event_type: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
 
     def matches(self, entry: EntrySummary) -> bool:
         """Whether an entry matches the filter."""
         names = ("source_id", "tenant_id", "status", "event_type")
-        return all(getattr(self, name) in (None, getattr(entry, name)) for name in names)
+        return (
+            all(getattr(self, name) in (None, getattr(entry, name)) for name in names)
+            and (self.since is None or entry.received_at >= self.since)
+            and (self.until is None or entry.received_at < self.until)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +161,7 @@ def page_statement(chosen: InboxFilter, *, after: str | None, limit: int) -> Sel
             statement = statement.where(Implied(_C.status != "accepted"))
     if chosen.event_type is not None:
         statement = statement.where(_C.event_type == chosen.event_type)
+    statement = statement.where(*created_between(_C.id, "inb", chosen.since, chosen.until))
     return newest_first(statement, _C.id, after=after, limit=limit)
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Index, Text, false
+from sqlalchemy import JSON, BigInteger, Index, Text, false
 from sqlmodel import Field
 
 from hookfast.deliveries.messages import Urgency
 from hookfast.storage.database.column_types import UtcDateTime
+from hookfast.storage.database.feed_position import NextPosition
 from hookfast.storage.tables.record import Record, partial_index
 
 # Most deliveries end as delivered; without those the status indexes stay small and cached.
 _UNDELIVERED = "status <> 'delivered'"
 _DEAD = "status IN ('dead', 'gone')"
+# Rare: delivered while another request was under way, which then failed.
+_DELIVERED_FAILING = "status = 'delivered' AND last_result <> 'success'"
 
 
 class Delivery(Record, table=True):
@@ -22,7 +25,9 @@ class Delivery(Record, table=True):
 
     Its state is a `hookfast.deliveries.life.Life`, which `storage.deliveries.lives` alone writes.
     `next_attempt_at` is derived from it, for lists and for the sweep. `signals_applied` counts the
-    signals that were applied, and names the run that received them.
+    signals that were applied, and names the run that received them. `last_result`,
+    `last_status_code` and `last_duration_ms` are the answer to the newest recorded attempt, which
+    began at `last_attempt_at`; they decide nothing.
 
     Also the outbox: a row whose `started_at` is NULL still needs its workflow started or woken, in
     the order of `urgency`. `wakes` counts how often it was put back; 0: it was never started.
@@ -43,6 +48,7 @@ class Delivery(Record, table=True):
         partial_index(
             "ix_deliveries_endpoint_undelivered", "endpoint_id", "status", "id", where=_UNDELIVERED
         ),
+        partial_index("ix_deliveries_delivered_failing", "id", where=_DELIVERED_FAILING),
         # dead letters: all, a tenant's, an endpoint's; newest first
         partial_index("ix_deliveries_dead", "id", where=_DEAD),
         partial_index("ix_deliveries_tenant_dead", "tenant_id", "id", where=_DEAD),
@@ -85,6 +91,10 @@ class Delivery(Record, table=True):
     released: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     round: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     last_error: str | None = Field(default=None, sa_type=Text)
+    last_attempt_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    last_result: str | None = None
+    last_status_code: int | None = None
+    last_duration_ms: float | None = None
     signals_applied: str | None = Field(default=None, sa_type=Text)
     deliver_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
@@ -100,11 +110,13 @@ class Delivery(Record, table=True):
 
 class Attempt(Record, table=True):
     """One HTTP request of a delivery, with its result and its evidence
-    (`hookfast.deliveries.evidence`). Partitioned like Event."""
+    (`hookfast.deliveries.evidence`). Partitioned like Event. Ids sort by the time at which attempts
+    began, `position` by the order in which they were recorded (`feed_position`)."""
 
     __tablename__ = "attempts"
     __table_args__ = (
         Index("ix_attempts_delivery", "delivery_id", "number"),
+        Index("ix_attempts_position", "position", "id"),
         {"postgresql_partition_by": "RANGE (id)"},
     )
 
@@ -122,6 +134,9 @@ class Attempt(Record, table=True):
     url: str | None = Field(default=None, sa_type=Text)
     request_headers: str | None = Field(default=None, sa_type=Text)
     response_headers: str | None = Field(default=None, sa_type=Text)
+    position: int = Field(
+        default=0, sa_type=BigInteger, sa_column_kwargs={"default": NextPosition("attempts")}
+    )
 
 
 class Job(Record, table=True):

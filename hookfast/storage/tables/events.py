@@ -55,7 +55,7 @@ class Event(Record, table=True):
     hops: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     # its position in the feed
     position: int = Field(
-        default=0, sa_type=BigInteger, sa_column_kwargs={"default": NextPosition()}
+        default=0, sa_type=BigInteger, sa_column_kwargs={"default": NextPosition("events")}
     )
 
 

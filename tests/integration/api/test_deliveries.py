@@ -84,8 +84,12 @@ async def test_each_filter_narrows_the_list(
     a = await emit(client, tenants[0])
     b = await emit(client, tenants[0], OTHER_TYPE)
     c = await emit(client, tenants[1])
-    await change(context, b["id"], status="dead")
-    await change(context, c["id"], status="delivered")
+    began = context.clock()
+    answered = {"last_attempt_at": began, "last_duration_ms": 12.5}
+    refused = answered | {"last_result": "refused", "last_status_code": None}
+    failed = answered | {"last_result": "status", "last_status_code": 503}
+    await change(context, b["id"], status="dead", **failed)
+    await change(context, c["id"], status="delivered", **refused)
 
     ids = [c["id"], b["id"], a["id"]]
     assert await listed(client) == ids
@@ -100,6 +104,60 @@ async def test_each_filter_narrows_the_list(
     assert await listed(client, status="held") == []
     assert await listed(client, since=b["created_at"]) == ids[:2]
     assert await listed(client, until=b["created_at"]) == ids[2:]
+    assert await listed(client, answer="503") == await listed(client, answer="5XX") == ids[1:2]
+    assert await listed(client, answer="4xx") == await listed(client, answer="success") == []
+    # delivered, and then another request, which was under way, failed
+    assert await listed(client, answer="refused") == ids[:1]
+    assert await listed(client, answer="refused", status="delivered") == ids[:1]
+    assert await listed(client, answer="refused", event_id=c["event_id"]) == ids[:1]
+    assert await listed(client, answer="refused", tenant_id=tenants[0]) == []
+    await change(context, b["id"], **refused)
+    assert await listed(client, answer="refused") == ids[:2]
+    page = (await client.get("/deliveries", params={"answer": "refused", "limit": 1})).json()
+    cursor = page["next_cursor"]
+    assert await listed(client, answer="refused", limit=1, cursor=cursor) == ids[1:2]
+    [first] = page["data"]
+    assert first["last_answer"] == {
+        "result": "refused",
+        "status_code": None,
+        "duration_ms": 12.5,
+        "attempt_at": rfc3339(began),
+    }
+    assert (await client.get(f"/deliveries/{a['id']}")).json()["last_answer"] is None
+
+    # the same deliveries are chosen for an action
+    async def counted(**chosen: str | list[str]) -> dict[str, int]:
+        form = {"action": "resend", "filter": chosen, "dry_run": True}
+        answer = await client.post("/deliveries/actions", json=form)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json()["by_status"])
+
+    assert await counted(answer="refused") == {"delivered": 1, "dead": 1}
+    assert await counted(answer="refused", status="dead") == {"dead": 1}
+    assert await counted(answer="refused", ids=[a["id"], b["id"]]) == {"dead": 1}
+    assert await counted(answer="2xx") == {}
+    assert (await client.get("/dead-letters", params={"answer": "refused"})).json()["data"][0][
+        "last_answer"
+    ]["result"] == "refused"
+    assert (await client.get("/dead-letters", params={"answer": "503"})).json()["data"] == []
+
+
+@pytest.mark.parametrize("answer", ["", "50", "600x", "6xx", "-503", "٥٠٣", "delivered"])
+async def test_unknown_answer_is_rejected_with_what_is_possible(
+    client: httpx2.AsyncClient, answer: str
+) -> None:
+    filters = {"action": "resend", "filter": {"answer": answer}, "dry_run": True}
+    for response, pointer in (
+        (await client.get("/deliveries", params={"answer": answer}), "answer"),
+        (await client.get("/dead-letters", params={"answer": answer}), "answer"),
+        (await client.get("/attempts", params={"answer": answer}), "answer"),
+        (await client.post("/deliveries/actions", json=filters), "/filter/answer"),
+    ):
+        assert_problem(response, 422, code="invalid_input")
+        [error] = response.json()["errors"]
+        assert error["pointer"] == pointer
+        assert "a status code such as 503, a class (1xx, 2xx, 3xx, 4xx, 5xx)" in error["detail"]
+        assert error["detail"].endswith("timeout, reset, protocol")
 
 
 FILTERS = ["status", "endpoint_id", "subscription_id", "event_id", "event_type", "tenant_id"]

@@ -15,19 +15,16 @@ from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 from sqlalchemy import select
 from standardwebhooks.webhooks import Webhook
 
-from api.app import create_app
-from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 from hookfast.storage.tables import Event
 from tests.e2e.service_process import NO_TLS, environment, free_ports
 from tests.integration.api.inbound import signed
 from tests.integration.cli.conftest import TYPE, Run
 from tests.support.api_client import OPERATOR_KEY, Json
-from tests.support.api_server import ApiServer
+from tests.support.api_server import ApiServer, served_on
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE
 
@@ -307,7 +304,7 @@ async def test_service_restart_neither_loses_nor_repeats_events(
     env = environment() | {"HOOKFAST_URL": url, "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY}
     emitted: list[str] = []
     with listener:
-        async with _service(settings, listener), _client(url) as client:
+        async with served_on(settings, listener), _client(url) as client:
             await client.put(f"/event-types/{TYPE}", json={})
             tenant = (await client.post("/tenants", json={"name": "Acme"})).json()["id"]
             listening = _listener(env, tmp_path)("--forward-to", receiver.url("/slow/0.01"))
@@ -315,33 +312,12 @@ async def test_service_restart_neither_loses_nor_repeats_events(
             emitted += await emit(client, tenant, 40)
             await receiver.wait_for(5)
         await following.until("lost")
-        async with _service(settings, listener), _client(url) as client:
+        async with served_on(settings, listener), _client(url) as client:
             emitted += await emit(client, tenant, 40)
             lines = await following.until("event", 80)
             await listening.__aexit__(None, None, None)
     assert ids(lines) == emitted
     assert [one.message_id for one in receiver.requests] == emitted
-
-
-@asynccontextmanager
-async def _service(settings: Settings, listener: socket.socket) -> AsyncIterator[None]:
-    """The API as `hookfast api` serves it; the listener outlives it."""
-    from hookfast.storage.keys.new_keys import ensure_operator_key
-
-    config = server_config(create_app(settings))
-    server = uvicorn.Server(config)
-    with socket.socket(fileno=socket.dup(listener.fileno())) as own:
-        serving = asyncio.create_task(server.serve(sockets=[own]))
-        async with asyncio.timeout(PATIENCE):
-            while not server.started:  # noqa: ASYNC110 - it has no event to wait for
-                await asyncio.sleep(0.01)
-        context = config.app.state.context  # type: ignore[union-attr]
-        await ensure_operator_key(context.database, settings, clock=context.clock)
-        try:
-            yield
-        finally:
-            server.should_exit = True
-            await serving
 
 
 def _client(url: str) -> httpx2.AsyncClient:

@@ -35,11 +35,15 @@ async def emit(client: httpx2.AsyncClient, tenant_id: str) -> str:
     return delivery_id
 
 
-async def end(context: Context, *delivery_ids: str, status: str = "dead") -> None:
+async def end(
+    context: Context, *delivery_ids: str, status: str = "dead", **columns: object
+) -> None:
     now = context.clock()
     ended = {"status": status, "finished_at": now, "started_at": now, "next_attempt_at": None}
     rows = Delivery.__table__
     async with context.database.write() as connection:
         await connection.execute(
-            update(rows).where(rows.c.id.in_(delivery_ids)).values(ended | {"attempts": 1})
+            update(rows)
+            .where(rows.c.id.in_(delivery_ids))
+            .values(ended | {"attempts": 1} | columns)
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import httpx2
 import pytest
 from fastapi import FastAPI
@@ -104,23 +102,39 @@ async def test_list_shows_the_deliveries_that_its_bulk_form_acts_on(
     async with tenant_visitor(app, client, tenant) as visitor:
         query = {"within": "24h", "since": since}
         page = (await visitor.get("/dashboard/deliveries", params=query)).text
-    assert f'name="since" value="{since}"' in page
+    assert f'type="hidden" name="since" value="{since}"' in page
     assert after in page
     assert before not in page
 
 
-async def test_recover_page_counts_then_resends_what_failed_in_a_window(
+async def test_last_answer_is_a_column_and_a_filter_of_lists_and_actions(
     app: FastAPI, client: httpx2.AsyncClient, context: Context
 ) -> None:
     tenant = await new_tenant(client)
     endpoint_id = await new_endpoint(client, tenant)
-    await end(context, await emit(client, tenant), await emit(client, tenant))
-    path = f"/dashboard/endpoints/{endpoint_id}/recover"
+    failed, late = [await emit(client, tenant) for _ in range(2)]
+    began = {"last_attempt_at": context.clock()}
+    status = {"last_result": "status", "last_status_code": 503, "last_duration_ms": 120.4}
+    await end(context, failed, **began, **status)
+    await end(context, late, **began, last_result="timeout", last_duration_ms=15_000.0)
+    event_id = (await client.get(f"/deliveries/{failed}")).json()["event_id"]
     async with tenant_visitor(app, client, tenant) as visitor:
-        page = await visitor.get(f"{path}?since=1h")
-        assert "2 deliveries ended without success in the last hour" in text_of(page.text)
-        [since] = re.findall(r'name="since" value="([^"]+)"', page.text)
-        assert "2 deliveries are being resent" in await visitor.submit(path, since=since)
+        for path in ("deliveries", "dead-letters"):
+            page = (await visitor.get(f"/dashboard/{path}")).text
+            assert "503 · 120 ms" in text_of(page)
+            assert "timeout · 15 s" in text_of(page)
+            assert '<option value="5xx">' in page
+            page = (await visitor.get(f"/dashboard/{path}?answer=5xx")).text
+            assert f"/dashboard/deliveries/{failed}" in page
+            assert f"/dashboard/deliveries/{late}" not in page
+            assert '<input type="hidden" name="answer" value="5xx">' in page
+        for path in (f"endpoints/{endpoint_id}", f"events/{event_id}"):
+            assert "503 · 120 ms" in text_of((await visitor.get(f"/dashboard/{path}")).text)
+        fields = {"to": "all", "answer": "timeout"}
+        page = await visitor.post("/dashboard/deliveries/actions", action="resend", **fields)
+        assert "Resend 1 delivery?" in text_of(page.text)
+        page = await visitor.post("/dashboard/dead-letters/redrive", **fields)
+        assert "Redrive 1 dead letter?" in text_of(page.text)
 
 
 async def test_delivery_page_shows_the_request_without_secrets(

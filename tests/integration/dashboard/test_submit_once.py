@@ -132,6 +132,7 @@ async def test_resubmitted_forms_create_one_job(
         ("/dashboard/dead-letters/redrive/run", {"to": "all"}),
         (f"/dashboard/events/{delivery['event_id']}/replay", {"only": "failed"}),
         (f"{base}/recover", {"since": "2020-01-01T00:00:00Z"}),
+        (f"{base}/replay", {"since": "2020-01-01T00:00:00Z"}),
     ):
         fields = fields | {"once": await token_of(visitor, base), "endpoint_id": endpoint_id}
         before = {job["id"] for job in await listed(client, "jobs", tenant)}

@@ -41,6 +41,11 @@ TAMPERED: list[tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = [
     ),
     ("/endpoints/{endpoint_id}/test", {}, {"type": ("a" * 5_000,)}),
     ("/endpoints/{endpoint_id}/recover", {}, {"since": ("", "x", "0001-01-01", LONG)}),
+    (
+        "/endpoints/{endpoint_id}/replay",
+        {},
+        {"since": ("x", LONG), "until": ("2026-11-24T14:00",), "event_type": ("paid", LONG)},
+    ),
     ("/endpoints/{endpoint_id}/subscriptions", {}, {"events": ("a" * 5_000,), "payload": ("x",)}),
     (
         "/sources/{source_id}/settings",

@@ -16,8 +16,9 @@ from sqlalchemy import Select, select, text
 from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.answer import AnswerFilter
 from hookfast.deliveries.messages import Urgency
-from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.endpoints.health import Health
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
@@ -29,7 +30,9 @@ from hookfast.storage.endpoints import endpoints
 from hookfast.storage.events import events
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
-from hookfast.storage.feed import feed
+from hookfast.storage.feed import attempt_feed, feed
+from hookfast.storage.feed.attempt_feed import SCAN_MOST, AttemptFilter
+from hookfast.storage.feed.cursor import AttemptCursor
 from hookfast.storage.figures import (
     attempt_success,
     endpoint_counts,
@@ -52,6 +55,8 @@ TENANT, SMALL_TENANT = "tnt_0", "tnt_44"
 COMMON, RARE = "order.invoice.paid", "order.t7.paid"
 MOMENT = datetime(2026, 11, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
+FAILED, TIMED_OUT = AnswerFilter(lowest=500, highest=599), AnswerFilter(Result.TIMEOUT)
+SUCCEEDED = AnswerFilter(lowest=200, highest=200)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # One tenant and one event type have most of the rows, as in practice: there, a wrong index is slow.
@@ -83,6 +88,10 @@ _TABLES = {
         "payload": "'full'",
         "status": "CASE WHEN n % 50 = 0 THEN 'dead' ELSE 'delivered' END",
         "attempts": "1",
+        "last_result": "CASE WHEN n % 100 = 0 THEN 'status' WHEN n % 5000 IN (7, 50) "
+        "THEN 'timeout' ELSE 'success' END",
+        "last_status_code": "CASE WHEN n % 100 = 0 THEN 503 WHEN n % 5000 IN (7, 50) "
+        "THEN NULL ELSE 200 END",
         "retries": "0",
         "created_at": "'2026-11-20T00:00:00.000000Z'",
         "updated_at": "'2026-11-20T00:00:00.000000Z'",
@@ -150,6 +159,7 @@ _TABLES = {
         "duration_ms": "12.5",
         "result": "'success'",
         "status_code": "200",
+        "position": "n / 5",
     },
 }
 
@@ -245,6 +255,23 @@ DELIVERY_LISTS = [
     (DeliveryFilter(event_type=COMMON), "ix_deliveries_type"),
     (DeliveryFilter(event_type=RARE), "ix_deliveries_type"),
     (DeliveryFilter(event_type=COMMON, status=DEAD), "ix_deliveries_undelivered"),
+    # by the last answer: one range per status if it is a failure
+    (DeliveryFilter(answer=FAILED), "ix_deliveries_delivered_failing"),
+    (DeliveryFilter(answer=TIMED_OUT, event_type=COMMON), "ix_deliveries_delivered_failing"),
+    (DeliveryFilter(answer=FAILED, since=MOMENT), "ix_deliveries_undelivered"),
+    (DeliveryFilter(answer=FAILED, tenant_id=TENANT), "ix_deliveries_tenant_undelivered"),
+    (DeliveryFilter(answer=FAILED, endpoint_id=ENDPOINT), "ix_deliveries_endpoint_undelivered"),
+    (DeliveryFilter(answer=FAILED, subscription_id=SUB), "ix_deliveries_endpoint_undelivered"),
+    (DeliveryFilter(answer=FAILED, status=DEAD), "ix_deliveries_undelivered"),
+    (DeliveryFilter(answer=FAILED, status=DELIVERED), "ix_deliveries_delivered_failing"),
+    (
+        DeliveryFilter(answer=TIMED_OUT, status=DELIVERED, tenant_id=TENANT),
+        "ix_deliveries_delivered_failing",
+    ),
+    (DeliveryFilter(answer=FAILED, event_id=EVENT), "ix_deliveries_event"),
+    (DeliveryFilter(answer=FAILED, event_id=EVENT, status=DELIVERED), "ix_deliveries_event"),
+    (DeliveryFilter(answer=SUCCEEDED), "sqlite_autoindex_deliveries_1"),
+    (DeliveryFilter(answer=SUCCEEDED, tenant_id=TENANT), "ix_deliveries_tenant"),
 ]
 
 EVENT_LISTS = [
@@ -296,6 +323,10 @@ SELECTIONS = [
         "ix_deliveries_endpoint_undelivered",
     ),
     (DeliverySelection(endpoint_id=ENDPOINT, tenant_id=TENANT), "ix_deliveries_endpoint"),
+    (
+        DeliverySelection(endpoint_id=ENDPOINT, statuses=FINISHED, since=MOMENT, until=MOMENT),
+        "ix_deliveries_endpoint",
+    ),
     (DeliverySelection(subscription_id=SUB, statuses=FINISHED), "ix_deliveries_subscription"),
     (DeliverySelection(event_id=EVENT, tenant_id=TENANT), "ix_deliveries_event"),
     (DeliverySelection(event_id=EVENT, statuses=FINISHED), "ix_deliveries_event"),
@@ -304,6 +335,11 @@ SELECTIONS = [
         DeliverySelection(ids=IDS, tenant_id=TENANT, statuses=(DEAD,)),
         "sqlite_autoindex_deliveries_1",
     ),
+    (DeliverySelection(answer="5xx"), "ix_deliveries_delivered_failing"),
+    (DeliverySelection(answer="timeout", tenant_id=TENANT), "ix_deliveries_tenant_undelivered"),
+    (DeliverySelection(answer="5xx", statuses=UNFINISHED), "ix_deliveries_undelivered"),
+    (DeliverySelection(answer="5xx", ids=IDS), "sqlite_autoindex_deliveries_1"),
+    (DeliverySelection(answer="200", endpoint_id=ENDPOINT), "ix_deliveries_endpoint"),
     (
         # except what two other jobs have still to process
         DeliverySelection(
@@ -323,6 +359,8 @@ DEAD_LETTER_LISTS = [
     (DeadLetterFilter(since=MOMENT, until=MOMENT), "ix_deliveries_dead"),
     (DeadLetterFilter(event_type=COMMON), "ix_deliveries_dead"),
     (DeadLetterFilter(reason="retries_exhausted"), "ix_deliveries_dead"),
+    (DeadLetterFilter(answer=FAILED), "ix_deliveries_dead"),
+    (DeadLetterFilter(answer=TIMED_OUT, endpoint_id=ENDPOINT), "ix_deliveries_endpoint_dead"),
     (DeadLetterFilter(tenant_id=TENANT), "ix_deliveries_tenant_dead"),
     (DeadLetterFilter(tenant_id=SMALL_TENANT, event_type=RARE), "ix_deliveries_tenant_dead"),
     (DeadLetterFilter(endpoint_id=ENDPOINT), "ix_deliveries_endpoint_dead"),
@@ -358,7 +396,8 @@ EVENT_PAGES = (None, "evt_115000")
 async def test_a_page_of_deliveries_is_one_range_of_an_index(connection: AsyncConnection) -> None:
     for (chosen, index), after in product(DELIVERY_LISTS, DELIVERY_PAGES):
         statement = deliveries.page_statement(chosen, after=after, limit=51)
-        await check(connection, statement, index=index)
+        # several statuses are one range each, whose pages are merged by sorting
+        await check(connection, statement, index=index, may_sort=chosen.merges_statuses)
 
 
 async def test_a_page_of_events_is_one_range_of_an_index(connection: AsyncConnection) -> None:
@@ -379,6 +418,45 @@ async def test_a_page_of_dead_letters_is_one_range_of_an_index(connection: Async
     for (chosen, index), after in product(DEAD_LETTER_LISTS, DELIVERY_PAGES):
         statement = dead_letters.page_statement(chosen, after=after, limit=51)
         await check(connection, statement, index=index)
+
+
+ATTEMPT_LISTS = [
+    # the filter of the attempts, and the index that SQLite reads their deliveries by
+    (AttemptFilter(), "sqlite_autoindex_deliveries_1"),
+    (AttemptFilter(status=DEAD, event_type=RARE), "sqlite_autoindex_deliveries_1"),
+    (AttemptFilter(tenant_id=TENANT, answer=FAILED), "sqlite_autoindex_deliveries_1"),
+    (AttemptFilter(endpoint_id=ENDPOINT, since=MOMENT), "sqlite_autoindex_deliveries_1"),
+    (AttemptFilter(subscription_id=SUB, until=MOMENT), "sqlite_autoindex_deliveries_1"),
+]
+
+
+async def test_a_page_of_attempts_scans_one_range_of_an_index(connection: AsyncConnection) -> None:
+    for (chosen, index), after in product(ATTEMPT_LISTS, (None, "att_115000")):
+        end = attempt_feed.scan_end(chosen, after=after)
+        await check(connection, end, index="sqlite_autoindex_attempts_1", most=SCAN_MOST)
+        last = "att_128000" if after is None else "att_113000"
+        statement = attempt_feed.page_statement(chosen, after=after, last=last, limit=51)
+        for name in ("sqlite_autoindex_attempts_1", index):
+            # SQLite sorts those that match
+            await check(connection, statement, index=name, may_sort=True, most=3 * SCAN_MOST)
+    of_event = AttemptFilter(event_id=EVENT, tenant_id=TENANT)
+    statement = attempt_feed.page_statement(of_event, after=None, last=None, limit=51)
+    for index in ("ix_deliveries_event", "ix_attempts_delivery"):
+        await check(connection, statement, index=index, may_sort=True)
+
+
+async def test_a_page_of_a_tail_scans_one_range_of_an_index(connection: AsyncConnection) -> None:
+    for chosen, index in ATTEMPT_LISTS:
+        for after in (AttemptCursor(3000, EPOCH), AttemptCursor(3000, EPOCH, "att_115003")):
+            edge = None if connection.dialect.name == "sqlite" else 6000
+            end = attempt_feed.tail_end(after, edge=edge)
+            await check(connection, end, index="ix_attempts_position", most=SCAN_MOST)
+            last = AttemptCursor(3400, EPOCH, "att_117001")
+            statement = attempt_feed.tail_statement(
+                chosen, after=after, last=last, edge=edge, limit=51
+            )
+            for name in ("ix_attempts_position", index):
+                await check(connection, statement, index=name, may_sort=True, most=3 * SCAN_MOST)
 
 
 async def test_dead_letters_are_counted_without_reading_other_deliveries(
@@ -511,7 +589,7 @@ SEARCHES = [
 async def test_search_reads_a_bounded_number_of_rows(connection: AsyncConnection) -> None:
     for statement, index, most in SEARCHES:
         # the subquery counts a second time; of a partitioned table, a scan reads some more
-        await check(connection, statement, index=index, may_sort=True, most_read=3 * most)
+        await check(connection, statement, index=index, may_sort=True, most=3 * most)
 
 
 async def _claim(connection: AsyncConnection) -> None:
@@ -581,7 +659,7 @@ async def check(
     *,
     index: str,
     may_sort: bool = False,
-    most_read: int = MOST_READ,
+    most: int = MOST_READ,
 ) -> None:
     """Assert that SQLite reads `index` and does not sort, and that PostgreSQL, which has statistics
     and may choose among several good plans, reads few rows."""
@@ -589,7 +667,7 @@ async def check(
         statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
     )
     plan = await explained(connection, compiled)
-    assert_good(compiled, plan, index=index, may_sort=may_sort, most_read=most_read)
+    assert_good(compiled, plan, index=index, may_sort=may_sort, most=most)
 
 
 Plan = list[str] | dict[str, Any]
@@ -608,12 +686,7 @@ async def explained(connection: AsyncConnection, statement: str, parameters: Any
 
 
 def assert_good(
-    statement: str,
-    plan: Plan,
-    *,
-    index: str,
-    may_sort: bool = False,
-    most_read: int = MOST_READ,
+    statement: str, plan: Plan, *, index: str, may_sort: bool = False, most: int = MOST_READ
 ) -> None:
     """Assert what `check` documents about a statement's plan."""
     shown = f"{statement}\n{plan}"
@@ -623,7 +696,7 @@ def assert_good(
     else:
         # empty partitions of future days are scanned sequentially, which is best
         assert not sequentially_read(plan), shown
-        assert rows_read(plan) <= most_read, shown
+        assert rows_read(plan) <= most, shown
 
 
 def sequentially_read(node: dict[str, Any]) -> bool:

@@ -41,6 +41,7 @@ def test_command_line_has_the_documented_commands() -> None:
         "doctor",
         "emit",
         "listen",
+        "logs",
         "migrate",
         "openapi",
         "portal-link",

@@ -106,10 +106,11 @@ def upgrade() -> None:
     _create_tables()
     if postgresql:
         # a default in the database, because rows inserted by hand need a position too
-        op.execute(
-            "ALTER TABLE events ALTER COLUMN position "
-            "SET DEFAULT hookfast_feed_position(pg_current_xact_id())"
-        )
+        for table in ("events", "attempts"):
+            op.execute(
+                f"ALTER TABLE {table} ALTER COLUMN position "
+                "SET DEFAULT hookfast_feed_position(pg_current_xact_id())"
+            )
         for table in ("events", "attempts", "inbox"):
             # takes the rows of days without a partition, so that inserts never fail
             op.execute(f"CREATE TABLE {table}_default PARTITION OF {table} DEFAULT")
@@ -151,10 +152,12 @@ def _create_tables() -> None:
         sa.Column("url", sa.Text(), nullable=True),
         sa.Column("request_headers", sa.Text(), nullable=True),
         sa.Column("response_headers", sa.Text(), nullable=True),
+        sa.Column("position", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         postgresql_partition_by="RANGE (id)",
     )
     op.create_index("ix_attempts_delivery", "attempts", ["delivery_id", "number"], unique=False)
+    op.create_index("ix_attempts_position", "attempts", ["position", "id"], unique=False)
     op.create_table(
         "audit",
         sa.Column("id", sa.String(), nullable=False),
@@ -242,6 +245,10 @@ def _create_tables() -> None:
         sa.Column("released", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("round", sa.Integer(), server_default="0", nullable=False),
         sa.Column("last_error", sa.Text(), nullable=True),
+        sa.Column("last_attempt_at", UtcDateTime(), nullable=True),
+        sa.Column("last_result", sa.String(), nullable=True),
+        sa.Column("last_status_code", sa.Integer(), nullable=True),
+        sa.Column("last_duration_ms", sa.Float(), nullable=True),
         sa.Column("signals_applied", sa.Text(), nullable=True),
         sa.Column("deliver_at", UtcDateTime(), nullable=True),
         sa.Column("created_at", UtcDateTime(), nullable=False),
@@ -270,6 +277,14 @@ def _create_tables() -> None:
         unique=False,
         sqlite_where=sa.text("status IN ('dead', 'gone')"),
         postgresql_where=sa.text("status IN ('dead', 'gone')"),
+    )
+    op.create_index(
+        "ix_deliveries_delivered_failing",
+        "deliveries",
+        ["id"],
+        unique=False,
+        sqlite_where=sa.text("status = 'delivered' AND last_result <> 'success'"),
+        postgresql_where=sa.text("status = 'delivered' AND last_result <> 'success'"),
     )
     op.create_index(
         "ix_deliveries_due",

@@ -70,6 +70,11 @@ async def test_inbox_list_is_newest_first_and_combines_filters(
     assert await listed(key="id:d1") == [ids[1]]
     assert await listed(key="id:d1", event_type="github.fork.received") == []
     assert await listed(key="id:none") == []
+    middle = (await client.get(f"/inbox/{ids[1]}")).json()["received_at"]
+    assert await listed(since=middle) == ids[:0:-1]
+    assert await listed(until=middle) == ids[:1]
+    assert await listed(key="id:d1", since=middle) == [ids[1]]
+    assert await listed(key="id:d1", until=middle) == []
     first = (await client.get("/inbox", params={"source_id": source, "limit": 2})).json()
     more = {"limit": 2, "cursor": first["next_cursor"]}
     assert [row["id"] for row in first["data"]] + await listed(**more) == ids[::-1]

@@ -12,16 +12,16 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.evidence import Evidence
 from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Trigger
 from hookfast.deliveries.life import Phase, next_step
-from hookfast.deliveries.outcome import Reason
+from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
-from hookfast.endpoints.circuit import Cause, Circuit, State
+from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
 from hookfast.errors import NotFound
 from hookfast.ids import new_id
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
 from hookfast.storage.deliveries.lives import Change
-from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder
+from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder, _write
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
 
@@ -88,6 +88,15 @@ class Records:
     async def status(self) -> tuple[str, int]:
         row = await delivery_row(self.database, self.delivery)
         return row.status, row.attempts
+
+    async def last_answer(self) -> tuple[str, int | None, float, float] | None:
+        """The result, the status code, the milliseconds, and when the attempt began."""
+        row = await delivery_row(self.database, self.delivery)
+        if row.last_result is None:
+            assert (row.last_status_code, row.last_duration_ms, row.last_attempt_at) == (None,) * 3
+            return None
+        began = (row.last_attempt_at - self.created).total_seconds()
+        return row.last_result, row.last_status_code, row.last_duration_ms, began
 
     async def recorded(self) -> list[tuple[int, int]]:
         return [
@@ -290,12 +299,63 @@ async def test_resending_a_cancelled_delivery_starts_its_plan_again(records: Rec
 
 
 async def test_an_attempt_of_an_earlier_round_changes_nothing(records: Records) -> None:
-    await records.record(1, 400, at=0, plan=TRANSIENT)
+    await records.record(1, 400, at=0.5, plan=TRANSIENT)
     assert await records.status() == ("dead", 1)
     await records.apply(Action.RESEND, at=10)
     before = await delivery_row(records.database, records.delivery)
-    await records.record(1, 500, at=0.5)
+    await records.record(1, 500, at=0)
     assert await delivery_row(records.database, records.delivery) == before
+
+
+# -- the last answer ------------------------------------------------------------------------------
+
+
+async def test_the_last_answer_is_that_of_the_newest_attempt(records: Records) -> None:
+    assert await records.last_answer() is None
+    await records.record(1, 503, at=1)
+    assert await records.last_answer() == ("status", 503, 5.0, 1)
+    await records.record(1, 502, at=0)  # a frozen worker began it before the other, and was late
+    assert await records.last_answer() == ("status", 503, 5.0, 1)
+    await records.record(1, 504, at=2)  # and this one began it later
+    assert await records.last_answer() == ("status", 504, 5.0, 2)
+    await records.record(2, 418, at=1.5)  # the clock of this worker is behind
+    assert await records.last_answer() == ("status", 418, 5.0, 1.5)
+    await records.record(1, 505, at=3)
+    assert await records.last_answer() == ("status", 418, 5.0, 1.5)
+    assert len(await records.recorded()) == 5
+    await records.apply(Action.PAUSE, at=10)
+    assert await records.last_answer() == ("status", 418, 5.0, 1.5)
+    await records.record(3, 200, at=661)
+    assert await records.status() == ("delivered", 3)
+    assert await records.last_answer() == ("success", 200, 5.0, 661)
+    # a resend that fails
+    change = await records.apply(Action.RESEND, at=700)
+    assert await records.last_answer() == ("success", 200, 5.0, 661)
+    resend = next_step(change.after, records.at(701))
+    assert isinstance(resend, Attempt)
+    fact = ended(resend, 500, records.at(701))
+    unanswered = Outcome(result=Result.TIMEOUT, duration_ms=10_000, error="It took too long.")
+    record = AttemptRecord(delivery_id=records.delivery, ended=replace(fact, outcome=unanswered))
+    await records.recorder.record(record)
+    assert await records.last_answer() == ("timeout", None, 10_000.0, 701)
+    assert await records.status() == ("retrying", 4)
+
+
+async def test_the_last_answer_is_found_among_attempts_recorded_together(
+    records: Records,
+) -> None:
+    other = Records(records.database, records.endpoint, "")
+    other.delivery = await seed_delivery(records.database, records.endpoint)
+    made = [
+        *(records.make(2, 503, at=61), records.make(1, 502, at=1), records.make(2, 504, at=62)),
+        replace(records.make(1, 200, at=3), delivery_id=other.delivery),
+    ]
+    async with records.database.write() as connection:
+        await _write(connection, made, policy=Policy(), now=records.at(100))
+    assert await records.last_answer() == ("status", 504, 5.0, 62)
+    row = await delivery_row(records.database, other.delivery)
+    assert (row.status, row.last_result, row.last_status_code) == ("delivered", "success", 200)
+    await other.recorder.close()
 
 
 async def test_a_drained_delivery_is_counted_once(records: Records) -> None:

@@ -103,6 +103,8 @@ async def test_claimed_key_is_not_deleted_before_its_transaction_ends(
         (InboxFilter(tenant_id="tnt_1", event_type="a.b.c"), "ix_inbox_tenant"),
         (InboxFilter(source_id="src_1", tenant_id="tnt_1"), "ix_inbox_source"),
         (InboxFilter(status="suppressed"), "ix_inbox_not_accepted"),
+        (InboxFilter(since=NOW - HOUR, until=NOW), "inbox"),
+        (InboxFilter(source_id="src_1", since=NOW - HOUR, until=NOW), "ix_inbox_source"),
     ],
     ids=str,
 )

@@ -1,0 +1,230 @@
+"""Time ranges of lists: presets, local times of the reader, RFC 3339, and clock changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from api.dashboard.pages.overview import WINDOWS, Window, _label, edges_of
+from api.dashboard.site import formatting
+from api.dashboard.site.time_range import TimeRange
+from api.dashboard.site.zone import UTC_ZONE, zone_named
+from hookfast.errors import InvalidInput
+from hookfast.storage.figures.overview import Step
+
+HOURS = "12:00 16:00 20:00 00:00 04:00 08:00"
+NOW = datetime(2026, 11, 25, 9, 30, 15, 250_000, tzinfo=UTC)
+BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
+KOLKATA, CAIRO = ZoneInfo("Asia/Kolkata"), ZoneInfo("Africa/Cairo")
+
+
+def parse(
+    within: Any = None,
+    since: str | None = None,
+    until: str | None = None,
+    *,
+    zone: ZoneInfo = BERLIN,
+    now: datetime = NOW,
+) -> TimeRange:
+    return TimeRange.parse(within, since, until, zone=zone, now=now)
+
+
+def utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("within", "zone", "now", "since", "until"),
+    [
+        ("today", UTC_ZONE, "2026-11-25 09:30", "2026-11-25 00:00", None),
+        ("today", BERLIN, "2026-11-25 09:30", "2026-11-24 23:00", None),
+        ("today", BERLIN, "2026-11-25 22:59:59", "2026-11-24 23:00", None),
+        ("today", BERLIN, "2026-11-25 23:00", "2026-11-25 23:00", None),  # midnight itself
+        ("yesterday", BERLIN, "2026-11-25 23:00", "2026-11-24 23:00", "2026-11-25 23:00"),
+        ("yesterday", NEW_YORK, "2026-11-25 02:00", "2026-11-23 05:00", "2026-11-24 05:00"),
+        ("yesterday", KOLKATA, "2026-11-25 18:29", "2026-11-23 18:30", "2026-11-24 18:30"),
+        # a day of 23 hours, and one of 25
+        ("yesterday", BERLIN, "2026-03-30 10:00", "2026-03-28 23:00", "2026-03-29 22:00"),
+        ("yesterday", BERLIN, "2026-10-26 10:00", "2026-10-24 22:00", "2026-10-25 23:00"),
+        # clocks skip midnight: the day begins at 01:00 by them
+        ("today", CAIRO, "2026-04-24 10:00", "2026-04-23 22:00", None),
+    ],
+)
+def test_days_begin_at_the_readers_midnight(
+    within: str, zone: ZoneInfo, now: str, since: str, until: str | None
+) -> None:
+    chosen = parse(within, zone=zone, now=utc(now))
+    assert chosen.since == utc(since)
+    assert chosen.until == (None if until is None else utc(until))
+
+
+@pytest.mark.parametrize(
+    ("within", "length"),
+    [
+        ("15m", timedelta(minutes=15)),
+        ("1h", timedelta(hours=1)),
+        ("24h", timedelta(hours=24)),
+        ("7d", timedelta(days=7)),
+    ],
+)
+def test_spans_end_now_whenever_that_is(within: str, length: timedelta) -> None:
+    chosen = parse(within)
+    for now in (NOW, NOW + timedelta(hours=5)):
+        assert chosen.start(now) == now - length
+    assert not chosen.is_fixed
+    assert chosen.query() == {"within": within, "since": None, "until": None}
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "expected_since", "expected_until"),
+    [
+        ("2026-11-24T14:00", "2026-11-24T15:00", "2026-11-24 13:00", "2026-11-24 14:00"),
+        ("2026-11-24 14:00:30", None, "2026-11-24 13:00:30", None),
+        ("2026-11-24T14:00:00Z", None, "2026-11-24 14:00", None),
+        ("2026-11-24T14:00:00+05:30", None, "2026-11-24 08:30", None),
+        (None, "2026-07-01T00:00", None, "2026-06-30 22:00"),
+        # clocks were set back from 03:00 CEST to 02:00 CET: the range includes both 02:30
+        ("2026-10-25T02:30", "2026-10-25T02:30", "2026-10-25 00:30", "2026-10-25 01:30"),
+        ("2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z", "2026-10-25 00:30", "2026-10-25 01:00"),
+    ],
+)
+def test_local_times_are_in_the_readers_zone_and_rfc_3339_as_it_says(
+    since: str | None, until: str | None, expected_since: str | None, expected_until: str | None
+) -> None:
+    chosen = parse(None, since, until)
+    assert chosen.since == (None if expected_since is None else utc(expected_since))
+    assert chosen.until == (None if expected_until is None else utc(expected_until))
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "pointer", "detail"),
+    [
+        ("2026-03-29T02:30", None, "since", "there was no 02:30 on 2026-03-29 in Europe/Berlin"),
+        (None, "2026-03-29T02:00", "until", "there was no 02:00 on 2026-03-29 in Europe/Berlin"),
+        ("2026-02-30T10:00", None, "since", "there is no such time"),
+        ("2026-11-24", None, "since", "not a time such as"),
+        ("yesterday", None, "since", "not a time such as"),
+        (None, "2026-11-24T14:00:00+25:00", "until", "not a time such as"),
+        ("0001-01-01T00:00", None, "since", "there is no such time"),
+        ("0001-01-01T00:00:00Z", None, "since", "choose a year from 1970"),
+        (None, "9999-12-31T23:59:59Z", "until", "choose a year from 1970"),
+        ("2026-11-24T14:00", "2026-11-24T14:00", "until", "not later than the beginning"),
+        ("2026-11-24T14:00", "2026-11-24T12:00:00Z", "until", "not later than the beginning"),
+    ],
+)
+def test_invalid_times_name_their_field_and_reason(
+    since: str | None, until: str | None, pointer: str, detail: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        parse(None, since, until)
+    [error] = caught.value.errors
+    assert error.pointer == pointer
+    assert detail in error.detail
+
+
+def test_times_win_over_a_span() -> None:
+    assert parse("1h", "2026-11-24T14:00").query() == {
+        "within": None,
+        "since": "2026-11-24T13:00:00Z",
+        "until": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "moment", "value", "kind", "has_seconds"),
+    [
+        ("since", "2026-11-24T13:00:00Z", "2026-11-24T14:00", "datetime-local", False),
+        ("until", "2026-11-24T13:00:30Z", "2026-11-24T14:00:30", "datetime-local", True),
+        ("since", "2026-11-24T13:00:30.5Z", "2026-11-24T13:00:30.500000Z", "text", False),
+        # 02:30 of the first or the second time, as the input's value would be read again
+        ("since", "2026-10-25T00:30:00Z", "2026-10-25T02:30", "datetime-local", False),
+        ("since", "2026-10-25T01:30:00Z", "2026-10-25T01:30:00Z", "text", False),
+        ("until", "2026-10-25T01:30:00Z", "2026-10-25T02:30", "datetime-local", False),
+        ("until", "2026-10-25T00:30:00Z", "2026-10-25T00:30:00Z", "text", False),
+    ],
+)
+def test_inputs_hold_exactly_the_chosen_times(
+    name: Literal["since", "until"], moment: str, value: str, kind: str, has_seconds: bool
+) -> None:
+    chosen = parse(None, **{name: moment})
+    picker = chosen.picker(name)
+    assert (picker.value, picker.type, picker.seconds) == (value, kind, has_seconds)
+    assert parse(None, **{name: picker.value}) == chosen
+
+
+def test_ranges_are_said_in_words() -> None:
+    assert parse().words() == "at any time"
+    assert parse("24h").words() == "in the last 24 hours"
+    assert parse(None, "2026-11-24T14:00").words() == "from 2026-11-24 14:00 CET"
+    assert parse(None, None, "2026-07-01T00:00:05").words() == "before 2026-07-01 00:00:05 CEST"
+    both = parse(None, "2026-10-25T02:30", "2026-10-25T02:30").words()
+    assert both == "from 2026-10-25 02:30 CEST to before 2026-10-25 02:30 CET"
+
+
+def test_the_chosen_preset_is_marked_also_as_times_in_the_query() -> None:
+    yesterday = parse("yesterday").query()
+    for chosen, name in (
+        (parse(), "Any time"),
+        (parse("7d"), "7 days"),
+        (parse("today"), "Today"),
+        (parse(None, yesterday["since"], yesterday["until"]), "Yesterday"),
+    ):
+        assert [each.name for each in chosen.presets(NOW) if each.chosen] == [name]
+    other = parse(None, "2026-11-24T14:00", "2026-11-24T15:00")
+    assert not any(each.chosen for each in other.presets(NOW))
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("Europe/Berlin", "Europe/Berlin"),
+        ("Asia/Calcutta", "Asia/Calcutta"),  # Chromium's name of Asia/Kolkata
+        ("Etc/GMT+5", "Etc/GMT+5"),
+        (None, "UTC"),
+        ("", "UTC"),
+        ("Europe", "UTC"),  # a folder of the zones
+        ("Mars/Olympus", "UTC"),
+        ("../../etc/passwd", "UTC"),
+        ("/etc/localtime", "UTC"),
+        ("Europe/Berlin\x00", "UTC"),
+    ],
+)
+def test_unknown_zones_are_utc(name: str | None, key: str) -> None:
+    assert zone_named(name).key == key
+
+
+def test_times_show_the_zone_and_utc() -> None:
+    summer = utc("2026-07-01 22:30:05")
+    assert formatting.local(summer, BERLIN) == "2026-07-02 00:30:05 CEST"
+    assert formatting.both(summer, BERLIN) == "2026-07-02 00:30:05 CEST · 2026-07-01 22:30:05 UTC"
+    assert formatting.both(summer, UTC_ZONE) == "2026-07-01 22:30:05 UTC"
+    # an API key may be valid until the last moment of the calendar
+    last = datetime.max.replace(tzinfo=UTC)
+    assert formatting.local(last, BERLIN) == formatting.utc(last)
+
+
+@pytest.mark.parametrize(
+    ("window", "zone", "now", "first", "labels"),
+    [
+        # local hours of a zone whose clocks are at the half hour of UTC
+        ("24h", KOLKATA, "2026-11-25 06:00", "2026-11-24 06:30", HOURS),
+        ("7d", NEW_YORK, "2026-11-25 09:30", "2026-11-18 11:00", "19 20 21 22 23 24 25"),
+        # before clocks are set back, days begin in the middle of a step
+        ("7d", BERLIN, "2026-10-27 10:00", "2026-10-20 11:00", "21 22 23 24 25 26 27"),
+    ],
+)  # fmt: skip
+def test_steps_of_the_overview_begin_at_round_local_times(
+    window: Window, zone: ZoneInfo, now: str, first: str, labels: str
+) -> None:
+    span = WINDOWS[window]
+    edges = edges_of(span, utc(now), zone)
+    assert edges[0] == utc(first)
+    assert edges[-2] <= utc(now) < edges[-1]
+    assert len(edges) == span.count + 1
+    found = [_label(span, Step(start=start, end=end), zone) for start, end in pairwise(edges)]
+    # of the days, the number
+    assert [label.partition(" ")[0] for label in found if label] == labels.split()
