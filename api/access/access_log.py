@@ -78,4 +78,4 @@ def _log(scope: Scope, status: int | None, milliseconds: float) -> None:
     if status is None:
         log.info("A request got no answer: its client went away.", kind=Kind.REQUEST, **line)
     else:
-        log.info("A request was answered.", kind=Kind.REQUEST, status_code=status, **line)
+        log.info("A request was answered.", kind=Kind.REQUEST, status_code=int(status), **line)

@@ -4,11 +4,13 @@ on the database while everything runs, and needs the settings of the service, no
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Annotated
 
+import structlog
 import typer
 from rich.progress import MofNCompleteColumn
 
@@ -52,7 +54,7 @@ def rekey_secrets(
 
     4. Remove the old key.
     """
-    settings = read_settings()
+    settings = _settings()
     asyncio.run(_rekey(settings, keyring_of(settings), dry_run=dry_run))
 
 
@@ -73,11 +75,17 @@ def rotate_signing_key(
     It is added to the key directory at once, so that receivers know it before it signs. After a
     leak: `--at-once --overlap 0s`.
     """
-    settings = read_settings()
+    settings = _settings()
     announce = timedelta() if at_once else _ANNOUNCED
     asyncio.run(
         _rotate(settings, keyring_of(settings), announce=announce, overlap=parse_duration(overlap))
     )
+
+
+def _settings() -> Settings:
+    """Read the settings, for a command that prints what it did instead of logging it."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    return read_settings()
 
 
 async def _rekey(settings: Settings, keyring: Keyring, *, dry_run: bool) -> None:

@@ -40,10 +40,13 @@ _ID = re.compile(r"\b(?:dlv|evt|ep|sub|tnt|src|inb|job|key|ret)_[0-9a-f]{32}\b")
 _PART_OF_ID = re.compile(r"\b(?:dlv|evt|ep|sub|tnt|src|inb|job|key|ret)_[0-9a-f]+")
 
 _WIDTHS = (80, 120)
+_DELIVERY_HEADINGS = (
+    "id status event_type endpoint attempts last_answer next_attempt created reason"
+)
 _PIPED: Mapping[str, str] = {
     "audit list": "at by from action resource changes",
-    "dead-letters list": "id status event_type endpoint attempts next_attempt created reason",
-    "deliveries list": "id status event_type endpoint attempts next_attempt created reason",
+    "dead-letters list": _DELIVERY_HEADINGS,
+    "deliveries list": _DELIVERY_HEADINGS,
     "endpoints list": "id health tenant url reason name",
     "event-types list": "name schema updated description",
     "events list": "id type tenant deliveries created",
