@@ -28,6 +28,7 @@ from api.dashboard.pages import (
     portal,
     portal_links,
     retention,
+    search,
     sign_in,
     source_actions,
     sources,
@@ -41,6 +42,7 @@ from api.stream.slots import StreamSlots
 
 _PAGES = (
     sign_in,
+    search,
     overview,
     endpoints,
     endpoint,

@@ -50,6 +50,7 @@ TAGS = [
     {"name": "Tenants", "description": "Your customers."},
     {"name": "API keys", "description": "Who may call this API."},
     {"name": "Portal links", "description": "Access to the dashboard without an API key."},
+    {"name": "Search", "description": "From an id, a key, a URL or a name to what it belongs to."},
     {"name": "Audit log", "description": "Who changed what, and when."},
     {"name": "Retention", "description": "How long data is kept, and what was deleted."},
     {"name": "Health", "description": "For load balancers and orchestrators."},

@@ -30,6 +30,8 @@ from tests.support.api_client import (
 from tests.support.certificates import client_identity, pem
 
 EVENT_TYPE = "order.invoice.paid"
+IDEMPOTENCY_KEY = "invoice-4711-paid"
+GITHUB_ID = "72d3162e-cc78-11e3-81ab-4c9367dc0958"
 ERROR = "The server answered 503 Service Unavailable."
 
 
@@ -104,12 +106,13 @@ async def _create_resources(client: httpx2.AsyncClient) -> dict[str, str]:
             "type": EVENT_TYPE,
             "data": {"invoice_id": "in_4711", "amount": 129900},
         },
+        headers={"Idempotency-Key": IDEMPOTENCY_KEY},
     )
     ids["event"] = event.json()["id"]
     await client.post(f"/endpoints/{ids['gone']}/disable")
     source = {"tenant_id": tenant, "name": "GitHub", "provider": "github", "secrets": [SECRET]}
     ids["source"] = (await client.post("/sources", json=source)).json()["id"]
-    received = await send(client, ids["source"], {"ref": "refs/heads/main"})
+    received = await send(client, ids["source"], {"ref": "refs/heads/main"}, delivery=GITHUB_ID)
     ids["inbox"] = received.json()["id"]
     await client.put("/event-types/github.push.received", json={"schema": {"required": ["size"]}})
     await send(client, ids["source"], {"ref": "refs/heads/topic"})  # violates the schema

@@ -22,7 +22,7 @@ from api.dashboard.application import routers
 from api.dashboard.site.page_route import PageRoute
 from hookfast.storage.database.engine import Database
 from tests.browser.conftest import Site
-from tests.browser.scene import EVENT_TYPE, add_delivery
+from tests.browser.scene import EVENT_TYPE, GITHUB_ID, IDEMPOTENCY_KEY, add_delivery
 from tests.support.waiting import PATIENCE
 
 ACCESSIBILITY = (Path(__file__).parent / "accessibility.js").read_text()
@@ -77,6 +77,7 @@ def paths(site: Site) -> list[str]:
         if isinstance(route, PageRoute)
         if "GET" in route.methods and not route.path.startswith("/dashboard/live/")
         if not route.path.endswith("/body")  # a download
+        if not route.path.startswith("/dashboard/choices/")  # the options of a field
         if set(re.findall(r"\{(\w+)\}", route.path)) <= set(ids)
     ]
     return [
@@ -89,7 +90,9 @@ def paths(site: Site) -> list[str]:
         f"/dashboard/endpoints/{scene.fine}/authentication?kind=basic",
         f"/dashboard/endpoints/{scene.fine}/tls",
         "/dashboard/deliveries?status=paused",
-        "/dashboard/deliveries?event_type=paid&endpoint_id=ep_1&since=soon",
+        "/dashboard/deliveries?event_type=payed&endpoint_id=o&since=soon",
+        "/dashboard/search?q=o",
+        "/dashboard/search?q=nothing",
         "/dashboard/events?within=24h",
         f"/dashboard/deliveries/{scene.dead[0]}",
         "/dashboard/events?find=nothing",
@@ -145,6 +148,85 @@ def test_failing_endpoint_is_found_on_the_overview_and_recovered(
         page.get_by_role("button", name="Recover 6").click()
         expect(page.get_by_role("status")).to_contain_text("6 deliveries are being resent")
         expect(page.get_by_role("progressbar")).to_be_visible()
+
+
+def test_ids_keys_urls_and_types_are_found_from_the_headers_box(
+    chromium: Browser, site: Site
+) -> None:
+    scene = site.scene
+    found = (
+        # pasted, and where it leads
+        (f' "{scene.failed}"', f"/dashboard/deliveries/{scene.failed}"),
+        (f"level=info endpoint_id={scene.broken}", f"/dashboard/endpoints/{scene.broken}"),
+        (f"dlv_…{scene.failed[-8:]}", f"/dashboard/deliveries/{scene.failed}"),
+        (IDEMPOTENCY_KEY, f"/dashboard/events/{scene.event_id}"),
+        (GITHUB_ID, f"/dashboard/inbox/{scene.inbox_id}"),
+        ("http://127.0.0.1:4/broken/?x=1", f"/dashboard/endpoints/{scene.broken}"),
+        (EVENT_TYPE, f"/dashboard/event-types/{EVENT_TYPE}"),
+        ("4/broken", f"/dashboard/endpoints/{scene.broken}"),
+        ("invoice.pa", f"/dashboard/event-types/{EVENT_TYPE}"),
+        ("corner shop", f"/dashboard/endpoints?tenant_id={scene.tenant_id}"),
+    )
+    with browsing(chromium, site) as page:
+        for text, path in found:
+            page.keyboard.press("/")
+            expect(page.get_by_label("Search everything")).to_be_focused()
+            page.keyboard.insert_text(text)
+            page.keyboard.press("Enter")
+            page.wait_for_url(f"{site.origin}{path}")
+        page.keyboard.press("/")
+        page.keyboard.type("http://127")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="Endpoints")).to_be_visible()
+        expect(page.get_by_role("main").get_by_role("listitem")).to_have_count(3)
+        page.get_by_role("link", name="Old shop").click()
+        expect(page.get_by_role("heading", name="Old shop")).to_be_visible()
+        page.get_by_label("Search everything").fill("4bf92f3577b34da6a3ce929d0e0e4736")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("main").get_by_role("status")).to_contain_text("a trace id")
+
+
+def test_endpoint_is_picked_by_a_part_of_its_name(chromium: Browser, site: Site) -> None:
+    with browsing(chromium, site) as page, more_endpoints(site):
+        page.goto("/dashboard/deliveries")
+        field = page.get_by_label("Endpoint")
+        options = page.locator("#choices-endpoint_id option")
+        expect(options).to_have_count(50)
+        expect(page.locator("#choices-endpoint_id option[value=Warehouse]")).to_have_count(0)
+        field.press_sequentially("wareh")
+        expect(options).to_have_count(1)  # asked for: it is not one of the newest
+        expect(options).to_have_attribute("value", "Warehouse")
+        field.press("Enter")
+        page.wait_for_url(re.compile("endpoint_id=wareh"))
+        expect(page.get_by_label("Endpoint")).to_have_value("Warehouse")
+        expect(page.get_by_role("table").get_by_text("Ledger")).to_have_count(0)
+        page.get_by_label("Endpoint").fill("e")
+        page.get_by_label("Endpoint").press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("More than 5 match")
+        page.get_by_role("alert").get_by_role("link").first.click()
+        expect(page.get_by_label("Endpoint")).to_have_value(re.compile("."))
+        expect(page.get_by_role("alert")).to_have_count(0)
+
+
+@contextmanager
+def more_endpoints(site: Site) -> Iterator[None]:
+    """Create more endpoints than a field suggests, and delete them at the end."""
+    headers = {"Authorization": f"Bearer {site.key}"}
+    form = {
+        "tenant_id": site.scene.tenant_id,
+        "url": "http://127.0.0.1:4/more",
+        "verification": "none",
+    }
+    with httpx2.Client(base_url=f"{site.origin}/v1", headers=headers) as client:
+        made = [
+            client.post("/endpoints", json=form | {"description": f"Branch {n}"}).json()["id"]
+            for n in range(50)
+        ]
+        try:
+            yield
+        finally:
+            for endpoint_id in made:
+                client.delete(f"/endpoints/{endpoint_id}")
 
 
 def test_new_deliveries_appear_in_the_open_list(chromium: Browser, site: Site) -> None:
@@ -291,7 +373,7 @@ def test_second_click_and_reload_have_no_effect(chromium: Browser, site: Site) -
     for script, name in ((True, "Clicked twice"), (False, "Loaded twice")):
         with browsing(chromium, site, java_script_enabled=script) as page, slow_receiver() as url:
             page.goto("/dashboard/endpoints/new")
-            page.get_by_label("Tenant").fill(site.scene.tenant_id)
+            page.get_by_label("Tenant").fill("corner shop")
             page.get_by_label("URL", exact=True).fill(url)
             page.get_by_label("Description").fill(name)
             page.get_by_label("Events").fill(EVENT_TYPE)

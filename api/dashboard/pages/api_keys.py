@@ -14,7 +14,7 @@ from api.dashboard.site.formatting import local
 from api.dashboard.site.page import InvalidField, PageView, View
 from api.dashboard.site.page_route import PageRouter
 from api.dashboard.site.zone import parse_local
-from api.http.fields import ApiKeyPath
+from api.http.fields import ApiKeyPath, TenantId
 from api.http.pagination import Page, PageQuery
 from api.process.context import Context
 from api.routes.api_keys import (
@@ -46,9 +46,11 @@ _OPERATOR_SCOPES: Final = {
 
 
 @routes.get("/api-keys")
-async def api_keys_page(view: PageView, page: PageQuery, principal: Writer) -> Response:
+async def api_keys_page(
+    view: PageView, page: PageQuery, principal: Writer, tenant_id: TenantId | None = None
+) -> Response:
     """List the keys, newest first."""
-    return await _list(view, page, view.context, principal)
+    return await _list(view, page, view.context, principal, tenant_id=tenant_id)
 
 
 @routes.post("/api-keys")
@@ -62,20 +64,35 @@ async def add_key(view: PageView, page: PageQuery, audit: Audit, principal: Writ
             raise
         for name, detail in details.items():
             view.invalid[name] = InvalidField(view.form.get(name, ""), detail)
-        return await _list(view, page, view.context, principal, status=422)
+        tenant = view.form.text("tenant_id")
+        return await _list(view, page, view.context, principal, tenant_id=tenant, status=422)
     view.result_path = "/dashboard/api-keys"
     return view.render("api_key_created.html", created=created)
 
 
 async def _list(
-    view: View, page: Page, context: Context, principal: Principal, *, status: int = 200
+    view: View,
+    page: Page,
+    context: Context,
+    principal: Principal,
+    *,
+    tenant_id: str | None,
+    status: int = 200,
 ) -> Response:
-    if view.tenant_id is None:
+    tenant = tenant_id or view.tenant_id
+    if tenant is None:
         listing = await list_operator_keys(page, context, principal)
     else:
-        listing = await list_tenant_keys(view.tenant_id, page, context, principal)
-    scopes = _OPERATOR_SCOPES if view.tenant_id is None else _TENANT_SCOPES
-    return view.render("api_keys.html", status=status, listing=listing, scopes=scopes.items())
+        listing = await list_tenant_keys(tenant, page, context, principal)
+    scopes = _OPERATOR_SCOPES if tenant is None else _TENANT_SCOPES
+    return view.render(
+        "api_keys.html",
+        status=status,
+        listing=listing,
+        scopes=scopes.items(),
+        tenant_id=tenant_id,
+        of_operator=tenant is None,
+    )
 
 
 async def _create(
@@ -88,11 +105,12 @@ async def _create(
     if (day := view.form.text("expires_at")) is not None:  # the key works until its end
         end = parse_local(f"{day}T23:59:59", view.zone, pointer="/expires_at", last=True)
         members["expires_at"] = rfc3339(end)
-    if view.tenant_id is None:
+    tenant = view.form.text("tenant_id") or view.tenant_id
+    if tenant is None:
         form = validated(NewOperatorKey, members)
         return await create_operator_key(form, context, audit, principal)
     tenant_form = validated(NewTenantKey, members)
-    return await create_tenant_key(view.tenant_id, tenant_form, context, audit, principal)
+    return await create_tenant_key(tenant, tenant_form, context, audit, principal)
 
 
 @routes.get("/api-keys/{key_id}/revoke")

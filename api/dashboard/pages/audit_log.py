@@ -12,6 +12,7 @@ from api.access.authentication import Reader
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
 from api.dashboard.site.time_range import RangeQuery
+from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.routes.audit import AuditView, list_audit
 from hookfast.audit import AuditAction
@@ -40,6 +41,7 @@ async def audit_page(
     action: AuditAction | None = None,
     resource_id: Annotated[str | None, Query(max_length=200)] = None,
     key_id: Annotated[str | None, Query(pattern=id_pattern("key"))] = None,
+    tenant_id: TenantId | None = None,
 ) -> Response:
     """List the changes, newest first."""
     listing = await list_audit(
@@ -49,14 +51,19 @@ async def audit_page(
         resource_id=resource_id,
         action=action,
         key_id=key_id,
-        tenant_id=view.tenant_id,
+        tenant_id=tenant_id or view.tenant_id,
         since=times.start(view.now),
         until=times.until,
     )
     return view.render(
         "audit.html",
         listing=listing,
-        given={"action": action, "resource_id": resource_id, "key_id": key_id},
+        given={
+            "action": action,
+            "resource_id": resource_id,
+            "key_id": key_id,
+            "tenant_id": tenant_id,
+        },
         actions=ACTIONS,
         times=times,
         pages=_PAGES,

@@ -18,7 +18,7 @@ from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
 from api.dashboard.site.time_range import RangeQuery
 from api.forms.jobs import DryRun, JobView
-from api.http.fields import AnswerQuery, EndpointId
+from api.http.fields import AnswerQuery, EndpointId, TenantId
 from api.http.pagination import PageQuery
 from api.routes.dead_letters import (
     RedriveForm,
@@ -46,12 +46,15 @@ async def dead_letters_page(
     event_type: Annotated[str | None, Query(max_length=200)] = None,
     reason: Annotated[str | None, Query(max_length=200)] = None,
     answer: AnswerQuery = None,
+    tenant_id: TenantId | None = None,
 ) -> Response:
     """Count the dead letters by endpoint, event type and reason, and list them, newest first."""
+    tenant = tenant_id or view.tenant_id
     given = {
         "endpoint_id": endpoint_id,
         "event_type": event_type,
         "reason": reason,
+        "tenant_id": tenant_id,
         "answer": answer,
     }
     listing = await list_dead_letters(
@@ -62,15 +65,15 @@ async def dead_letters_page(
         event_type=event_type,
         reason=reason,
         answer=answer,
-        tenant_id=view.tenant_id,
+        tenant_id=tenant,
         since=times.start(view.now),
         until=times.until,
     )
     stats = await count_dead_letters(
-        view.context, principal, tenant_id=view.tenant_id, endpoint_id=view.endpoint_id
+        view.context, principal, tenant_id=tenant, endpoint_id=view.endpoint_id
     )
     names = names_of(await endpoints_to_choose(view, view.context, principal))
-    members = given | {"tenant_id": view.tenant_id} | times.members(view.now)
+    members = given | {"tenant_id": tenant} | times.members(view.now)
     return view.render(
         "dead_letters.html",
         listing=listing,

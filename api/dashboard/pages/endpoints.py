@@ -9,6 +9,7 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages import endpoint_fields
+from api.dashboard.site import choices
 from api.dashboard.site.form import validated
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
@@ -49,7 +50,7 @@ async def endpoints_page(
 @routes.get("/endpoints/new")
 async def new_endpoint_page(view: PageView, _: Writer) -> Response:
     """Show the form for a new endpoint."""
-    return _form(view, endpoint_fields.new_fields())
+    return await _form(view, endpoint_fields.new_fields())
 
 
 @routes.post("/endpoints/new")
@@ -58,7 +59,8 @@ async def add_endpoint(view: PageView, audit: Audit, principal: Writer) -> Respo
     try:
         members = endpoint_fields.api_members(view.form)
         given = {name: value for name, value in members.items() if value is not None}
-        given["tenant_id"] = view.form.text("tenant_id") or view.tenant_id
+        tenant = await choices.picked_in_form(view, "tenant_id", "tenant")
+        given["tenant_id"] = tenant or view.tenant_id
         given["events"] = view.form.lines("events")
         created = await create_endpoint(
             validated(NewEndpoint, given), view.context, audit, principal
@@ -66,15 +68,16 @@ async def add_endpoint(view: PageView, audit: Audit, principal: Writer) -> Respo
     except (NotFound, InvalidInput, Conflict, TooManyRequests) as error:
         if isinstance(error, NotFound):
             error = InvalidInput.at("/tenant_id", "there is no such tenant")
-        tenant = {"tenant_id": view.form.text("tenant_id")}
-        return _form(view, endpoint_fields.submitted_fields(view.form) | tenant, error)
+        typed = {"tenant_id": view.form.text("tenant_id")}
+        return await _form(view, endpoint_fields.submitted_fields(view.form) | typed, error)
     view.result_path = f"/dashboard/endpoints/{created.id}"
     return view.render(
         "endpoint_secret.html", endpoint=created, secret=created.secret, rotated=False
     )
 
 
-def _form(view: View, fields: dict[str, Any], error: HookfastError | None = None) -> Response:
+async def _form(view: View, fields: dict[str, Any], error: HookfastError | None = None) -> Response:
+    await choices.offer(view, tenant_id="tenant")
     return view.render_form(
         "endpoint_new.html",
         error=error,

@@ -11,6 +11,7 @@ from fastapi import Query, Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
+from api.dashboard.site import choices
 from api.dashboard.site.form import validated
 from api.dashboard.site.formatting import number
 from api.dashboard.site.json_view import pretty
@@ -18,7 +19,8 @@ from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
 from api.dashboard.site.time_range import RangeQuery
 from api.forms.event import MAX_KEY
-from api.http.fields import EventPath
+from api.forms.search import MAX_TEXT
+from api.http.fields import EventPath, TenantId
 from api.http.pagination import PageQuery
 from api.routes.events import EventSummaryView, list_event_deliveries, list_events, read_event
 from api.routes.recovery import ReplayDryRun, ReplayForm, ReplayView, replay_event
@@ -46,6 +48,7 @@ async def events_page(
     times: RangeQuery,
     find: Annotated[str | None, Query(max_length=MAX_KEY)] = None,
     type: Annotated[str | None, Query(max_length=200)] = None,
+    tenant_id: TenantId | None = None,
 ) -> Response:
     """List the events, newest first. `find` is the idempotency key of an event, or any id, which
     leads to its page."""
@@ -57,7 +60,7 @@ async def events_page(
         view.context,
         principal,
         type=type,
-        tenant_id=view.tenant_id,
+        tenant_id=tenant_id or view.tenant_id,
         since=times.start(view.now),
         until=times.until,
         idempotency_key=find,
@@ -71,6 +74,7 @@ async def events_page(
         listing=listing,
         find=find,
         type=type,
+        tenant_id=tenant_id,
         times=times,
         endpoints=[each for each in endpoints if each.url is not None],
         replayed="?" + urlencode({name: value for name, value in replayed.items() if value}),
@@ -103,10 +107,14 @@ async def replay_page(
     principal: Writer,
     only: Only = "all",
     include_new: bool = False,
+    endpoint_id: Annotated[str | None, Query(max_length=MAX_TEXT)] = None,
 ) -> Response:
     """Show how many deliveries a replay would send. Changes nothing."""
     event = await read_event(event_id, view.context, principal)
-    form = ReplayForm(only=only, include_new=include_new, dry_run=True)
+    picked = await choices.pick(view, "endpoint_id", "endpoint", endpoint_id)
+    await choices.offer(view, endpoint_id="endpoint")
+    members = {"only": only, "include_new": include_new, "endpoint_id": picked, "dry_run": True}
+    form = validated(ReplayForm, members)
     answer = await replay_event(event_id, form, view.context, audit, principal)
     assert isinstance(answer, Response)  # noqa: S101 - a dry run creates no job
     return view.render(
@@ -115,6 +123,7 @@ async def replay_page(
         counted=ReplayDryRun.model_validate(json.loads(bytes(answer.body))),
         only=only,
         include_new=include_new,
+        endpoint_id=picked,
     )
 
 
@@ -124,6 +133,7 @@ async def replay(event_id: EventPath, view: PageView, audit: Audit, principal: W
     members = {
         "only": view.form.get("only", "all"),
         "include_new": view.form.text("include_new") is not None,
+        "endpoint_id": view.form.text("endpoint_id"),
     }
     form = validated(ReplayForm, members)
     job = await replay_event(event_id, form, view.context, audit, principal)

@@ -12,7 +12,7 @@ from api.dashboard.site.json_view import MAX_SHOWN, pretty
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
 from api.dashboard.site.time_range import RangeQuery
-from api.http.fields import InboxPath, SourceId
+from api.http.fields import InboxPath, SourceId, TenantId
 from api.http.pagination import PageQuery
 from api.process.context import AppContext
 from api.routes.inbox import (
@@ -41,6 +41,7 @@ async def inbox_page(
     status: Status | None = None,
     event_type: Annotated[str | None, Query(max_length=200)] = None,
     key: Annotated[str | None, Query(max_length=300)] = None,
+    tenant_id: TenantId | None = None,
 ) -> Response:
     """List the received requests, newest first."""
     sources = await sources_to_choose(view, view.context, principal)
@@ -54,13 +55,19 @@ async def inbox_page(
             status=status,
             event_type=event_type,
             key=key,
-            tenant_id=view.tenant_id,
+            tenant_id=tenant_id or view.tenant_id,
             since=times.start(view.now),
             until=times.until,
         ),
         sources=sources,
         names={each.id: each.name for each in sources},
-        given={"source_id": source_id, "status": status, "event_type": event_type, "key": key},
+        given={
+            "source_id": source_id,
+            "status": status,
+            "event_type": event_type,
+            "key": key,
+            "tenant_id": tenant_id,
+        },
         times=times,
     )
 

@@ -10,7 +10,7 @@ from api.access.authentication import Reader
 from api.dashboard.site import live
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
-from api.http.fields import JobPath
+from api.http.fields import JobPath, TenantId
 from api.http.pagination import PageQuery
 from api.routes.jobs import cancel_job, get_job, list_jobs
 from hookfast.deliveries.job import JobStatus
@@ -22,13 +22,23 @@ _EVERY_SECONDS = 1.0
 
 @routes.get("/jobs")
 async def jobs_page(
-    view: PageView, page: PageQuery, principal: Reader, status: JobStatus | None = None
+    view: PageView,
+    page: PageQuery,
+    principal: Reader,
+    status: JobStatus | None = None,
+    tenant_id: TenantId | None = None,
 ) -> Response:
     """List the jobs, newest first."""
     listing = await list_jobs(
-        page, view.context, principal, status=status, tenant_id=view.tenant_id
+        page, view.context, principal, status=status, tenant_id=tenant_id or view.tenant_id
     )
-    return view.render("jobs.html", listing=listing)
+    return view.render(
+        "jobs.html",
+        listing=listing,
+        chosen=status,
+        statuses=[(each.value, each.value) for each in JobStatus],
+        tenant_id=tenant_id,
+    )
 
 
 @routes.get("/jobs/{job_id}")

@@ -9,10 +9,12 @@ from fastapi import Depends, Query, Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages import source_fields
+from api.dashboard.site import choices
 from api.dashboard.site.form import changed_members, check_unchanged, seen_version, validated
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
 from api.forms.source import NewSource, SourceView
+from api.http.fields import TenantId
 from api.http.pagination import Page, PageQuery
 from api.routes.inbox import list_inbox
 from api.routes.sources import (
@@ -39,10 +41,11 @@ async def sources_page(
     page: PageQuery,
     principal: Reader,
     provider: Annotated[str | None, Query(max_length=50)] = None,
+    tenant_id: TenantId | None = None,
 ) -> Response:
     """List the sources, newest first."""
     listing = await list_sources(
-        page, view.context, principal, tenant_id=view.tenant_id, provider=provider
+        page, view.context, principal, tenant_id=tenant_id or view.tenant_id, provider=provider
     )
     async with view.context.database.read() as connection:
         stats = await source_stats.list_by_source(connection, [each.id for each in listing.data])
@@ -51,6 +54,7 @@ async def sources_page(
         listing=listing,
         stats=stats,
         provider=provider,
+        tenant_id=tenant_id,
         providers=source_fields.NAMES,
     )
 
@@ -58,15 +62,16 @@ async def sources_page(
 @routes.get("/sources/new")
 async def new_source_page(view: PageView, _: Writer) -> Response:
     """Show the form for a new source."""
-    return _new_form(view, source_fields.new_fields())
+    return await _new_form(view, source_fields.new_fields())
 
 
 @routes.post("/sources/new")
 async def add_source(view: PageView, audit: Audit, principal: Writer) -> Response:
     """Create a source. Only this answer shows a generated secret."""
     try:
+        tenant = await choices.picked_in_form(view, "tenant_id", "tenant")
         members = source_fields.api_members(view.form) | {
-            "tenant_id": view.form.text("tenant_id") or view.tenant_id,
+            "tenant_id": tenant or view.tenant_id,
             "provider": view.form.get("provider", ""),
             "secrets": view.form.lines("secrets") or None,
         }
@@ -74,8 +79,8 @@ async def add_source(view: PageView, audit: Audit, principal: Writer) -> Respons
     except (NotFound, InvalidInput, Conflict) as error:
         if isinstance(error, NotFound):
             error = InvalidInput.at("/tenant_id", "there is no such tenant")
-        tenant = {"tenant_id": view.form.text("tenant_id")}
-        return _new_form(view, source_fields.submitted_fields(view.form) | tenant, error)
+        typed = {"tenant_id": view.form.text("tenant_id")}
+        return await _new_form(view, source_fields.submitted_fields(view.form) | typed, error)
     view.result_path = f"/dashboard/sources/{created.id}"
     return view.render("source_secret.html", source=created, secret=created.secret, rotated=False)
 
@@ -114,7 +119,10 @@ async def change_settings(
     return view.redirect(f"/dashboard/sources/{source.id}", notice)
 
 
-def _new_form(view: View, fields: dict[str, Any], error: HookfastError | None = None) -> Response:
+async def _new_form(
+    view: View, fields: dict[str, Any], error: HookfastError | None = None
+) -> Response:
+    await choices.offer(view, tenant_id="tenant")
     return view.render_form(
         "source_new.html",
         error=error,

@@ -12,7 +12,7 @@ from api.dashboard.site.page import HOME, View
 from hookfast.errors import NotFound
 from hookfast.storage.deliveries import deliveries, jobs
 
-_ALWAYS_ALLOWED: Final = (f"{HOME}/sign-out", f"{HOME}/settings/theme")
+_ALWAYS_ALLOWED: Final = (f"{HOME}/sign-out", f"{HOME}/settings/theme", f"{HOME}/search")
 _LISTS: Final = (f"{HOME}/deliveries", f"{HOME}/dead-letters", f"{HOME}/live/deliveries")
 _BULK: Final = (
     *(f"{HOME}/deliveries/actions", f"{HOME}/deliveries/actions/run"),

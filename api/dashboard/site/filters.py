@@ -6,40 +6,58 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Final
+from typing import Final, cast
 from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from api.answers.problems import invalid_request
+from api.dashboard.site import choices
+from api.dashboard.site.choices import Kind
 from api.dashboard.site.page import HOME, InvalidField, View
 from api.dashboard.site.time_range import canonical_link
+from api.forms.search import SHORTENED
 from hookfast.errors import InvalidInput
 from hookfast.ids import Prefix
+from hookfast.storage.search import ids
 
-_LISTS: Final = re.compile(
-    rf"{HOME}/(deliveries|dead-letters|events|inbox|audit|endpoints/[^/]+/(recover|replay))"
-)
-"""The lists, and the pages that count what their filter matches."""
+_PICKERS: Final[Mapping[str, dict[str, Kind]]] = {
+    "deliveries": {"endpoint_id": "endpoint", "event_type": "event_type"},
+    "dead-letters": {"endpoint_id": "endpoint", "event_type": "event_type", "reason": "reason"},
+    "events": {"type": "event_type"},
+    "inbox": {"source_id": "source", "event_type": "event_type"},
+    "audit": {"key_id": "api_key"},
+    "jobs": {},
+    "endpoints": {},
+    "sources": {},
+    "api-keys": {},
+}
+_LISTS: Final[Mapping[str, Mapping[str, Kind]]] = {
+    f"{HOME}/{name}": {**pickers, "tenant_id": "tenant"} for name, pickers in _PICKERS.items()
+}
+"""The lists, and their filters in which one picks something by its name."""
+_COUNTED: Final = re.compile(rf"{HOME}/endpoints/[^/]+/(recover|replay)")
+"""The pages that count what their filter matches."""
 _IDS: Final[Mapping[str, Prefix]] = {"endpoint_id": "ep", "event_id": "evt", "key_id": "key"}
 _TYPED: Final = frozenset(
-    {*_IDS, "event_type", "type", "reason", "answer", "find", "resource_id", "key"}
-    | {"since", "until"}
+    {*_IDS, "tenant_id", "source_id", "event_type", "type", "reason", "answer"}
+    | {"find", "resource_id", "key", "since", "until"}
 )
 """The filters that people type. An invalid choice cannot come from one of our forms."""
-_SHORTENED: Final = re.compile(r"[a-z]{2,3}_…[0-9a-f]{1,8}")
-"""An id as `short_id` shortens it."""
 
 
 async def show_filtered(view: View, show: Callable[[Request], Awaitable[Response]]) -> Response:
     """Return the page that `show` renders. For a list with invalid filters: the page without them,
     with their errors and status 422. Raises any other error of `show`."""
-    if _LISTS.fullmatch(view.request.scope["path"]) is None:
+    path = view.request.scope["path"]
+    pickers = _LISTS.get(path)
+    if pickers is None and _COUNTED.fullmatch(path) is None:
         return await show(view.request)
     if (link := canonical_link(view)) is not None:
         return view.redirect(link)
-    _remove_filters(view, _shortened_ids(view))
+    await _resolve(view, pickers or {})
+    await choices.offer(view, **pickers or {})
     while True:
         try:
             response = await show(view.request)
@@ -52,13 +70,27 @@ async def show_filtered(view: View, show: Callable[[Request], Awaitable[Response
     return response
 
 
-def _shortened_ids(view: View) -> dict[str, str]:
-    """Return an error per filter with a shortened id: as a key or a name it would match nothing."""
-    return {
-        name: "lists show this id shortened; copy the whole id from its page or its link"
-        for name, value in view.request.query_params.items()
-        if name in _TYPED and _SHORTENED.fullmatch(value)
-    }
+async def _resolve(view: View, pickers: Mapping[str, Kind]) -> None:
+    """Replace the names that were typed, and shortened ids, by whole ids. Remove the filters for
+    which that is not possible."""
+    whole: dict[str, str | None] = {}
+    for name, text in view.request.query_params.items():
+        if (kind := pickers.get(name)) is not None and choices.may_pick(view, kind):
+            whole[name] = await choices.pick(view, name, kind, text)
+        elif name in _TYPED and (match := SHORTENED.fullmatch(text)) is not None:
+            whole[name] = await _whole_id(view, cast(Prefix, match[1].lower()), match[2].lower())
+            if whole[name] is None:
+                view.invalid[name] = InvalidField(text, choices.SHORTENED)
+    if whole:
+        _replace(view, whole)
+
+
+async def _whole_id(view: View, prefix: Prefix, end: str) -> str | None:
+    """Return the only new id that ends like this."""
+    async with view.context.database.read() as connection:
+        scope = choices.scope_for(view)
+        found = await ids.find_shortened(connection, prefix, end, scope=scope)
+    return found[0] if len(found) == 1 else None
 
 
 def _filter_errors(view: View, error: InvalidInput | RequestValidationError) -> dict[str, str]:
@@ -81,9 +113,14 @@ def _remove_filters(view: View, errors: Mapping[str, str]) -> bool:
         return False
     for name, detail in errors.items():
         view.invalid[name] = InvalidField(view.request.query_params[name], detail)
+    _replace(view, dict.fromkeys(errors))
+    return True
+
+
+def _replace(view: View, changes: Mapping[str, str | None]) -> None:
+    """Change query parameters of the request; None removes one."""
     scope = view.request.scope
     given = parse_qsl(scope["query_string"].decode("latin-1"))
-    kept = [(name, value) for name, value in given if name not in errors]
-    scope["query_string"] = urlencode(kept).encode("ascii")
+    new = ((name, changes.get(name, value)) for name, value in given)
+    scope["query_string"] = urlencode([pair for pair in new if pair[1] is not None]).encode("ascii")
     view.request = Request(scope, view.request.receive)
-    return True

@@ -69,11 +69,28 @@ def templates() -> Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """Something to pick in a field by its name, with its other name, such as its URL, in `about`.
+    `unique`: nothing else has this name."""
+
+    id: str
+    name: str
+    about: str = ""
+    unique: bool = True
+
+    @property
+    def value(self) -> str:
+        """What the field has when this was picked."""
+        return self.name if self.unique else self.id
+
+
+@dataclass(frozen=True, slots=True)
 class InvalidField:
-    """An invalid input: the typed value, and the reason."""
+    """An invalid input: the typed value, the reason, and what may have been meant."""
 
     value: str
     detail: str
+    candidates: tuple[Choice, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,6 +109,10 @@ class View:
     """Where the result can be seen later, if a form is answered by a page of its own."""
     invalid: dict[str, InvalidField] = field(default_factory=dict)
     """The invalid fields by name, which show their errors; see `filters` for those of lists."""
+    picked: dict[str, Choice] = field(default_factory=dict)
+    """What was picked in the fields of `choices`, by their names."""
+    offered: dict[str, tuple[list[Choice], str | None]] = field(default_factory=dict)
+    """What the fields of `choices` suggest, and where the script asks for more."""
     live: bool = False
     """Whether a live part is rendered. Then times are absolute, so that the HTML changes only with
     the data, and the script shows how long ago they are."""

@@ -331,3 +331,31 @@ setInterval(() => tick(document), 1000);
   document.addEventListener("live", prepare, true); // it does not bubble
   prepare();
 })();
+
+// -- search: `/` goes to the box in the header
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input, textarea, select, [contenteditable]")) return;
+  const box = document.querySelector("[data-search]");
+  if (!box) return;
+  event.preventDefault();
+  box.focus();
+  box.select();
+});
+
+// -- fields in which one picks by name: ask for the suggestions that match, if not all are there
+const CHOICES_MILLIS = 200; // between two keys of a fast typist
+const waiting = new WeakMap();
+document.addEventListener("input", (event) => {
+  const field = event.target;
+  if (!field.matches?.("[data-choices]") || !field.list) return;
+  clearTimeout(waiting.get(field));
+  waiting.set(field, setTimeout(async () => {
+    const text = field.value;
+    try {
+      const response = await fetch(`${field.dataset.choices}?q=${encodeURIComponent(text)}`);
+      // redirected: the session has ended. The server resolves the text in any case.
+      if (response.ok && !response.redirected && field.value === text) field.list.innerHTML = await response.text();
+    } catch {} // without a connection, the suggestions stay as they are
+  }, CHOICES_MILLIS));
+});

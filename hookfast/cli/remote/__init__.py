@@ -159,12 +159,13 @@ class ListenOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add `emit`, `trigger`, `listen`, `logs`, `portal-link`, and a group of commands per noun to
-    `app`."""
+    """Add `emit`, `trigger`, `listen`, `logs`, `find`, `portal-link`, and a group of commands per
+    noun to `app`."""
     command(app, "emit", panel=_PANEL)(_emit)
     command(app, "trigger", panel=_PANEL)(_trigger)
     command(app, "listen", panel=_PANEL)(_listen)
     command(app, "logs", panel=_PANEL)(_logs)
+    command(app, "find", panel=_PANEL)(_find)
     command(app, "portal-link", panel=_PANEL)(_portal_link)
     for noun, (description, modules) in _NOUNS.items():
         commands = lazy_group(*(f"{__name__}.{module}" for module in modules))
@@ -286,6 +287,29 @@ def _listen(options: ListenOptions, remote: Remote) -> None:
     from hookfast.cli.remote.listen import listen
 
     listen(remote, options)
+
+
+def _find(
+    remote: Remote,
+    text: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TEXT", help="An id, key, URL, event type or name, or a part of it."
+        ),
+    ],
+    tenant: Annotated[
+        str | None,
+        typer.Option(metavar="TENANT", help="Only what belongs to this tenant, by id or name."),
+        IdOf("tenant"),
+    ] = None,
+) -> None:
+    """Find what an id, a key, a URL, an event type or a name belongs to.
+
+    Also ids inside a longer text, such as a line of a log. Exit code: 1 when nothing was found.
+    """
+    from hookfast.cli.remote.find import find
+
+    find(remote, " ".join(text), tenant=tenant)
 
 
 def _logs(

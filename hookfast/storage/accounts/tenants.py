@@ -43,6 +43,14 @@ async def find_existing(connection: AsyncConnection, tenant_ids: Collection[str]
     return set((await connection.execute(statement)).scalars())
 
 
+async def names_of(connection: AsyncConnection, tenant_ids: Collection[str]) -> dict[str, str]:
+    """Return the names of these tenants by id, also of deleted ones."""
+    rows = await connection.execute(
+        select(_TENANTS.c.id, _TENANTS.c.name).where(_TENANTS.c.id.in_(sorted(tenant_ids)))
+    )
+    return {row.id: row.name for row in rows}
+
+
 async def quotas_of(
     connection: AsyncConnection, tenant_ids: Collection[str]
 ) -> dict[str, dict[str, int] | None]:

@@ -62,7 +62,9 @@ async def test_endpoint_link_sees_no_other_pages(
                 continue
             else:
                 answer = await visitor.post(page.at(SHARED | owned | other), csrf=csrf)
-            if page.path in allowed and page.method == "GET":
+            if page.path == "/dashboard/search":
+                assert answer.status_code == 200  # and finds its own: see test_search
+            elif page.path in allowed and page.method == "GET":
                 assert answer.status_code == 303, page
                 assert shop["endpoint_id"] in answer.headers["location"], page
             else:

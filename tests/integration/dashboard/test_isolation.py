@@ -33,6 +33,7 @@ OPERATORS = {
     "/dashboard/event-types/{name}/delete",
     "/dashboard/retention",
     "/dashboard/retention/run",
+    "/dashboard/choices/tenants",
 }
 ONES = [each for each in PAGES if each.parameters]
 LISTS = [each for each in SHOWN if not each.parameters]

@@ -41,7 +41,9 @@ from hookfast.storage.figures import (
     newest_failures,
     overview,
 )
-from hookfast.storage.tables import Delivery
+from hookfast.storage.search import ids, keys, names
+from hookfast.storage.search.hit import SCANNED, Scope
+from hookfast.storage.tables import Delivery, Endpoint, Event
 from tests.support.seed import claim
 
 pytestmark = pytest.mark.anyio
@@ -135,6 +137,21 @@ _TABLES = {
         "pattern": _TYPE,
         "tenant_id": _TENANT,
         "subscription_id": "'sub_' || n",
+    },
+    "idempotency_keys": {
+        "scope": _TENANT,
+        "key": "'key-' || n",
+        "event_id": "'evt_' || (100000 + n)",
+        "sha256": "''",
+        "created_at": "'2026-11-20T00:00:00.000000Z'",
+    },
+    "inbox_keys": {
+        "source_id": "'src_' || (n % 499)",
+        "key": "'d:id:' || n",
+        "inbox_id": "'inb_' || (100000 + n)",
+        "payload_sha256": "''",
+        "seen_at": "'2026-11-20T00:00:00.000000Z'",
+        "expires_at": "'2026-11-20T00:00:00.000000Z'",
     },
     "attempts": {
         "id": "'att_' || (100000 + n)",
@@ -546,6 +563,62 @@ async def test_deliveries_of_a_page_of_events_are_found_by_event(
     conditions = feed.deliveries_to(ENDPOINT, event_ids)
     statement = select(Delivery.__table__.c.event_id).where(*conditions)
     await check(connection, statement, index="ix_deliveries_event")
+
+
+SEARCHES = [
+    # a look-up of a search, the index whose range SQLite reads, and how many rows at most
+    (
+        names.statement("endpoint", ["shop"], scope=Scope(), limit=10),
+        "sqlite_autoindex_endpoints_1",
+        SCANNED,
+    ),
+    (
+        names.statement("endpoint", ["shop"], scope=Scope(tenant_id=TENANT), limit=10),
+        "ix_endpoints_tenant",
+        SCANNED,
+    ),
+    (
+        names.statement("endpoint", ["a", "b"], scope=Scope(tenant_id=SMALL_TENANT), limit=10),
+        "ix_endpoints_tenant",
+        SCANNED,
+    ),
+    (
+        ids.shortened_statement(Delivery.__table__, "0007", scope=Scope()),
+        "sqlite_autoindex_deliveries_1",
+        ids.NEWEST,
+    ),
+    (
+        ids.shortened_statement(Event.__table__, "0007", scope=Scope(tenant_id=TENANT)),
+        "ix_events_tenant",
+        ids.NEWEST,
+    ),
+    (
+        ids.shortened_statement(Delivery.__table__, "0007", scope=Scope(endpoint_id=ENDPOINT)),
+        "ix_deliveries_endpoint",
+        ids.NEWEST,
+    ),
+    (
+        ids.shortened_statement(Endpoint.__table__, "07", scope=Scope(tenant_id=TENANT)),
+        "ix_endpoints_tenant",
+        ids.NEWEST,
+    ),
+    (
+        keys.event_keys_statement([f"tnt_{n}" for n in range(SCANNED)], ["key-7", '"key-7"']),
+        "sqlite_autoindex_idempotency_keys_1",
+        10,
+    ),
+    (
+        keys.inbox_keys_statement([f"src_{n}" for n in range(499)], ["7", "8"]),
+        "sqlite_autoindex_inbox_keys_1",
+        10,
+    ),
+]
+
+
+async def test_search_reads_a_bounded_number_of_rows(connection: AsyncConnection) -> None:
+    for statement, index, most in SEARCHES:
+        # the subquery counts a second time; of a partitioned table, a scan reads some more
+        await check(connection, statement, index=index, may_sort=True, most=3 * most)
 
 
 async def _claim(connection: AsyncConnection) -> None:

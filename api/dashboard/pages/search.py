@@ -1,0 +1,133 @@
+"""The search box of every page, and the suggestions of the fields in which one picks by name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import Query, Response
+from fastapi.responses import HTMLResponse
+
+from api.access.authentication import OperatorOnly, Reader, Writer
+from api.dashboard.site import choices
+from api.dashboard.site.choices import OFFERED, Kind
+from api.dashboard.site.page import PageView, View
+from api.dashboard.site.page_route import PageRouter, error_sentence
+from api.forms.search import MAX_TEXT, SearchHit, SearchResults
+from api.routes.search import search
+from hookfast.errors import InvalidInput
+from hookfast.storage.accounts import tenants
+
+routes = PageRouter()
+
+_KINDS: Final = {
+    "event": "Events",
+    "delivery": "Deliveries",
+    "endpoint": "Endpoints",
+    "subscription": "Subscriptions",
+    "event_type": "Event types",
+    "tenant": "Tenants",
+    "source": "Sources",
+    "inbox_entry": "Received requests",
+    "job": "Jobs",
+    "api_key": "API keys",
+    "audit_entry": "Audit log entries",
+    "retention_run": "Retention runs",
+}
+
+Text = Annotated[str | None, Query(max_length=MAX_TEXT)]
+
+
+@routes.get("/search")
+async def search_page(view: PageView, principal: Reader, q: Text = None) -> Response:
+    """Redirect to what was found if it is one thing; else list it, or say what can be searched."""
+    if q is None:
+        return _page(view, None)
+    try:
+        results = await search(q, view.context, principal, tenant_id=view.tenant_id)
+        elsewhere = not results.data and view.is_operator and view.tenant_id is not None
+        if elsewhere:  # the text may belong to another tenant than the one that is shown
+            results = await search(q, view.context, principal)
+    except InvalidInput as error:
+        return _page(view, None, error=error_sentence(error), status=422)
+    only = _only_hit(results)
+    if only is not None and not elsewhere:
+        return view.redirect(only.page)
+    names = await _tenant_names(view, results)
+    return _page(view, results, text=q, names=names, elsewhere=elsewhere and bool(results.data))
+
+
+def _only_hit(results: SearchResults) -> SearchHit | None:
+    """Return the hit to go to: the only one, or the only exact one."""
+    exact = [hit for hit in results.data if hit.exact] or results.data
+    return exact[0] if len(exact) == 1 else None
+
+
+async def _tenant_names(view: View, results: SearchResults) -> dict[str, str]:
+    if not view.is_operator:
+        return {}
+    ids = {hit.tenant_id for hit in results.data if hit.tenant_id is not None}
+    async with view.context.database.read() as connection:
+        return await tenants.names_of(connection, ids)
+
+
+def _page(
+    view: View,
+    results: SearchResults | None,
+    *,
+    text: str = "",
+    error: str | None = None,
+    names: dict[str, str] | None = None,
+    elsewhere: bool = False,
+    status: int = 200,
+) -> Response:
+    hits = [] if results is None else results.data
+    groups = [(title, [hit for hit in hits if hit.kind == kind]) for kind, title in _KINDS.items()]
+    return view.render(
+        "search.html",
+        status=status,
+        searched=text,
+        error=error,
+        hint=None if results is None else results.hint,
+        groups=[(title, found) for title, found in groups if found],
+        names=names or {},
+        elsewhere=elsewhere,
+    )
+
+
+@routes.get("/choices/endpoints")
+async def endpoint_choices(view: PageView, _: Reader, q: Text = None) -> Response:
+    """Suggest endpoints."""
+    return await _suggested(view, "endpoint", q)
+
+
+@routes.get("/choices/tenants")
+async def tenant_choices(view: PageView, _: OperatorOnly, q: Text = None) -> Response:
+    """Suggest tenants."""
+    return await _suggested(view, "tenant", q)
+
+
+@routes.get("/choices/sources")
+async def source_choices(view: PageView, _: Reader, q: Text = None) -> Response:
+    """Suggest sources."""
+    return await _suggested(view, "source", q)
+
+
+@routes.get("/choices/event-types")
+async def event_type_choices(view: PageView, _: Reader, q: Text = None) -> Response:
+    """Suggest event types."""
+    return await _suggested(view, "event_type", q)
+
+
+@routes.get("/choices/api-keys")
+async def api_key_choices(view: PageView, _: Writer, q: Text = None) -> Response:
+    """Suggest API keys."""
+    return await _suggested(view, "api_key", q)
+
+
+async def _suggested(view: View, kind: Kind, text: str | None) -> Response:
+    """Answer the options that match a text, as the HTML of a `datalist`."""
+    found = []
+    if choices.may_pick(view, kind):
+        async with view.context.database.read() as connection:
+            found = await choices.suggest(view, connection, kind, text or "")
+    return HTMLResponse(view.html("choices.html", found=found[:OFFERED]))

@@ -1,0 +1,258 @@
+"""Finds resources by their ids: one look-up by a primary key each, and for a shortened id one range
+of an index."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from sqlalchemy import Select, Table, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.ids import Prefix
+from hookfast.storage.accounts import api_keys, tenants
+from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.deliveries import deliveries, jobs
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
+from hookfast.storage.endpoints import endpoints, subscriptions
+from hookfast.storage.events import events
+from hookfast.storage.inbox import inbox_entries, sources
+from hookfast.storage.search.hit import PER_KIND, Hit, Scope
+from hookfast.storage.tables import (
+    Attempt,
+    AuditEntry,
+    Delivery,
+    Endpoint,
+    Event,
+    InboxEntry,
+    Job,
+    Notice,
+    RetentionRun,
+    Source,
+    Tenant,
+)
+
+NEWEST: Final = 2_000
+"""Ids that are compared with a shortened one: so many of the newest."""
+
+_SHORTENED: Final[Mapping[Prefix, Table]] = {
+    "evt": Event.__table__,
+    "dlv": Delivery.__table__,
+    "ep": Endpoint.__table__,
+    "tnt": Tenant.__table__,
+    "src": Source.__table__,
+    "inb": InboxEntry.__table__,
+    "job": Job.__table__,
+}
+"""The ids that lists shorten and that have a page, with their tables."""
+
+_Find = Callable[[AsyncConnection, str, Scope], Awaitable[list[Hit]]]
+
+
+async def find(connection: AsyncConnection, prefix: Prefix, id_: str, *, scope: Scope) -> list[Hit]:
+    """Return what has this id, and shows what it belongs to."""
+    by_prefix = _FINDS.get(prefix)
+    return [] if by_prefix is None else await by_prefix(connection, id_, scope)
+
+
+async def find_shortened(
+    connection: AsyncConnection, prefix: Prefix, end: str, *, scope: Scope
+) -> list[str]:
+    """Return the ids with this prefix that end with `end`, among the newest. A scope of one
+    endpoint has only those of its deliveries."""
+    table = _SHORTENED.get(prefix)
+    if table is None or (scope.endpoint_id is not None and prefix != "dlv"):
+        return []
+    rows = await connection.execute(shortened_statement(table, end, scope=scope))
+    return list(rows.scalars())
+
+
+def shortened_statement(table: Table, end: str, *, scope: Scope) -> Select[str]:
+    """Return the statement of `find_shortened`."""
+    newest: Select[Any] = select(table.c.id)
+    if scope.endpoint_id is not None:
+        newest = newest.where(table.c.endpoint_id == scope.endpoint_id)
+    elif scope.tenant_id is not None:
+        tenant = table.c.id if table is Tenant.__table__ else table.c.tenant_id
+        newest = newest.where(tenant == scope.tenant_id)
+    ids = newest_first(newest, table.c.id, after=None, limit=NEWEST).subquery()
+    return select(ids.c.id).where(ids.c.id.endswith(end, autoescape=True)).limit(PER_KIND)
+
+
+async def _event(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    """Return the event; for a scope of one endpoint, its deliveries to that endpoint."""
+    if scope.endpoint_id is not None:
+        chosen = DeliveryFilter(event_id=id_, endpoint_id=scope.endpoint_id)
+        rows = await deliveries.list_page(connection, chosen, after=None, limit=PER_KIND)
+        return [_of_delivery(row) for row in rows]
+    event = await events.get_summary(connection, id_)
+    return [] if event is None or not scope.sees_event(event.tenant_id) else [of_event(event)]
+
+
+def of_event(event: events.EventSummary) -> Hit:
+    """Return the hit of an event."""
+    number = event.deliveries
+    return Hit(
+        kind="event",
+        id=event.id,
+        title=event.type,
+        detail=f"{number:,} {'delivery' if number == 1 else 'deliveries'}",
+        tenant_id=event.tenant_id,
+    )
+
+
+async def _delivery(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    row = await deliveries.get(connection, id_)
+    sees = row is not None and scope.sees(row.tenant_id, row.endpoint_id)
+    return [_of_delivery(row)] if row is not None and sees else []
+
+
+def _of_delivery(row: Delivery, *, attempt: int | None = None) -> Hit:
+    return Hit(
+        kind="delivery",
+        id=row.id,
+        title=row.event_type,
+        detail=row.status if attempt is None else f"{row.status}; attempt {attempt}",
+        tenant_id=row.tenant_id,
+    )
+
+
+async def _attempt(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    c = Attempt.__table__.c
+    found = (await connection.execute(select(c.delivery_id, c.number).where(c.id == id_))).first()
+    row = None if found is None else await deliveries.get(connection, found.delivery_id)
+    if found is None or row is None or not scope.sees(row.tenant_id, row.endpoint_id):
+        return []
+    return [_of_delivery(row, attempt=found.number)]
+
+
+async def _endpoint(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    row = await endpoints.get(connection, id_)
+    return [of_endpoint(row)] if row is not None and scope.sees(row.tenant_id, id_) else []
+
+
+def of_endpoint(row: Endpoint, *, detail: str | None = None) -> Hit:
+    """Return the hit of an endpoint."""
+    return Hit(
+        kind="endpoint",
+        id=row.id,
+        title=row.description or row.url or "polled",
+        detail=(row.url if row.description else "") if detail is None else detail,
+        tenant_id=row.tenant_id,
+    )
+
+
+async def _notice(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    c = Notice.__table__.c
+    found = (await connection.execute(select(c.endpoint_id, c.kind).where(c.id == id_))).first()
+    row = None if found is None else await endpoints.get(connection, found.endpoint_id)
+    if found is None or row is None or not scope.sees(row.tenant_id, row.id):
+        return []
+    return [of_endpoint(row, detail=f"notice to its owners: {found.kind}")]
+
+
+async def _subscription(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    row = await subscriptions.get(connection, id_)
+    if row is None or not scope.sees(row.tenant_id, row.endpoint_id):
+        return []
+    return [
+        Hit(
+            kind="subscription",
+            id=id_,
+            title=", ".join(row.events),
+            detail=row.endpoint_id,
+            tenant_id=row.tenant_id,
+            shown_with=row.endpoint_id,
+        )
+    ]
+
+
+async def _tenant(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    row = await tenants.get(connection, id_)
+    if row is None or not scope.sees(id_):
+        return []
+    return [Hit(kind="tenant", id=id_, title=row.name, tenant_id=id_)]
+
+
+async def _source(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    row = await sources.get(connection, id_)
+    if row is None or not scope.sees(row.tenant_id):
+        return []
+    return [
+        Hit(kind="source", id=id_, title=row.name, detail=row.provider, tenant_id=row.tenant_id)
+    ]
+
+
+async def _inbox_entry(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    rows = (await inbox_entries.summaries(connection, [id_])).values()
+    return [of_inbox_entry(row) for row in rows if scope.sees(row.tenant_id)]
+
+
+def of_inbox_entry(row: inbox_entries.EntrySummary) -> Hit:
+    """Return the hit of a received request."""
+    return Hit(
+        kind="inbox_entry",
+        id=row.id,
+        title=row.event_type,
+        detail=f"{row.status}; {row.key}",
+        tenant_id=row.tenant_id,
+    )
+
+
+async def _job(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    row = await jobs.get(connection, id_)
+    if row is None or not scope.sees(row.tenant_id, row.chosen.get("endpoint_id")):
+        return []
+    title = f"{row.kind}: {row.action}"
+    return [Hit(kind="job", id=id_, title=title, detail=row.status, tenant_id=row.tenant_id)]
+
+
+async def _api_key(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    row = await api_keys.get(connection, id_) if scope.keys else None
+    if row is None or not scope.sees(row.tenant_id):
+        return []
+    return [Hit(kind="api_key", id=id_, title=row.name, detail=row.scope, tenant_id=row.tenant_id)]
+
+
+async def _audit_entry(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    c = AuditEntry.__table__.c
+    columns = (c.action, c.resource_id, c.tenant_id)
+    row = (await connection.execute(select(*columns).where(c.id == id_))).first()
+    if row is None or not scope.sees(row.tenant_id):
+        return []
+    return [
+        Hit(
+            kind="audit_entry",
+            id=id_,
+            title=row.action,
+            detail=row.resource_id,
+            tenant_id=row.tenant_id,
+            shown_with=row.resource_id,
+        )
+    ]
+
+
+async def _retention_run(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    c = RetentionRun.__table__.c
+    status = (await connection.execute(select(c.status).where(c.id == id_))).scalar()
+    sees = scope.tenant_id is None and scope.endpoint_id is None
+    if status is None or not sees:
+        return []
+    return [Hit(kind="retention_run", id=id_, title="retention run", detail=status)]
+
+
+_FINDS: Final[Mapping[Prefix, _Find]] = {
+    "evt": _event,
+    "dlv": _delivery,
+    "att": _attempt,
+    "ep": _endpoint,
+    "ntc": _notice,
+    "sub": _subscription,
+    "tnt": _tenant,
+    "src": _source,
+    "inb": _inbox_entry,
+    "job": _job,
+    "key": _api_key,
+    "aud": _audit_entry,
+    "ret": _retention_run,
+}
