@@ -44,9 +44,7 @@ def main(*, as_json: bool, as_markdown: bool) -> None:
         typer.echo(markdown())
     elif as_json:
         settings = read_settings()
-        values = {
-            _variable(name): _plain(getattr(settings, name)) for name in Settings.model_fields
-        }
+        values = {_variable(name): _plain(getattr(settings, name)) for name, _ in _in_order()}
         typer.echo(json.dumps(values, indent=2))
     else:
         out.print(_table(read_settings()))
@@ -55,7 +53,7 @@ def main(*, as_json: bool, as_markdown: bool) -> None:
 def markdown() -> str:
     """Return the page `docs/settings.md`: every setting with its default, in groups."""
     lines = [_PAGE]
-    for name, field in Settings.model_fields.items():
+    for name, field in _in_order():
         if heading := _GROUPS.get(name):
             start = [f"## {heading}", "", "| variable | default | |", "|---|---|---|"]
             lines += start if len(lines) == 1 else ["", *start]
@@ -63,6 +61,16 @@ def markdown() -> str:
         shown = "" if default in (None, "") else f"`{_text(default)}`"
         lines.append(f"| `{_variable(name)}` | {shown} | {field.description} |")
     return "\n".join(lines)
+
+
+def _in_order() -> list[tuple[str, FieldInfo]]:
+    """Return the settings with their names, in the order of the groups."""
+    groups: dict[str, list[tuple[str, FieldInfo]]] = {}
+    first = ""
+    for name, field in Settings.model_fields.items():
+        first = name if name in _GROUPS else first
+        groups.setdefault(first, []).append((name, field))
+    return [setting for first in _GROUPS for setting in groups[first]]
 
 
 def _table(settings: Settings) -> Table:
@@ -75,7 +83,7 @@ def _table(settings: Settings) -> Table:
     table.add_column("variable", no_wrap=True)
     table.add_column("value", overflow="fold")
     table.add_column("description")
-    for name, field in Settings.model_fields.items():
+    for name, field in _in_order():
         style = "bold" if name in settings.model_fields_set else ""
         value = _text(_plain(getattr(settings, name)))
         table.add_row(_variable(name), value, field.description, style=style)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -21,10 +21,10 @@ from pydantic_settings import (
 
 from hookfast.deliveries.time_budget import FAST_LANE
 from hookfast.endpoints.circuit import Policy
-from hookfast.quotas import MAX_QUOTA, Quotas
-from hookfast.retention import ages as retention
 from hookfast.settings.egress_proxy import EgressProxy, parse_egress_proxy
+from hookfast.settings.limit_settings import LimitSettings
 from hookfast.settings.local_url import local_url
+from hookfast.settings.retention_settings import RetentionSettings
 from hookfast.settings.secret_files import SecretFiles
 from hookfast.settings.types import (
     EgressProxyUrl,
@@ -38,10 +38,8 @@ from hookfast.settings.types import (
     parse_port_ranges,
 )
 
-Quota = Annotated[int, Field(ge=0, le=MAX_QUOTA)]
 
-
-class Settings(BaseSettings):
+class Settings(LimitSettings, RetentionSettings, BaseSettings):
     """Every setting with its default."""
 
     model_config = SettingsConfigDict(
@@ -178,132 +176,6 @@ class Settings(BaseSettings):
         le=1_000,
         description="Deliveries that a job acts on per second, unless the job sets a rate.",
     )
-    event_retention: SecondsOrZero = Field(
-        timedelta(days=30),
-        description="How long events are kept; longer while one of their deliveries is kept "
-        "(seconds; 0 keeps for ever, here and in the next eight settings). Whole days are deleted "
-        "nightly.",
-    )
-    delivery_retention: SecondsOrZero = Field(
-        timedelta(days=30),
-        description="How long deliveries are kept after they ended as delivered or cancelled "
-        "(seconds).",
-    )
-    attempt_retention: SecondsOrZero = Field(
-        timedelta(days=30), description="How long attempts are kept (seconds)."
-    )
-    dead_letter_retention: SecondsOrZero = Field(
-        timedelta(days=30), description="How long dead letters are kept (seconds)."
-    )
-    inbox_retention: SecondsOrZero = Field(
-        timedelta(days=30),
-        description="How long received requests are kept; longer while their event is kept "
-        "(seconds).",
-    )
-    idempotency_retention: SecondsOrZero = Field(
-        timedelta(days=30),
-        description="How long an idempotency key is answered with its event (seconds).",
-    )
-    notice_retention: SecondsOrZero = Field(
-        timedelta(days=90), description="How long notices to owners are kept (seconds)."
-    )
-    job_retention: SecondsOrZero = Field(
-        timedelta(days=90), description="How long jobs are kept after they ended (seconds)."
-    )
-    audit_retention: SecondsOrZero = Field(
-        timedelta(days=365), description="How long the audit log is kept (seconds)."
-    )
-    max_event_bytes: int = Field(
-        262_144, ge=1_024, le=1_500_000, description="Largest event, in bytes of its request body."
-    )
-    max_batch_bytes: int = Field(
-        16_777_216, ge=1_024, description="Largest body of `POST /v1/events/batch`, in bytes."
-    )
-    max_inbox_bytes: int = Field(
-        5_242_880,
-        ge=1_024,
-        le=67_108_864,
-        description="Largest body of `POST /in/{source_id}`, in bytes. GitHub sends up to 25 MB.",
-    )
-    max_inbox_requests: int = Field(
-        256,
-        ge=2,
-        le=10_000,
-        description="Inbound requests that one API process handles at once, at most half of them "
-        "for one source; more get 503.",
-    )
-    max_streams: int = Field(
-        200,
-        ge=1,
-        le=10_000,
-        description="Event streams (`GET /v1/stream`) that one API process has open at once; more "
-        "get 503. One tenant may have a quarter of them; more get 429.",
-    )
-    max_backlog: int = Field(
-        1_000_000,
-        ge=0,
-        le=100_000_000,
-        description="Deliveries that may wait for a worker before `POST /v1/events` and its batch "
-        "answer 503; checked every few seconds; 0 is no limit.",
-    )
-    max_body_memory: int = Field(
-        67_108_864,
-        ge=1_048_576,
-        description="Bytes of request bodies that one API process holds at once, at most half of "
-        "them from callers that are not authenticated yet; parsed, they may take four times as "
-        "much. More get 503.",
-    )
-    max_body_seconds: Seconds = Field(
-        timedelta(seconds=30),
-        description="Longest time a request body may take to arrive (seconds).",
-    )
-    auth_failures_per_minute: int = Field(
-        60,
-        ge=0,
-        description="Attempts without a valid API key that one client (IPv4 address or IPv6 /64) "
-        "may send to an API process per minute before it gets 429; 0 is no limit. Valid keys "
-        "always work.",
-    )
-    key_rate_per_second: float = Field(
-        0,
-        ge=0,
-        le=100_000,
-        allow_inf_nan=False,
-        description="Attempts per second that one API key may send to one API process; 0 is no "
-        "limit.",
-    )
-    key_rate_burst: int = Field(
-        100,
-        ge=1,
-        description="Attempts that one API key may send at once when there is such a limit.",
-    )
-    test_sends_per_minute: int = Field(
-        60,
-        ge=0,
-        description="Test sends, and verifications of endpoints, that one API process makes for a "
-        "tenant per minute; more get 429; 0 is no limit. A person does not click faster, and a "
-        "script may add as many endpoints at once.",
-    )
-    max_endpoints_per_tenant: Quota = Field(
-        0,
-        description="Endpoints that a tenant may have; another gets 409 (`quota_exceeded`); 0 is "
-        "no limit, here and in the next three settings. `PATCH /v1/tenants/{tenant_id}` gives a "
-        "tenant quotas of its own.",
-    )
-    max_subscriptions_per_tenant: Quota = Field(
-        0, description="Subscriptions that a tenant may have; another gets 409."
-    )
-    max_sources_per_tenant: Quota = Field(
-        100,
-        description="Sources that a tenant may have; another gets 409. Each source may add event "
-        "types to the catalogue that all tenants share.",
-    )
-    max_events_per_tenant_per_day: Quota = Field(
-        0,
-        description="Events that may be emitted for a tenant on a day (UTC), received ones "
-        "included; more get 429 (`daily_quota_exceeded`) until midnight. Exact across all "
-        "processes.",
-    )
     response_excerpt_bytes: int = Field(
         2_048,
         ge=0,
@@ -392,38 +264,6 @@ class Settings(BaseSettings):
         description="Log lines of the API's requests (the access log). `failures`: answers of 400 "
         "and above.",
     )
-
-    @model_validator(mode="after")
-    def _check_ages(self) -> Self:
-        names = [name for name in type(self).model_fields if name.endswith("_retention")]
-        if found := retention.errors_in({name: getattr(self, name) for name in names}):
-            raise ValueError("; ".join(found))
-        return self
-
-    @property
-    def ages(self) -> dict[str, timedelta]:
-        """How long the rows of each of `retention.SWEEPS` are kept; 0 is for ever."""
-        return {
-            "attempts": self.attempt_retention,
-            "dead_letters": self.dead_letter_retention,
-            "deliveries": self.delivery_retention,
-            "idempotency_keys": self.idempotency_retention,
-            "events": self.event_retention,
-            "inbox": self.inbox_retention,
-            "notices": self.notice_retention,
-            "jobs": self.job_retention,
-            "audit": self.audit_retention,
-        }
-
-    @property
-    def quotas(self) -> Quotas:
-        """The quotas of every tenant that has none of its own."""
-        return Quotas(
-            endpoints=self.max_endpoints_per_tenant,
-            subscriptions=self.max_subscriptions_per_tenant,
-            sources=self.max_sources_per_tenant,
-            events_per_day=self.max_events_per_tenant_per_day,
-        )
 
     @property
     def port_ranges(self) -> tuple[range, ...]:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from api.access.authentication import Principal
-from api.dashboard.pages.overview import _label, _moment, _Span
 from api.dashboard.site import charts
 from api.dashboard.site.charts import Chart
 from api.dashboard.site.formatting import number
 from api.dashboard.site.page import View
+from api.dashboard.site.time_steps import Labels, step_name
 from api.dashboard.site.zone import UTC_ZONE
 from hookfast.clock import rfc3339
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
@@ -96,14 +96,7 @@ def _fitting(duration: timedelta, count: int) -> timedelta:
 
 def _drawn(view: View, steps: list[Step]) -> Chart:
     labelled = _fitting(steps[-1].end - steps[0].start, _MAX_LABELS)
-    span = _Span(
-        count=len(steps),
-        length=steps[0].end - steps[0].start,
-        words="",
-        labelled=labelled,
-        label="%-d %b" if labelled >= _DAY else "%H:%M",
-    )
-
+    labels = Labels(labelled, "%-d %b" if labelled >= _DAY else "%H:%M")
     # a day is one of UTC, as on the overview
     zone = view.zone if steps[1].end - steps[1].start < _DAY else UTC_ZONE
 
@@ -117,11 +110,11 @@ def _drawn(view: View, steps: list[Step]) -> Chart:
             for step in steps
         ],
         tooltips=[
-            f"{_moment(step, zone)}: {number(step.delivered)} delivered, "
+            f"{step_name(step.start, step.end, zone)}: {number(step.delivered)} delivered, "
             f"{number(step.failed)} failed, {number(step.open)} in progress"
             for step in steps
         ],
-        labels=[_label(span, step, zone) for step in steps],
+        labels=[labels.of(step.start, step.end, zone) for step in steps],
         links=[link(step) for step in steps],
         height=charts.LOW_HEIGHT,
     )

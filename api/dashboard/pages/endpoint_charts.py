@@ -9,15 +9,14 @@ from typing import Annotated, Final, Literal
 
 from fastapi import Query
 
-from api.dashboard.pages.overview import WINDOWS, _label, _moment, edges_of
 from api.dashboard.site import charts
 from api.dashboard.site.charts import Chart
 from api.dashboard.site.formatting import millis, number
 from api.dashboard.site.navigation import deliveries_between
 from api.dashboard.site.page import View
+from api.dashboard.site.time_steps import WINDOWS, step_name
 from hookfast.storage.figures import endpoint_attempts
 from hookfast.storage.figures.endpoint_attempts import Answer, AttemptStep
-from hookfast.storage.figures.overview import Step
 
 Window = Literal["1h", "24h", "7d"]
 WindowQuery = Annotated[Window, Query(alias="window")]
@@ -70,12 +69,11 @@ class EndpointCharts:
 async def read(view: View, endpoint_id: str, window: Window) -> EndpointCharts:
     """Return the charts of an endpoint's attempts in the window."""
     span = WINDOWS[window]
-    edges = edges_of(span, view.now, view.zone)
+    edges = span.edges(view.now, view.zone)
     async with view.context.database.read() as connection:
         found = await endpoint_attempts.read(connection, endpoint_id, edges, now=view.now)
-    times = [Step(start=step.start, end=step.end) for step in found.steps]
-    labels = [_label(span, step, view.zone) for step in times]
-    moments = [_moment(step, view.zone) for step in times]
+    labels = [span.labels.of(step.start, step.end, view.zone) for step in found.steps]
+    moments = [step_name(step.start, step.end, view.zone) for step in found.steps]
     links = [
         deliveries_between(step.start, step.end, endpoint_id=endpoint_id) for step in found.steps
     ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from fastapi import Query, Response
@@ -20,7 +20,8 @@ from api.dashboard.site.formatting import number, seconds
 from api.dashboard.site.navigation import dead_letters_between, deliveries_between
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
-from api.dashboard.site.zone import UTC_ZONE, midnight_in
+from api.dashboard.site.time_steps import WINDOWS, Window, step_name
+from api.dashboard.site.zone import UTC_ZONE
 from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from hookfast.deliveries.outcome import DeliveryStatus
@@ -40,34 +41,12 @@ from hookfast.storage.retention import delivery_days
 
 routes = PageRouter()
 
-Window = Literal["1h", "24h", "7d", "30d"]
 WindowQuery = Annotated[Window, Query(alias="window")]
 
 _ATTENTION_SHOWN = 8
 _FAILURES_SHOWN = 8
-_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
-_EPOCH = datetime(1970, 1, 1)
+_DAY = timedelta(days=1)
 _EVERY_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """A window of `count` steps of the same `length`. Steps that begin at a multiple of `labelled`
-    have a label."""
-
-    count: int
-    length: timedelta
-    words: str
-    labelled: timedelta
-    label: str
-
-
-WINDOWS: Final[dict[Window, _Span]] = {
-    "1h": _Span(60, _MINUTE, "the last hour, by the minute", 10 * _MINUTE, "%H:%M"),
-    "24h": _Span(48, 30 * _MINUTE, "the last 24 hours, by the half hour", 4 * _HOUR, "%H:%M"),
-    "7d": _Span(28, 6 * _HOUR, "the last 7 days, by six hours", _DAY, "%-d %b"),
-    "30d": _Span(30, _DAY, "the last 30 days, by the day of UTC", 5 * _DAY, "%-d %b"),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +96,7 @@ class Overview:
     def per_minute(self) -> float:
         if not self.steps:
             return 0.0
-        minutes = (self.steps[-1].end - self.steps[0].start) / _MINUTE
+        minutes = (self.steps[-1].end - self.steps[0].start) / timedelta(minutes=1)
         return self.total / minutes
 
     @property
@@ -174,7 +153,7 @@ async def overview_live(view: PageView, _: Reader, window: WindowQuery = "1h") -
 async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     span, tenant_id = WINDOWS[window], view.tenant_id
     zone = view.zone if span.length < _DAY else UTC_ZONE
-    edges = edges_of(span, view.now, zone)
+    edges = span.edges(view.now, zone)
     async with context.database.read() as connection:
         days = await _days(connection, edges, tenant_id=tenant_id) if window == "30d" else {}
         chosen = DeliveryFilter(tenant_id=tenant_id)
@@ -197,7 +176,7 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         alive = await workers.count_alive(connection, now=view.now)
     counted = [_counted(step, days.get(step.start.date())) for step in counted]
     steps = [replace(step, seconds=took) for step, took in zip(counted, times, strict=True)]
-    labels = [_label(span, step, zone) for step in steps]
+    labels = [span.labels.of(step.start, step.end, zone) for step in steps]
     figures = Overview(
         window=window,
         words=span.words,
@@ -219,15 +198,6 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         alive=alive,
     )
     return {"overview": figures, "failures": failures}
-
-
-def edges_of(window: _Span, now: datetime, zone: ZoneInfo) -> list[datetime]:
-    """Return the times at which the window's steps begin and end. They are round times of the zone,
-    so that a step stays the same each time the page is rendered."""
-    day = midnight_in(zone, now)
-    end = day + ((now - day) // window.length + 1) * window.length
-    first = end - window.count * window.length
-    return [first + place * window.length for place in range(window.count + 1)]
 
 
 async def _days(
@@ -285,7 +255,7 @@ def _volume(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Cha
             for step in steps
         ],
         tooltips=[
-            f"{_moment(step, zone)}: {number(step.delivered)} delivered, "
+            f"{step_name(step.start, step.end, zone)}: {number(step.delivered)} delivered, "
             f"{number(step.failed)} failed, {number(step.open)} in progress"
             for step in steps
         ],
@@ -303,13 +273,14 @@ def _links(steps: Sequence[Step]) -> list[str]:
 def _latency(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Chart:
     medians = [charts.percentile(step.seconds, 50) for step in steps]
     slow = [charts.percentile(step.seconds, 95) for step in steps]
+    names = [step_name(step.start, step.end, zone) for step in steps]
     return charts.lines(
         [("p95", slow), ("p50", medians)],
         tooltips=[
-            f"{_moment(step, zone)}: half within {seconds(p50)}, 95 % within {seconds(p95)}"
+            f"{name}: half within {seconds(p50)}, 95 % within {seconds(p95)}"
             if p50 is not None
-            else f"{_moment(step, zone)}: nothing delivered"
-            for step, p50, p95 in zip(steps, medians, slow, strict=True)
+            else f"{name}: nothing delivered"
+            for name, p50, p95 in zip(names, medians, slow, strict=True)
         ],
         labels=labels,
         links=_links(steps),
@@ -322,15 +293,3 @@ def _on_scale(value: float) -> str:
     if value == 0:
         return "0"
     return f"{value * 1_000:.3g} ms" if value < 1 else seconds(value)
-
-
-def _moment(step: Step, zone: ZoneInfo) -> str:
-    form = "%-d %b %Z" if step.end - step.start >= _DAY else "%-d %b %H:%M %Z"
-    return step.start.astimezone(zone).strftime(form)
-
-
-def _label(window: _Span, step: Step, zone: ZoneInfo) -> str:
-    """Return the label of a step: the first round time of the zone's clocks that is in it."""
-    start, end = (each.astimezone(zone).replace(tzinfo=None) for each in (step.start, step.end))
-    marked = start + (_EPOCH - start) % window.labelled
-    return marked.strftime(window.label) if marked < end else ""

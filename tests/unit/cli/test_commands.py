@@ -40,6 +40,7 @@ def test_command_line_has_the_documented_commands() -> None:
         "demo",
         "doctor",
         "emit",
+        "find",
         "listen",
         "logs",
         "migrate",

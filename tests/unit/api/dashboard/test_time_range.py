@@ -9,12 +9,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from api.dashboard.pages.overview import WINDOWS, Window, _label, edges_of
 from api.dashboard.site import formatting
 from api.dashboard.site.time_range import TimeRange
+from api.dashboard.site.time_steps import WINDOWS, Window
 from api.dashboard.site.zone import UTC_ZONE, zone_named
 from hookfast.errors import InvalidInput
-from hookfast.storage.figures.overview import Step
 
 HOURS = "12:00 16:00 20:00 00:00 04:00 08:00"
 NOW = datetime(2026, 11, 25, 9, 30, 15, 250_000, tzinfo=UTC)
@@ -221,10 +220,10 @@ def test_steps_of_the_overview_begin_at_round_local_times(
     window: Window, zone: ZoneInfo, now: str, first: str, labels: str
 ) -> None:
     span = WINDOWS[window]
-    edges = edges_of(span, utc(now), zone)
+    edges = span.edges(utc(now), zone)
     assert edges[0] == utc(first)
     assert edges[-2] <= utc(now) < edges[-1]
     assert len(edges) == span.count + 1
-    found = [_label(span, Step(start=start, end=end), zone) for start, end in pairwise(edges)]
+    found = [span.labels.of(start, end, zone) for start, end in pairwise(edges)]
     # of the days, the number
     assert [label.partition(" ")[0] for label in found if label] == labels.split()

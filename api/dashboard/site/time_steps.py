@@ -1,0 +1,66 @@
+"""The steps of a chart over time, their labels and their names, in the reader's zone. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal
+from zoneinfo import ZoneInfo
+
+from api.dashboard.site.zone import midnight_in
+
+Window = Literal["1h", "24h", "7d", "30d"]
+"""The windows that a page offers: each ends now."""
+
+_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+_EPOCH = datetime(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The labels under a chart: one at each multiple of `every` of the zone's clocks, written in
+    this form (of `strftime`)."""
+
+    every: timedelta
+    form: str
+
+    def of(self, start: datetime, end: datetime, zone: ZoneInfo) -> str:
+        """Return the label of the step between these times: of the first round time that is in it;
+        empty if none is."""
+        first, last = (each.astimezone(zone).replace(tzinfo=None) for each in (start, end))
+        marked = first + (_EPOCH - first) % self.every
+        return marked.strftime(self.form) if marked < last else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A window of `count` steps of the same `length`; `words` say which."""
+
+    count: int
+    length: timedelta
+    words: str
+    labels: Labels
+
+    def edges(self, now: datetime, zone: ZoneInfo) -> list[datetime]:
+        """Return the times at which the steps begin and end. They are round times of the zone, so
+        that a step stays the same each time the page is rendered."""
+        day = midnight_in(zone, now)
+        end = day + ((now - day) // self.length + 1) * self.length
+        first = end - self.count * self.length
+        return [first + place * self.length for place in range(self.count + 1)]
+
+
+WINDOWS: Final[dict[Window, Span]] = {
+    "1h": Span(60, _MINUTE, "the last hour, by the minute", Labels(10 * _MINUTE, "%H:%M")),
+    "24h": Span(
+        48, 30 * _MINUTE, "the last 24 hours, by the half hour", Labels(4 * _HOUR, "%H:%M")
+    ),
+    "7d": Span(28, 6 * _HOUR, "the last 7 days, by six hours", Labels(_DAY, "%-d %b")),
+    "30d": Span(30, _DAY, "the last 30 days, by the day of UTC", Labels(5 * _DAY, "%-d %b")),
+}
+
+
+def step_name(start: datetime, end: datetime, zone: ZoneInfo) -> str:
+    """Return when a step begins, e.g. `24 Nov 14:30 CET`; of a day or more, without the time."""
+    form = "%-d %b %Z" if end - start >= _DAY else "%-d %b %H:%M %Z"
+    return start.astimezone(zone).strftime(form)
