@@ -49,14 +49,15 @@ if FUZZ_EXAMPLES := int(os.environ.get("HOOKFAST_FUZZ", "0")):
     hypothesis_settings.load_profile("fuzz")
 
 
-# Plain tracebacks, as in the product: printing the variables of every frame takes seconds.
+# JSON, as in the product: rendering for a terminal takes ten times as long.
 structlog.configure(
     processors=[
         structlog.contextvars.merge_contextvars,
         log_lines.check_logged,
         structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(default=str),
     ]
 )
 
