@@ -95,7 +95,7 @@ def configure_logging(
 
 def add_trace(_: object, __: str, line: EventDict) -> EventDict:
     """Add the ids of the current trace and span to a log line, if there is a span. A line of an
-    attempt has its trace already: it is written by whoever commits its record."""
+    attempt has its trace already: the recorder writes it, outside of the span."""
     if "trace_id" not in line:
         context = trace.get_current_span().get_span_context()
         if context.is_valid:

@@ -179,7 +179,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "part": Field("string", "A process of `hookfast up`."),
     "partition": Field("string", "A partition of a table."),
     "port": Field("integer", "A port that is listened on."),
-    "problem": Field("string", "What is wrong with the egress proxy."),
+    "problem": Field("string", "The fault of the egress proxy."),
     "protocol": Field("string", "A protocol for traces and metrics that is not supported."),
     "proxy": Field("string", "The host and port of the egress proxy."),
     "public_url": Field("string", "The URL of this API."),

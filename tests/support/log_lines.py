@@ -27,7 +27,7 @@ _DOCUMENTATION = re.compile(r"https://(?:docs\.python\.org|sqlalche\.me|errors\.
 """Libraries link to their documentation in tracebacks."""
 _VALIDATOR = Draft202012Validator(schema())
 found: list[str] = []
-"""What is wrong with the lines that were logged since the list was last emptied."""
+"""The faults of the lines that were logged since the list was last emptied."""
 
 
 def privacy_faults(text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The sentence at the top of the overview: how the endpoints are, and what is not yet delivered.
+"""The sentence at the top of the overview: the health of the endpoints and what is outstanding.
 
 It is red if a considerable share of the endpoints is down or deliveries have been held for long,
 amber if any endpoint is not healthy or any delivery is held, green otherwise. A success rate cannot

@@ -45,7 +45,7 @@ async def search_page(view: PageView, principal: Reader, q: Text = None) -> Resp
     try:
         results = await search(q, view.context, principal, tenant_id=view.tenant_id)
         elsewhere = not results.data and view.is_operator and view.tenant_id is not None
-        if elsewhere:  # the text may belong to another tenant than the one that is shown
+        if elsewhere:  # the text may belong to a tenant that is not shown
             results = await search(q, view.context, principal)
     except InvalidInput as error:
         return _page(view, None, error=error_sentence(error), status=422)

@@ -61,7 +61,7 @@ def _is_type(name: str) -> bool:
 
 
 def _why(delivery: Mapping[str, Any]) -> str:
-    """Return the sentence that says how the delivery stands."""
+    """Return a sentence about the delivery's status."""
     made = delivery["attempt_count"]
     after = f"after {pluralize(made, 'attempt')}" if made else "before its first attempt"
     reason = None if delivery["reason"] is None else reason_text(delivery["reason"])

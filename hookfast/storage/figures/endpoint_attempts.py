@@ -87,7 +87,7 @@ class EndpointAttempts:
 
 @dataclass(slots=True)
 class _Sums:
-    """What is being added up for one step."""
+    """The sums of one step."""
 
     counts: defaultdict[Answer, float] = field(default_factory=lambda: defaultdict(float))
     answered_ms: list[float] = field(default_factory=list)
