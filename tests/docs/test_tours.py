@@ -164,6 +164,8 @@ def _run_what_other_pages_show(tour: Tour) -> None:
 
 
 def _with_real_ids(word: str, arguments: tuple[str, ...]) -> str:
+    if arguments == ("find", "hooks.example.com") and word == arguments[1]:
+        return "127.0.0.1"  # the host of the tour's endpoint
     endpoint = "$POLLED" if "poll" in arguments else "$ENDPOINT"
     known = {"tnt_…": "$TENANT", "ep_…": endpoint, "src_…": "$SOURCE", "job_…": "$JOB"}
     known |= {"evt_…": "$EVENT", "dlv_…": "$DELIVERY"}
