@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from hookfast.ids import time_of
+from tests.browser.browsing import NARROW, browsing
 from tests.browser.conftest import Site
-from tests.browser.test_dashboard import NARROW, browsing
 
 LISTS = re.compile(r"/dashboard/deliveries\?")
 

@@ -16,43 +16,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 import httpx2
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, ViewportSize, expect
 
 from api.dashboard.application import routers
 from api.dashboard.site.page_route import PageRoute
 from hookfast.storage.database.engine import Database
+from tests.browser.browsing import NARROW, WIDE, browsing
 from tests.browser.conftest import Site
 from tests.browser.scene import EVENT_TYPE, GITHUB_ID, IDEMPOTENCY_KEY, add_delivery
 from tests.support.waiting import PATIENCE
 
 ACCESSIBILITY = (Path(__file__).parent / "accessibility.js").read_text()
 OPEN = "document.querySelectorAll('details').forEach((each) => each.open = {})"
-WIDE: ViewportSize = {"width": 1440, "height": 900}
-NARROW: ViewportSize = {"width": 390, "height": 844}
 LOOKS: tuple[tuple[Literal["light", "dark"], ViewportSize], ...] = (
     ("light", WIDE),
     ("dark", NARROW),
 )
-
-
-@contextmanager
-def browsing(chromium: Browser, site: Site, **options: Any) -> Iterator[Page]:
-    """A page of a signed-in browser. Script errors and policy violations fail the test."""
-    complaints: list[str] = []
-    context = chromium.new_context(base_url=site.origin, **{"viewport": WIDE} | options)
-    page = context.new_page()
-    page.set_default_timeout(20_000)
-    page.on("console", lambda said: complaints.append(said.text) if _is_ours(said.text) else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    try:
-        page.goto("/dashboard/sign-in")
-        page.get_by_label("API key").fill(site.key)
-        page.get_by_role("button", name="Sign in").click()
-        page.wait_for_url("**/dashboard")
-        yield page
-    finally:
-        context.close()
-    assert complaints == []
 
 
 def paths(site: Site) -> list[str]:
@@ -459,11 +438,6 @@ def slow_receiver() -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
-
-
-def _is_ours(said: str) -> bool:
-    """Return whether a console message is about our code, not about an intended error status."""
-    return not re.search("the server responded with a status of (404|422)|ERR_FAILED", said)
 
 
 def _in_thread(coroutine: Coroutine[Any, Any, str]) -> str:

@@ -14,9 +14,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from hookfast.clock import rfc3339
 from hookfast.storage.database.engine import Database
+from tests.browser.browsing import browsing
 from tests.browser.conftest import Site
 from tests.browser.scene import add_delivery
-from tests.browser.test_dashboard import browsing
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -71,7 +71,7 @@ routes.action(
 
 
 async def _timeline(delivery_id: str, context: Context, principal: Principal) -> dict[str, Any]:
-    """Return what the timeline shows: the delivery, what became of it, its endpoint, and a script
+    """Return what the timeline shows: the delivery, its summary, its endpoint, and a script
     that sends it."""
     delivery = await get_delivery(delivery_id, context, principal)
     endpoint = await _endpoint(delivery, context, principal)

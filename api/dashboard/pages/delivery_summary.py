@@ -1,4 +1,4 @@
-"""What became of a delivery and why, in a sentence for the top of its page. Pure."""
+"""The sentence at the top of a delivery's page: its status and the reason for it. Pure."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ async def _resolve(
     if kind == "reason":
         return _chosen(kind, text, _matching_reasons(text))
     if kind == "event_type" and _is_event_type(text):
-        return Choice(text, text)  # also one that was deleted: its events remain
+        return Choice(text, text)  # a deleted type can be chosen too: its events remain
     try:
         search = SearchText.parse(text)
     except InvalidInput as error:

@@ -64,8 +64,8 @@ Columns: TypeAlias = Mapping[str, Column | Value]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fitted:
-    """A column with its cells. `needed` is the width at which everything is whole, `width` the
-    one that it has."""
+    """A column with its cells. `needed` is the width at which everything is whole, `width` its
+    present width."""
 
     heading: str
     column: Column

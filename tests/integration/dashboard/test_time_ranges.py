@@ -75,7 +75,7 @@ async def test_local_times_are_the_readers_and_the_address_is_the_same_for_every
             **fields_of(page, "/dashboard/deliveries/actions"),
         )
         assert f"since {since.astimezone(KOLKATA):%Y-%m-%d %H:%M:%S} IST" in text_of(shown_job.text)
-        # without the cookie, and with one that names no zone, times are UTC
+        # without the cookie, or if its value is not a zone, times are UTC
         for zone in (None, "Asia", "<b>"):
             visitor.client.cookies.delete("hookfast-zone")
             if zone is not None:

@@ -1,0 +1,40 @@
+"""A page of a signed-in browser, for the browser tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, Page, ViewportSize
+
+from tests.browser.conftest import Site
+
+WIDE: ViewportSize = {"width": 1440, "height": 900}
+NARROW: ViewportSize = {"width": 390, "height": 844}
+
+
+@contextmanager
+def browsing(chromium: Browser, site: Site, **options: Any) -> Iterator[Page]:
+    """A page of a signed-in browser. Script errors and policy violations fail the test."""
+    complaints: list[str] = []
+    context = chromium.new_context(base_url=site.origin, **{"viewport": WIDE} | options)
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    page.on("console", lambda said: complaints.append(said.text) if _is_ours(said.text) else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    try:
+        page.goto("/dashboard/sign-in")
+        page.get_by_label("API key").fill(site.key)
+        page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url("**/dashboard")
+        yield page
+    finally:
+        context.close()
+    assert complaints == []
+
+
+def _is_ours(said: str) -> bool:
+    """Return whether a console message is about our code, not about an intended error status."""
+    return not re.search("the server responded with a status of (404|422)|ERR_FAILED", said)
