@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -87,12 +87,16 @@ def new_subscription(
         id=new_id("sub", at),
         endpoint_id=endpoint.id,
         tenant_id=endpoint.tenant_id,
-        events=events,
-        payload=form.payload,
-        active=form.active,
         created_at=at,
         updated_at=at,
+        **_settings(form, events),
     )
+
+
+def _settings(form: SubscriptionForm, events: list[str]) -> dict[str, Any]:
+    return {name: getattr(form, name) for name in SubscriptionForm.model_fields} | {
+        "events": events
+    }
 
 
 @routes.post("/subscriptions", status_code=201, summary="Create a subscription")
@@ -175,14 +179,15 @@ async def change_subscription(
         row = owned(await subscriptions.get(connection, subscription_id), principal)
         endpoint = found(await endpoints.get(connection, row.endpoint_id))
     current = SubscriptionForm.model_validate(
-        row.model_dump(include={"events", "payload", "active"})
+        row.model_dump(include=set(SubscriptionForm.model_fields))
     )
     form = patched(current, patch)
     events = check_patterns(form.events)
     await _verify_new_topics(context, endpoint, events)
     before = facts(row)
     seen, row.updated_at = row.updated_at, context.clock()
-    row.events, row.payload, row.active = events, form.payload, form.active
+    for name, value in _settings(form, events).items():
+        setattr(row, name, value)
     async with context.database.write() as connection:
         await _lock_verified(connection, endpoint)
         if not await subscriptions.change(connection, row, seen=seen):

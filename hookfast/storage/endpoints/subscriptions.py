@@ -17,6 +17,7 @@ from hookfast.storage.tables import Endpoint, Subscription, SubscriptionPattern
 _SUBSCRIPTIONS: Table = Subscription.__table__
 _PATTERNS: Table = SubscriptionPattern.__table__
 _ENDPOINTS: Table = Endpoint.__table__
+_FIXED = {"id", "endpoint_id", "tenant_id", "created_at"}
 
 
 async def add(connection: AsyncConnection, subscription: Subscription) -> None:
@@ -70,7 +71,7 @@ async def change(
 ) -> bool:
     """Store a changed subscription, unless it was changed or deleted since `seen` (its
     `updated_at` when it was read). Returns whether it was stored."""
-    values = subscription.model_dump(include={"events", "payload", "active", "updated_at"})
+    values = subscription.model_dump(exclude=_FIXED)
     result = await connection.execute(
         update(_SUBSCRIPTIONS)
         .where(_SUBSCRIPTIONS.c.id == subscription.id, _SUBSCRIPTIONS.c.updated_at == seen)
