@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Select, Table, bindparam, select
+from sqlalchemy import Select, Table, bindparam, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matching_patterns
@@ -31,6 +31,7 @@ class Subscriber:
     endpoint_id: str
     payload: str
     endpoint_state: str
+    ordered: bool = False
 
 
 async def find_subscribers(
@@ -71,6 +72,7 @@ _MATCHING = (
         _SUBSCRIPTIONS.c.endpoint_id,
         _SUBSCRIPTIONS.c.payload,
         _ENDPOINTS.c.state,
+        or_(_SUBSCRIPTIONS.c.ordered, _ENDPOINTS.c.ordered).label("ordered"),
     )
     .join_from(_PATTERNS, _SUBSCRIPTIONS, _PATTERNS.c.subscription_id == _SUBSCRIPTIONS.c.id)
     .join(_ENDPOINTS, _SUBSCRIPTIONS.c.endpoint_id == _ENDPOINTS.c.id)

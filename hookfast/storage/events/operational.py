@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -36,7 +37,10 @@ async def emit(
             # a microsecond apart, so that simultaneous events sort in the given order
             at=now + timedelta(microseconds=position),
             traceparent=traceparent.new(),
-            subscribers=subscribers[event.kind.value, SYSTEM_TENANT],
+            # Never ordered: the transactions of changes have locked what comes after lanes.
+            subscribers=[
+                replace(one, ordered=False) for one in subscribers[event.kind.value, SYSTEM_TENANT]
+            ],
         )
         for position, event in enumerate(reported)
     ]
