@@ -19,7 +19,7 @@ from hookfast.quotas import Quotas
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
-from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.lives import Change, life_of
 from hookfast.storage.emitting.emit import Accepted, Emitter
 from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.events.new_events import NewEvent
@@ -110,14 +110,14 @@ async def lane_rows(database: Database) -> list[Any]:
 
 async def heads(database: Database) -> list[str]:
     """Return the deliveries that a worker may attempt now."""
-    due = []
-    for row in await rows(database):
-        async with database.read() as connection:
-            life = await lives.read(connection, row.id)
-        assert life is not None
-        if isinstance(next_step(life, utc_now() + timedelta(days=9)), Attempt):
-            due.append(row.id)
-    return due
+    async with database.read() as connection:
+        found = await connection.execute(
+            select(_D.id, *lives.COLUMNS)
+            .where(_D.finished_at.is_(None))
+            .order_by(_D.lane, _D.lane_position)
+        )
+        later = utc_now() + timedelta(days=9)
+        return [row.id for row in found if isinstance(next_step(life_of(row), later), Attempt)]
 
 
 async def apply(connection: AsyncConnection, delivery: str, fact: Fact, **more: Any) -> Change:
