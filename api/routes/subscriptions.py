@@ -20,7 +20,7 @@ from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
-from hookfast.errors import Conflict
+from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id
 from hookfast.storage.audit.audited import created, deleted, facts, updated
@@ -42,6 +42,11 @@ class SubscriptionForm(Input):
     )
     active: bool = Field(
         True, description="If false, events emitted meanwhile are not sent, now or later."
+    )
+    ordered: bool = Field(
+        False,
+        description="Send events with the same `ordering_key` one after the other, each when the "
+        "one before it is done. An endpoint that is `ordered` orders all its subscriptions.",
     )
 
 
@@ -71,6 +76,7 @@ class SubscriptionView(BaseModel):
     events: list[str]
     payload: Literal["full", "thin", "raw"]
     active: bool
+    ordered: bool
     created_at: Time
     updated_at: Time
 
@@ -109,6 +115,7 @@ async def create_subscription(
     events = check_patterns(form.events)
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
+    _check_order(form, endpoint)
     await _verify_new_topics(context, endpoint, events)
     async with context.database.write() as connection:
         await lock_tenant(connection, context, endpoint.tenant_id, "subscriptions")
@@ -183,6 +190,7 @@ async def change_subscription(
     )
     form = patched(current, patch)
     events = check_patterns(form.events)
+    _check_order(form, endpoint)
     await _verify_new_topics(context, endpoint, events)
     before = facts(row)
     seen, row.updated_at = row.updated_at, context.clock()
@@ -213,6 +221,14 @@ def changed_meanwhile() -> Conflict:
         "It was changed or deleted meanwhile. Read it again, then repeat your change.",
         code="changed_meanwhile",
     )
+
+
+def _check_order(form: SubscriptionForm, endpoint: Endpoint) -> None:
+    """Raise InvalidInput if order is asked of a polled endpoint, whose events have one anyway."""
+    if form.ordered and endpoint.mode == "poll":
+        raise InvalidInput.at(
+            "/ordered", "a polled endpoint gets all its events in order; leave this out"
+        )
 
 
 async def _verify_new_topics(context: Context, endpoint: Endpoint, events: list[str]) -> None:

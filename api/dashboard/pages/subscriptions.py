@@ -56,6 +56,7 @@ async def subscribe(
         "endpoint_id": endpoint_id,
         "events": _patterns(typed),
         "payload": view.form.get("payload", "full"),
+        "ordered": view.form.get("ordered", "") == "yes",
     }
     try:
         form = validated(NewSubscription, members)
@@ -81,23 +82,26 @@ async def switch(
 @routes.get("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/edit")
 async def edit_page(view: PageView, _: Writer, subscription: OwnSubscription) -> Response:
     """Show the form that changes a subscription."""
-    return _form(view, subscription, ", ".join(subscription.events), subscription.payload)
+    typed = ", ".join(subscription.events)
+    return _form(view, subscription, typed, subscription.payload, subscription.ordered)
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/edit")
 async def edit(
     subscription: OwnSubscription, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
-    """Save a subscription's events and payload. Its receiver is asked about topics new to it."""
+    """Save a subscription's settings. Its receiver is asked about topics new to it."""
     typed = view.form.get("events", "")
     payload = view.form.get("payload", "full")
-    patch = changed_members({"events": _patterns(typed), "payload": payload}, subscription)
+    ordered = view.form.get("ordered", "") == "yes"
+    members = {"events": _patterns(typed), "payload": payload, "ordered": ordered}
+    patch = changed_members(members, subscription)
     try:
         check_unchanged(view.form, subscription.updated_at)
         if patch:
             await change_subscription(subscription.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
-        return _form(view, subscription, typed, payload, error)
+        return _form(view, subscription, typed, payload, ordered, error)
     return view.redirect(
         f"/dashboard/endpoints/{subscription.endpoint_id}#subscriptions-heading",
         "The subscription is saved." if patch else "Nothing changed.",
@@ -113,6 +117,7 @@ def _form(
     subscription: SubscriptionView,
     events: str,
     payload: str,
+    ordered: bool,
     error: HookfastError | None = None,
 ) -> Response:
     return view.render_form(
@@ -122,6 +127,7 @@ def _form(
         seen=seen_version(subscription.updated_at),
         events=events,
         payload=payload,
+        ordered=ordered,
     )
 
 

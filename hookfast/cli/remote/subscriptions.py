@@ -35,6 +35,14 @@ Payload = Annotated[
     ),
 ]
 
+Ordered = Annotated[
+    bool | None,
+    typer.Option(
+        "--ordered/--unordered",
+        help="Send events with one ordering key one after the other, or in any order.",
+    ),
+]
+
 
 @command(app, "list")
 def list_subscriptions(
@@ -90,11 +98,14 @@ def create(
     active: Annotated[
         bool, typer.Option("--active/--inactive", help="Whether events are sent to it now.")
     ] = True,
+    ordered: Ordered = None,
 ) -> None:
     """Subscribe an endpoint to event types. Its receiver first has to agree to new ones."""
     form: dict[str, Any] = {"endpoint_id": endpoint_id, "events": events, "active": active}
     if payload is not None:
         form["payload"] = payload
+    if ordered is not None:
+        form["ordered"] = ordered
     response = remote.api.post("/subscriptions", form)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
@@ -112,12 +123,20 @@ def update(
     active: Annotated[
         bool | None, typer.Option("--active/--inactive", help="Send events to it, or stop.")
     ] = None,
+    ordered: Ordered = None,
 ) -> None:
-    """Change a subscription's event types or payload, or switch it on or off."""
-    given = {"events": events or None, "payload": payload, "active": active}
+    """Change a subscription's event types, payload or order, or switch it on or off."""
+    given = {
+        "events": events or None,
+        "payload": payload,
+        "active": active,
+        "ordered": ordered,
+    }
     patch = {name: value for name, value in given.items() if value is not None}
     if not patch:
-        raise typer.BadParameter("give --events, --payload, --active or --inactive")
+        raise typer.BadParameter(
+            "give --events, --payload, --active, --inactive, --ordered or --unordered"
+        )
     response = remote.api.patch(path_of("subscriptions", subscription_id), patch)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
@@ -143,6 +162,7 @@ def _facts(remote: Remote, subscription: Mapping[str, Any]) -> dict[str, Any]:
         "tenant": remote.named("tenant", subscription["tenant_id"]),
         "payload": subscription["payload"],
         "active": subscription["active"],
+        "ordered": subscription["ordered"] or None,
         "created": format_time(subscription["created_at"]),
         "updated": format_time(subscription["updated_at"]),
     }

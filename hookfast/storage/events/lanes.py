@@ -14,7 +14,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, Table, and_, bindparam, delete, exists, select, text, update
+from sqlalchemy import (
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    literal,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.lane import Place
@@ -233,7 +245,13 @@ async def delete_idle(
     return (await connection.execute(delete(_LANES).where(_L.id.in_(free), ~queued))).rowcount
 
 
-async def count_waiting(connection: AsyncConnection, lane: str, *, most: int) -> int:
+async def count_queued(connection: AsyncConnection, lane: str, *, most: int) -> int:
     """Return how many deliveries are queued in a lane, counted up to `most`."""
-    counted = select(_D.id).where(_D.lane == lane, _QUEUED).limit(most).subquery()
-    return len((await connection.execute(select(counted.c.id))).all())
+    found = await connection.execute(count_queued_statement(lane, most=most))
+    return int(found.scalar_one())
+
+
+def count_queued_statement(lane: str, *, most: int) -> Select[int]:
+    """Return the statement that `count_queued` executes."""
+    queued = select(literal(1)).where(_D.lane == lane, _QUEUED).limit(most).subquery()
+    return select(func.count()).select_from(queued)

@@ -59,7 +59,7 @@ async def test_first_event_of_a_lane_is_sent_at_once_and_the_others_queue(
     async with database.read() as connection:
         behind = await lanes.heads(connection, [second.lane])
         assert behind == {second.lane: a1}
-        assert await lanes.count_waiting(connection, second.lane, most=9) == 1
+        assert await lanes.count_queued(connection, second.lane, most=9) == 1
 
 
 async def test_a_new_delivery_that_moves_up_is_as_new_as_any_other(database: Database) -> None:
