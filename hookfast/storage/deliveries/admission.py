@@ -53,8 +53,8 @@ async def decide(
     *,
     backstop: timedelta,
     probe_lease: timedelta,
-    dead_letters: DeadLetterPolicy,
     now: datetime,
+    dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
 ) -> Decision:
     """Decide on an attempt that the circuit would hold, turn into a dead letter or use as a probe.
     If the attempt may not be made, put its delivery on hold or make it a dead letter."""

@@ -128,8 +128,8 @@ async def _write(
     records: list[AttemptRecord],
     *,
     policy: Policy,
-    dead_letters: DeadLetterPolicy,
     now: datetime,
+    dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
 ) -> tuple[dict[str, Change], Committed]:
     locked = await lives.lock(connection, {record.delivery_id for record in records})
     # a separate statement after the locks, so that it sees everything committed before them
