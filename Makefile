@@ -43,9 +43,9 @@ slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; every te
 	$(BIN)/pytest -o faulthandler_timeout=0 -m alone tests/integration/delivery
 	$(BIN)/pytest -n 2 -m alone tests/integration/sender
 
-chaos: $(VENV)/.dev-ready   ## random kills and outages; checks that nothing is lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM=)
+chaos: $(VENV)/.dev-ready   ## random kills and outages; checks that nothing is lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM= ORDERED=)
 	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \
-	  $(if $(MODE),--mode $(MODE)) $(if $(KILL),--kill $(KILL)) $(if $(RATE),--rate $(RATE)) $(if $(CALM),--calm $(CALM))
+	  $(if $(MODE),--mode $(MODE)) $(if $(KILL),--kill $(KILL)) $(if $(RATE),--rate $(RATE)) $(if $(CALM),--calm $(CALM)) $(if $(ORDERED),--ordered $(ORDERED))
 
 bench: $(VENV)/.dev-ready   ## the product against a bare workflow, 20 minutes (PARTS=rates,latency,… DATABASE= ROUNDS= SECONDS= JSON=)
 	@$(BIN)/python -m bench.delivery $(if $(PARTS),--only $(PARTS)) $(if $(DATABASE),--database $(DATABASE)) \

@@ -54,7 +54,7 @@ from hookfast.storage.tables import Attempt, Delivery
 
 routes = router("Deliveries")
 
-_MOST_COUNTED = 1_000
+_MOST_COUNTED = 100
 
 
 class LastAnswerView(BaseModel):
