@@ -14,6 +14,7 @@ from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import QUICK
 from tests.integration.storage.deliveries import ordered
+from tests.integration.storage.retention.ended import NO_RETRIES
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.anyio
@@ -48,12 +49,11 @@ def first_requests(stack: Stack) -> list[str]:
 async def test_receiver_that_fails_at_random_gets_each_key_in_order(
     stack: Stack, endpoint: str
 ) -> None:
-    stack.receiver.routes["/hook"] = "/flapping/25"
+    stack.receiver.routes["/hook"] = "/flapping/20"
     dice = random.Random(16)
-    emitted: list[str] = []
     async with ordered.api(stack.database) as emitter:
         for _ in range(10):
-            await ordered.emit_with(emitter, [dice.choice("abcdef") for _ in range(12)])
+            await ordered.emit_with(emitter, [dice.choice("abcdefgh") for _ in range(6)])
             stack.doorbell.ring()
     emitted = [row.id for row in await ordered.rows(stack.database)]
     await stack.until_all(emitted, "delivered", "dead", timeout=2 * PATIENCE)
@@ -95,6 +95,7 @@ async def test_wishes_of_people_keep_the_order(stack: Stack, endpoint: str) -> N
 
 async def test_redriven_dead_letters_keep_the_order(stack: Stack, endpoint: str) -> None:
     stack.receiver.routes["/hook"] = "/status/500"
+    await ordered.set_endpoint(stack.database, endpoint, retry_plan=NO_RETRIES)
     line = await emit(stack, *"aab")
     await stack.until_all(line, "dead")
     stack.receiver.requests.clear()
