@@ -49,11 +49,11 @@ def first_requests(stack: Stack) -> list[str]:
 async def test_receiver_that_fails_at_random_gets_each_key_in_order(
     stack: Stack, endpoint: str
 ) -> None:
-    stack.receiver.routes["/hook"] = "/flapping/20"
+    stack.receiver.routes["/hook"] = "/flapping/12"
     dice = random.Random(16)
     async with ordered.api(stack.database) as emitter:
         for _ in range(10):
-            await ordered.emit_with(emitter, [dice.choice("abcdefgh") for _ in range(6)])
+            await ordered.emit_with(emitter, [dice.choice("abcdefgh") for _ in range(5)])
             stack.doorbell.ring()
     emitted = [row.id for row in await ordered.rows(stack.database)]
     await stack.until_all(emitted, "delivered", "dead", timeout=2 * PATIENCE)
