@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench emit-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
+.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench lanes-bench emit-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -59,6 +59,9 @@ overload: $(VENV)/.dev-ready ## delays of retries and of a person's resend under
 
 inbox-bench: $(VENV)/.dev-ready ## receiving, measured against less and against emitting
 	$(BIN)/python -m bench.inbox
+
+lanes-bench: $(VENV)/.dev-ready ## ordered deliveries, by the number of ordering keys, against no order
+	$(BIN)/python -m bench.lanes
 
 emit-bench: $(VENV)/.dev-ready ## the API's cost of emitting, on SQLite and PostgreSQL
 	$(BIN)/python -m bench.emit
