@@ -53,7 +53,7 @@ class EventForm(Input):
     """An event to emit."""
 
     type: str = Field(
-        max_length=MAX_LENGTH, description="A registered event type, `namespace.noun.verb`."
+        max_length=MAX_LENGTH, description="A registered event type, e.g. `order.invoice.paid`."
     )
     data: Any = Field(description="Any JSON value. It is delivered exactly as sent, byte for byte.")
     tenant_id: TenantId | None = Field(

@@ -20,6 +20,7 @@ from api.process.context import AppContext, Context
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Result
 from hookfast.dispatch.request import outgoing_request
 from hookfast.errors import InvalidInput
+from hookfast.events.catalogue import unknown_type
 from hookfast.events.envelope import full_body
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.ids import new_id
@@ -155,12 +156,9 @@ async def check_endpoint(
     async with context.database.read() as connection:
         require_push(owned(await endpoints.get(connection, endpoint_id), principal))
         event_type = await event_types.get(connection, form.type)
-    if event_type is None:
-        raise InvalidInput.at(
-            "/type",
-            "this event type is not registered; register it with `PUT /v1/event-types/{name}`",
-            code="unknown_event_type",
-        )
+        if event_type is None:
+            meant = await context.catalogue.suggest_types(connection, [form.type])
+            raise unknown_type(meant.get(form.type))
     loader = OutgoingLoader(context.database, context.keyring, clock=context.clock)
     target = await loader.load_endpoint(endpoint_id)
     context.receiver_checks.count(target.tenant_id)

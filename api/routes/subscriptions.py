@@ -14,6 +14,7 @@ from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
 from api.forms.endpoint import Patterns, check_patterns
+from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, verify_stored
 from api.http.fields import EndpointId, Input, SubscriptionPath, TenantId, Time
 from api.http.merge_patch import MergePatch, patch_of, patched
@@ -79,6 +80,19 @@ class SubscriptionView(BaseModel):
         return cls(**subscription.model_dump())
 
 
+class SavedSubscription(SubscriptionView):
+    """A subscription as it was created or changed."""
+
+    warnings: list[PatternWarning] = Field(
+        description="Patterns that match no registered event type. They are valid: the event types "
+        "may be registered later."
+    )
+
+    @classmethod
+    def saved(cls, subscription: Subscription, warnings: list[PatternWarning]) -> Self:
+        return cls(**subscription.model_dump(), warnings=warnings)
+
+
 def new_subscription(
     form: SubscriptionForm, *, endpoint: Endpoint, events: list[str], at: datetime
 ) -> Subscription:
@@ -102,13 +116,16 @@ def _settings(form: SubscriptionForm, events: list[str]) -> dict[str, Any]:
 @routes.post("/subscriptions", status_code=201, summary="Create a subscription")
 async def create_subscription(
     form: NewSubscription, context: AppContext, audit: Audit, principal: Writer
-) -> SubscriptionView:
+) -> SavedSubscription:
     """Before it is created, the endpoint's receiver must confirm each topic that is new to it; with
     the verification `query`, all of them in one request. If the tenant may not have another
     subscription, the response is 409 `quota_exceeded`."""
     events = check_patterns(form.events)
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
+        warnings = await check_matches(
+            context, connection, form.events, tenant_id=endpoint.tenant_id
+        )
     await _verify_new_topics(context, endpoint, events)
     async with context.database.write() as connection:
         await lock_tenant(connection, context, endpoint.tenant_id, "subscriptions")
@@ -116,7 +133,7 @@ async def create_subscription(
         subscription = new_subscription(form, endpoint=endpoint, events=events, at=context.clock())
         await subscriptions.add(connection, subscription)
         await audit.record(connection, created(subscription))
-    return SubscriptionView.of(subscription)
+    return SavedSubscription.saved(subscription, warnings)
 
 
 @routes.get("/subscriptions", summary="List subscriptions, or who would receive an event")
@@ -173,7 +190,7 @@ async def change_subscription(
     context: AppContext,
     audit: Audit,
     principal: Writer,
-) -> SubscriptionView:
+) -> SavedSubscription:
     """Topics that are new to the endpoint are verified like those of a new subscription."""
     async with context.database.read() as connection:
         row = owned(await subscriptions.get(connection, subscription_id), principal)
@@ -183,6 +200,10 @@ async def change_subscription(
     )
     form = patched(current, patch)
     events = check_patterns(form.events)
+    async with context.database.read() as connection:
+        warnings = await check_matches(
+            context, connection, form.events, tenant_id=row.tenant_id, accepted=row.events
+        )
     await _verify_new_topics(context, endpoint, events)
     before = facts(row)
     seen, row.updated_at = row.updated_at, context.clock()
@@ -193,7 +214,7 @@ async def change_subscription(
         if not await subscriptions.change(connection, row, seen=seen):
             raise changed_meanwhile()
         await audit.record(connection, updated(row, before=before))
-    return SubscriptionView.of(row)
+    return SavedSubscription.saved(row, warnings)
 
 
 @routes.delete("/subscriptions/{subscription_id}", status_code=204, summary="Delete a subscription")

@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StringConstraints
 
 from hookfast.errors import InvalidInput
+from hookfast.events.event_type import is_event_type
 from hookfast.events.operational import RESERVED_NAMESPACE, is_reserved
 from hookfast.inbox.expression import compile_expression
-from hookfast.inbox.naming import MAX_NAMESPACE, is_event_type
+from hookfast.inbox.naming import MAX_NAMESPACE
 
 
 def _namespace(text: str) -> str:

@@ -22,6 +22,7 @@ from pydantic_settings import (
 from hookfast.deliveries.time_budget import FAST_LANE
 from hookfast.endpoints.circuit import Policy
 from hookfast.settings.egress_proxy import EgressProxy, parse_egress_proxy
+from hookfast.settings.event_type_settings import EventTypeSettings
 from hookfast.settings.limit_settings import LimitSettings
 from hookfast.settings.local_url import local_url
 from hookfast.settings.retention_settings import RetentionSettings
@@ -39,7 +40,7 @@ from hookfast.settings.types import (
 )
 
 
-class Settings(LimitSettings, RetentionSettings, BaseSettings):
+class Settings(LimitSettings, EventTypeSettings, RetentionSettings, BaseSettings):
     """Every setting with its default."""
 
     model_config = SettingsConfigDict(

@@ -14,6 +14,7 @@ from api.dashboard.site import live
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
 from api.forms.endpoint import EndpointView
+from api.forms.unmatched import explain_unmatched
 from api.http.fields import EndpointPath
 from api.http.pagination import Page
 from api.routes.deliveries import list_deliveries
@@ -71,11 +72,19 @@ async def render_endpoint(
     figures = await _figures(endpoint_id, view, principal, window)
     types = await list_event_types(_ALL, view.context, principal)
     subscribed = await list_subscriptions(_ALL, view.context, principal, endpoint_id=endpoint_id)
+    async with view.context.database.read() as connection:
+        unmatched = await explain_unmatched(
+            view.context,
+            connection,
+            [pattern for each in subscribed.data for pattern in each.events],
+            tenant_id=figures["endpoint"].tenant_id,
+        )
     return view.render(
         "endpoint.html",
         status=status,
         **figures,
         subscriptions=subscribed.data,
+        unmatched=unmatched,
         plan=parse_plan(figures["endpoint"].retry_plan),
         policy=view.context.settings.circuit_policy.with_overrides(figures["endpoint"].circuit),
         event_types=sorted((each.name for each in types.data), key=_own_first),

@@ -9,6 +9,7 @@ from fastapi import Depends, Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.endpoint import render_endpoint
+from api.dashboard.site.flash import Tone
 from api.dashboard.site.form import changed_members, check_unchanged, seen_version, validated
 from api.dashboard.site.page import InvalidField, PageView, View
 from api.dashboard.site.page_route import PageRouter, error_sentence
@@ -17,6 +18,7 @@ from api.process.context import AppContext
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (
     NewSubscription,
+    SavedSubscription,
     SubscriptionView,
     change_subscription,
     create_subscription,
@@ -63,7 +65,8 @@ async def subscribe(
     except InvalidInput as error:
         view.invalid["events"] = InvalidField(typed, error_sentence(error))
         return await render_endpoint(endpoint_id, view=view, principal=principal, status=422)
-    return view.redirect_back(f"Subscribed to {', '.join(created.events)}.")
+    notice, tone = _notice(f"Subscribed to {', '.join(created.events)}.", created)
+    return view.redirect_back(notice, tone=tone)
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/switch")
@@ -94,14 +97,21 @@ async def edit(
     patch = changed_members({"events": _patterns(typed), "payload": payload}, subscription)
     try:
         check_unchanged(view.form, subscription.updated_at)
-        if patch:
-            await change_subscription(subscription.id, patch, view.context, audit, principal)
+        path = f"/dashboard/endpoints/{subscription.endpoint_id}#subscriptions-heading"
+        if not patch:
+            return view.redirect(path, "Nothing changed.")
+        saved = await change_subscription(subscription.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
         return _form(view, subscription, typed, payload, error)
-    return view.redirect(
-        f"/dashboard/endpoints/{subscription.endpoint_id}#subscriptions-heading",
-        "The subscription is saved." if patch else "Nothing changed.",
-    )
+    notice, tone = _notice("The subscription is saved.", saved)
+    return view.redirect(path, notice, tone=tone)
+
+
+def _notice(done: str, saved: SavedSubscription) -> tuple[str, Tone]:
+    """Return the notice with the first warning; the page has all of them beside the patterns."""
+    if not saved.warnings:
+        return done, "good"
+    return f"{done} {saved.warnings[0].detail}", "warn"
 
 
 def _patterns(typed: str) -> list[str]:

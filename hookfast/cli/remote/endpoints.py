@@ -24,7 +24,7 @@ from hookfast.cli.remote.options import (
     parse_object,
 )
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, print_facts, print_note
+from hookfast.cli.remote.screen import Column, print_facts, print_note, print_warnings
 from hookfast.cli.remote.times import format_time, parse_duration
 
 app = typer.Typer()
@@ -126,6 +126,7 @@ def create(
         return
     endpoint = response.value
     print_facts(_facts(remote, endpoint))
+    print_warnings(endpoint)
     if not events:
         print_note("It receives no events yet, because it has no subscription.")
     if poll:

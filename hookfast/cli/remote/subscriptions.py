@@ -21,7 +21,7 @@ from hookfast.cli.remote.options import (
     filter_option,
 )
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, print_facts, print_note
+from hookfast.cli.remote.screen import Column, print_facts, print_note, print_warnings
 from hookfast.cli.remote.times import format_distance, format_time
 
 app = typer.Typer()
@@ -98,6 +98,7 @@ def create(
     response = remote.api.post("/subscriptions", form)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
+        print_warnings(response.value)
 
 
 @command(app, "update")
@@ -121,6 +122,7 @@ def update(
     response = remote.api.patch(path_of("subscriptions", subscription_id), patch)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
+        print_warnings(response.value)
 
 
 @command(app, "delete")

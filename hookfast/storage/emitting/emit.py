@@ -19,7 +19,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from hookfast.clock import Clock, utc_now
-from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
+from hookfast.errors import Conflict, HookfastError, NotFound
+from hookfast.events.catalogue import unknown_type
 from hookfast.quotas import day_of
 from hookfast.storage.accounts.tenants import find_existing
 from hookfast.storage.database.doorbell import Doorbell
@@ -28,6 +29,7 @@ from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.emitting import event_quotas
 from hookfast.storage.emitting.committing import notify_dead, report_committed, store
 from hookfast.storage.emitting.event_quotas import EventQuotas, Limits
+from hookfast.storage.events.catalogue import EventCatalogue
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
 from hookfast.storage.events.new_events import (
     Committed,
@@ -96,11 +98,13 @@ class Emitter:
         doorbell: Doorbell,
         *,
         quotas: EventQuotas,
+        catalogue: EventCatalogue,
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
         self._doorbell = doorbell
         self._quotas = quotas
+        self._catalogue = catalogue
         self._clock = clock
         self._schemas = SchemaCache()
         self._checks = SchemaChecks()
@@ -197,7 +201,9 @@ class Emitter:
         quick = len(events) <= _QUICK_ROWS
         async with self._database.read(quick=quick) as connection:
             earlier = await find_by_keys(connection, keys) if keys else {}
-            schemas = await self._schemas.load(connection, {event.type for event in events})
+            types = {event.type for event in events}
+            schemas = await self._schemas.load(connection, types)
+            meant = await self._catalogue.suggest_types(connection, types - schemas.keys())
             audiences = {event.audience for event in events if event.type in schemas}
             subscribers = await find_subscribers(connection, audiences)
             # A tenant with a subscription exists, so only the others have to be looked up.
@@ -208,7 +214,7 @@ class Emitter:
             now = self._clock()
             limits = await self._quotas.limits(connection, tenants)
             full = await event_quotas.find_full(connection, limits, day_of(now))
-        return _Facts(earlier, schemas, subscribers, tenants, limits, full, now)
+        return _Facts(earlier, schemas, meant, subscribers, tenants, limits, full, now)
 
     def _decide(
         self, requests: Sequence[_Checked], facts: _Facts, emissions: Sequence[spans.Emission]
@@ -245,6 +251,8 @@ class _Facts:
 
     earlier: Mapping[ScopedKey, Committed]
     schemas: Mapping[str, Schema]
+    meant: Mapping[str, str]
+    """The event types that were probably meant by types that are not registered."""
     subscribers: Mapping[Audience, Sequence[Subscriber]]
     tenants: Set[str]
     limits: Limits
@@ -265,11 +273,7 @@ class _Facts:
         """Check the event's type and tenant. Raises InvalidInput (`unknown_event_type`) or
         NotFound."""
         if event.type not in self.schemas:
-            raise InvalidInput.at(
-                "/type",
-                "this event type is not registered; `PUT /v1/event-types/{name}` registers it",
-                code="unknown_event_type",
-            )
+            raise unknown_type(self.meant.get(event.type))
         if event.tenant_id is not None and event.tenant_id not in self.tenants:
             raise NotFound("There is no such tenant.")
 

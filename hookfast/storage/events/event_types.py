@@ -46,6 +46,12 @@ async def list_page(
     return await fetch_all(connection, statement, EventType)
 
 
+async def list_names(connection: AsyncConnection, *, after: str | None, limit: int) -> list[str]:
+    """Return the first `limit` names after `after`, in order."""
+    statement = by_name(select(_TYPES.c.name), _TYPES.c.name, after=after, limit=limit)
+    return list((await connection.execute(statement)).scalars())
+
+
 async def remove(connection: AsyncConnection, name: str) -> bool:
     """Delete an event type but not its events. Returns whether it existed."""
     result = await connection.execute(delete(_TYPES).where(_TYPES.c.name == name))

@@ -39,8 +39,9 @@ async def find_subscribers(
     """Return the subscribers of each audience, with each subscription once even if several of its
     patterns match.
 
-    Runs one statement per event type, which probes 15 keys for each of its tenants. One statement
-    for all types would probe every type's keys for every tenant.
+    Runs one statement per event type, which probes its patterns (15 keys for three parts, 127 for
+    six) for each of its tenants. One statement for all types would probe every type's keys for
+    every tenant.
     """
     tenants_of: defaultdict[str, set[str | None]] = defaultdict(set)
     for event_type, tenant_id in audiences:

@@ -97,8 +97,8 @@ class Subscription(Record, table=True):
 
 
 class SubscriptionPattern(Record, table=True):
-    """One pattern of a subscription. A three-part event type can match only a dozen or so patterns,
-    so its subscribers are found by index look-ups of those, however many there are."""
+    """One pattern of a subscription. Few patterns can match an event type (15 for three parts), so
+    its subscribers are found by index look-ups of those, however many there are."""
 
     __tablename__ = "subscription_patterns"
     __table_args__ = (Index("ix_subscription_patterns_subscription", "subscription_id"),)

@@ -19,15 +19,15 @@ async def test_event_type_is_registered_edited_and_deleted(
     name = f"shop.k{tenant[-10:]}.emptied"
     path = f"/dashboard/event-types/{name}"
     schema = '{"type": "object", "properties": {"cart": {"type": "string"}}}'
-    rejected = await operator.post("/dashboard/event-types/new", name=name, schema="{")
+    rejected = await operator.post("/dashboard/event-types/new-type", name=name, schema="{")
     assert "this is not JSON" in text_of(rejected.text)
-    rejected = await operator.post("/dashboard/event-types/new", name=name, schema="[]")
+    rejected = await operator.post("/dashboard/event-types/new-type", name=name, schema="[]")
     assert rejected.status_code == 422
     assert "a JSON Schema is an object" in rejected.text
     assert "dict" not in rejected.text
-    rejected = await operator.post("/dashboard/event-types/new", name="Cart", schema=schema)
+    rejected = await operator.post("/dashboard/event-types/new-type", name="Cart", schema=schema)
     assert rejected.status_code == 422
-    await operator.submit("/dashboard/event-types/new", name=name, schema=schema)
+    await operator.submit("/dashboard/event-types/new-type", name=name, schema=schema)
     page = await operator.get(path)
     assert "Generated from the schema" in page.text
     assert "&#34;cart&#34;: &#34;text&#34;" in page.text
@@ -48,7 +48,7 @@ async def test_new_event_type_form_rejects_a_taken_name(
 ) -> None:
     kept = {"description": "Kept.", "schema": {"type": "object"}}
     name = (await client.put("/event-types/shop.cart.kept", json=kept)).json()["name"]
-    rejected = await operator.post("/dashboard/event-types/new", name=name, description="New.")
+    rejected = await operator.post("/dashboard/event-types/new-type", name=name, description="New.")
     assert rejected.status_code == 422
     assert "an event type has this name already" in text_of(rejected.text)
     assert 'value="New."' in rejected.text  # the typed input is still there

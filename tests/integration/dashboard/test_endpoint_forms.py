@@ -223,7 +223,7 @@ async def test_subscription_is_added_switched_off_and_deleted(
             f"{path}/subscriptions", events="user.account.closed, user.team.*", back=path
         )
         assert "Subscribed to user.account.closed, user.team.*." in text
-        wrong = await visitor.post(f"{path}/subscriptions", events="user", back=path)
+        wrong = await visitor.post(f"{path}/subscriptions", events="User", back=path)
         assert wrong.status_code == 422
         assert 'role="alert"' in wrong.text
         listed = await client.get("/subscriptions", params={"endpoint_id": endpoint_id})
@@ -239,7 +239,7 @@ async def test_subscription_is_added_switched_off_and_deleted(
         assert "The subscription is saved." in edited
         changed = (await client.get(f"/subscriptions/{newest['id']}")).json()
         assert (changed["events"], changed["payload"]) == (["user.team.*"], "thin")
-        assert (await visitor.post(f"{own}/edit", events="user")).status_code == 422
+        assert (await visitor.post(f"{own}/edit", events="User")).status_code == 422
         assert "Delete this subscription?" in (await visitor.get(f"{own}/delete")).text
         # it cannot be reached through another endpoint
         through = f"/dashboard/endpoints/{other}/subscriptions/{newest['id']}"
