@@ -94,7 +94,8 @@ async def _create_resources(client: httpx2.AsyncClient) -> dict[str, str]:
             tenant_id=tenant,
             url=f"http://127.0.0.1:4/{name}",
             description=words,
-            events=["order.**"],
+            # the second matches no event type, which the page says
+            events=["order.**", "order.invoice.payed"],
             owner_emails=["ops@example.com"],
         )
         ids[name], ids[f"{name} subscription"] = created["id"], created["subscription"]["id"]

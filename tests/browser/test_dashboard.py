@@ -410,6 +410,13 @@ def test_pages_work_without_script(chromium: Browser, site: Site) -> None:
         page.get_by_label("Description").fill("The ledger")
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_role("heading", name="The ledger")).to_be_visible()
+        page.get_by_label("Events", exact=True).fill("order.*, order.invoices.paid")
+        page.get_by_role("button", name="Subscribe").click()
+        expect(page.get_by_role("status").first).to_contain_text(
+            "No registered event type matches 'order.*' yet. Did you mean 'order.**'?"
+        )
+        row = page.get_by_role("row", name="order.invoices.paid")
+        expect(row).to_contain_text("Did you mean 'order.invoice.paid'?")
         page.get_by_role("button", name="Send a test").click()
         expect(page.get_by_role("status").first).to_contain_text("failed")  # nothing listens there
         page.get_by_role("button", name="Sign out").click()

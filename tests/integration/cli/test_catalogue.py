@@ -69,6 +69,8 @@ async def test_subscriptions_are_listed_by_endpoint_and_by_what_they_match(
     made = await hookfast(*create, "order.*.paid", "ping.**", "--payload", "thin", "--json")
     assert made.code == 0, made.err
     assert (made.json["events"], made.json["payload"]) == (["order.*.paid", "ping.**"], "thin")
+    assert [warning["pointer"] for warning in made.json["warnings"]] == ["/events/1"]
+    assert made.err == ""
     first = (await hookfast(*create, "order.refund.made", "--inactive", "--json")).json["id"]
 
     async def listed(*filters: str) -> list[str]:
@@ -97,6 +99,12 @@ async def test_a_subscription_is_changed_and_deleted(
     update = ("subscriptions", "update", own["id"])
     changed = await hookfast(*update, "--events", "order.**", "--events", "a.b.c", "--json")
     assert (changed.json["events"], changed.json["payload"]) == (["order.**", "a.b.c"], "full")
+    warned = await hookfast(*update, "--events", "order.**", "--events", "order.invoice.payed")
+    assert warned.err == (
+        "Warning: No registered event type matches 'order.invoice.payed' yet. Did you mean "
+        f"{TYPE!r}?\n"
+    )
+    await hookfast(*update, "--events", "order.**", "--events", "a.b.c")
     changed = await hookfast(*update, "--inactive", "--payload", "raw")
     assert "no" in changed.out.partition("active")[2].split()[0]
     assert (await client.get(f"/subscriptions/{own['id']}")).json()["payload"] == "raw"

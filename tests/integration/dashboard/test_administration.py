@@ -41,6 +41,11 @@ async def test_event_type_is_registered_edited_and_deleted(
         assert (await owner.get(f"{path}/edit")).status_code == 403
     await operator.submit(f"{path}/delete")
     assert (await operator.get(path)).status_code == 404
+    # a name that could be a page's
+    text = await operator.submit("/dashboard/event-types/new-type", name="new", schema="")
+    assert "new is registered." in text
+    assert '<a class="button danger" href="/dashboard/event-types/new/delete">' in text
+    await operator.submit("/dashboard/event-types/new/delete")
 
 
 async def test_new_event_type_form_rejects_a_taken_name(

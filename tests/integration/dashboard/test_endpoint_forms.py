@@ -44,6 +44,7 @@ async def test_new_endpoint_form_shows_the_secret_once(
         [endpoint_id] = set(re.findall(r"ep_[0-9a-f]{32}", answer.text))
         page = await visitor.get(f"/dashboard/endpoints/{endpoint_id}")
         assert secret not in page.text
+        assert "'user.account.closed'" in text_of(answer.text)  # which matches no event type
     stored = (await client.get(f"/endpoints/{endpoint_id}")).json()
     assert stored["tenant_id"] == tenant
     assert stored["retry_plan"] == {"delays_seconds": [1, 2]}
@@ -223,6 +224,9 @@ async def test_subscription_is_added_switched_off_and_deleted(
             f"{path}/subscriptions", events="user.account.closed, user.team.*", back=path
         )
         assert "Subscribed to user.account.closed, user.team.*." in text
+        # the first in the notice, all of them beside the patterns
+        text = text_of(text)
+        assert (text.count("'user.account.closed'"), text.count("'user.team.*'")) == (2, 1)
         wrong = await visitor.post(f"{path}/subscriptions", events="User", back=path)
         assert wrong.status_code == 422
         assert 'role="alert"' in wrong.text
