@@ -45,6 +45,11 @@ async def test_event_type_is_registered_edited_and_deleted(
     text = await operator.submit("/dashboard/event-types/new-type", name="new", schema="")
     assert "new is registered." in text
     assert '<a class="button danger" href="/dashboard/event-types/new/delete">' in text
+    # one part, which is picked before the types that have it as a part
+    await client.put("/event-types/shop.cart.new", json={})
+    picked = (await operator.get("/dashboard/deliveries", params={"event_type": "new"})).text
+    assert ' name="event_type" value="new"' in picked
+    assert "aria-invalid" not in picked
     await operator.submit("/dashboard/event-types/new/delete")
 
 
