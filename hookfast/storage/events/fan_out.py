@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Select, Table, bindparam, select
+from sqlalchemy import Select, Table, Text, bindparam, select, type_coerce
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matching_patterns
@@ -31,13 +31,15 @@ class Subscriber:
     endpoint_id: str
     payload: str
     endpoint_state: str
+    filter: str | None
+    """The JSON text of its content filter, which is not applied yet."""
 
 
 async def find_subscribers(
     connection: AsyncConnection, audiences: Iterable[Audience]
 ) -> dict[Audience, list[Subscriber]]:
     """Return the subscribers of each audience, with each subscription once even if several of its
-    patterns match.
+    patterns match. Their filters are not applied yet (see `filtering`).
 
     Runs one statement per event type, which probes 15 keys for each of its tenants. One statement
     for all types would probe every type's keys for every tenant.
@@ -71,6 +73,7 @@ _MATCHING = (
         _SUBSCRIPTIONS.c.endpoint_id,
         _SUBSCRIPTIONS.c.payload,
         _ENDPOINTS.c.state,
+        type_coerce(_SUBSCRIPTIONS.c.filter, Text),  # as text: parsing it would take longer
     )
     .join_from(_PATTERNS, _SUBSCRIPTIONS, _PATTERNS.c.subscription_id == _SUBSCRIPTIONS.c.id)
     .join(_ENDPOINTS, _SUBSCRIPTIONS.c.endpoint_id == _ENDPOINTS.c.id)
