@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Select, Table, Text, bindparam, select, type_coerce
+from sqlalchemy import Select, Table, Text, bindparam, cast, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matching_patterns
@@ -73,7 +73,7 @@ _MATCHING = (
         _SUBSCRIPTIONS.c.endpoint_id,
         _SUBSCRIPTIONS.c.payload,
         _ENDPOINTS.c.state,
-        type_coerce(_SUBSCRIPTIONS.c.filter, Text),  # as text: parsing it would take longer
+        cast(_SUBSCRIPTIONS.c.filter, Text),  # as text: parsing it would take longer
     )
     .join_from(_PATTERNS, _SUBSCRIPTIONS, _PATTERNS.c.subscription_id == _SUBSCRIPTIONS.c.id)
     .join(_ENDPOINTS, _SUBSCRIPTIONS.c.endpoint_id == _ENDPOINTS.c.id)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Table, Text, select, type_coerce
+from sqlalchemy import Table, Text, cast, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matches
@@ -160,7 +160,7 @@ async def _subscriptions(connection: AsyncConnection, endpoint: Endpoint) -> Seq
         return []
     c = _SUBSCRIPTIONS.c
     rows = await connection.execute(
-        select(c.id, c.events, c.payload, type_coerce(c.filter, Text).label("filter"))
+        select(c.id, c.events, c.payload, cast(c.filter, Text).label("filter"))
         .where(c.endpoint_id == endpoint.id, c.active)
         .order_by(c.id)
     )
