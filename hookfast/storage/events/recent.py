@@ -17,7 +17,7 @@ from hookfast.storage.tables import Event
 _EVENTS: Table = Event.__table__
 
 MAX_EVENTS: Final = 20
-SCANNED: Final = 1_000
+SCANNED: Final = 500
 """The events among which those that match are looked for."""
 
 
