@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from fractions import Fraction
 from itertools import chain
 from operator import ge, gt, le, lt
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from hookfast.events.filter import (
     MAX_BYTES,
     MAX_CONDITIONS,
     MAX_DEPTH,
+    MAX_STEPS,
     MAX_VALUES,
     OPERATORS,
     OverLimit,
@@ -407,6 +410,20 @@ def test_no_filter_takes_long_whatever_the_data_are(conditions: Any, data: Any) 
     assert time.thread_time() - began < 0.5  # ten times what it takes
 
 
-def test_all_operators_are_documented() -> None:
-    guide = open("docs/filters.md").read()  # noqa: SIM115
-    assert [name for name in OPERATORS if f"`{name}`" not in guide] == []
+# -- the guide
+
+_GUIDE = (Path(__file__).parents[3] / "docs/guides/filters.md").read_text()
+_EXAMPLES = re.findall(r"^\| `(\{.*\})` \| `(.*)` \| `(.*)` \|$", _GUIDE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("conditions", "passes", "kept_out"), _EXAMPLES)
+def test_example_of_the_guide_is_true(conditions: str, passes: str, kept_out: str) -> None:
+    assert matches(json.loads(conditions), json.loads(passes)) is True
+    assert matches(json.loads(conditions), json.loads(kept_out)) is False
+
+
+def test_guide_has_examples_all_operators_and_the_limits() -> None:
+    assert len(_EXAMPLES) >= 19
+    assert [name for name in OPERATORS if f"`{name}`" not in _GUIDE] == []
+    for limit in (MAX_BYTES, MAX_STEPS, MAX_CONDITIONS, MAX_DEPTH, MAX_VALUES):
+        assert f"{limit:,}" in _GUIDE
