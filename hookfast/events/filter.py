@@ -117,15 +117,18 @@ def _element(own: Sequence[_Test], members: Sequence[_Test]) -> _Test:
     """Whether all of these hold for the value, or for one element of the array: tests of the value
     itself and of its members."""
     tests = (*own, *members)
+    first, others = tests[0], tests[1:]
     cost = len(tests)
 
     def check(value: Any, steps: Steps) -> bool:
         steps.take(cost)
         if type(value) is list and value:
             # of an array itself, only `$eq` can hold
-            itself = not members and all(test(value, steps) for test in own)
-            return itself or any(check(each, steps) for each in value)
-        return all(test(value, steps) for test in tests)
+            if not members and all(test(value, steps) for test in own):
+                return True
+            return any(check(each, steps) for each in value)
+        # most events fail the first test, or there is no other: `all` would take longer
+        return first(value, steps) and (not others or all(test(value, steps) for test in others))
 
     return check
 

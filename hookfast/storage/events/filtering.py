@@ -108,12 +108,12 @@ def _passed_events(text: str, events: Sequence[Data]) -> list[bool]:
 
 
 class Evaluation:
-    """Evaluates filters for the events of one request, with a limited number of steps."""
+    """Evaluates filters for the events of one request, with a limited number of steps. If it is
+    `strict`, and a filter needs more of them than are left, it raises OverLimit."""
 
     def __init__(self, steps: int = _REQUEST_STEPS, *, strict: bool = False) -> None:
-        self._left = steps
+        self.left = steps
         self._strict = strict
-        self.used = 0
 
     def of_event(self, event: Data) -> EventEvaluation:
         """Return the evaluation of filters for an event."""
@@ -121,21 +121,17 @@ class Evaluation:
 
     def run(self, text: str, data: Any, *, most: int) -> tuple[bool | None, int]:
         """Return whether data match a stored filter, and how many steps it took, `most` at most.
-        None: it would take more. If it only had too few because few are left for this request, and
-        the evaluation is `strict`, raises OverLimit."""
-        most = min(most, MAX_STEPS)
-        allowed = min(most, self._left)
-        steps = Steps(allowed)
-        found: bool | None = None
+        None: it would take more."""
+        steps = Steps(allowed := most if most < self.left else self.left)
         try:
             found = compiled(text).matches(data, steps)
         except OverLimit:
+            self.left -= allowed
             if self._strict and allowed < most:
                 raise
-        finally:
-            used = allowed - max(steps.left, 0)
-            self._left -= used
-            self.used += used
+            return None, allowed
+        used = allowed - steps.left
+        self.left -= used
         return found, used
 
 
@@ -155,8 +151,11 @@ class EventEvaluation:
             return True
         if text in self._found:
             return self._found[text]
-        found, used = self._evaluation.run(text, self._event.value, most=self._left[tenant_id])
-        self._left[tenant_id] -= used
+        left = self._left[tenant_id]
+        found, used = self._evaluation.run(
+            text, self._event.value, most=left if left < MAX_STEPS else MAX_STEPS
+        )
+        self._left[tenant_id] = left - used
         if found is not None:  # another tenant may have more steps left
             self._found[text] = found
         return found
@@ -168,12 +167,13 @@ def _evaluate_group(
     found: list[list[Sequence[Subscriber]] | None] = []
     left = _GROUP_STEPS
     for candidates in requests:
-        evaluation = Evaluation(min(left, _GROUP_REQUEST_STEPS), strict=True)
+        given = min(left, _GROUP_REQUEST_STEPS)
+        evaluation = Evaluation(given, strict=True)
         try:
             found.append(_evaluate(candidates, evaluation))
         except OverLimit:
             found.append(None)
-        left -= evaluation.used
+        left -= given - evaluation.left
     return found
 
 
