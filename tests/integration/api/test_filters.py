@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import httpx2
 import pytest
 
+from hookfast.storage.events import filtering
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio
@@ -73,6 +75,24 @@ async def test_only_events_that_match_become_deliveries(
     await client.patch(f"/subscriptions/{made[3]['id']}", json={"filter": LARGE})
     assert (await client.post("/events", **keyed)).json()["deliveries"] == 2
     assert await emit(client, {"amount": 7}) == 1
+
+
+async def test_requests_whose_filters_are_heavy_are_committed_alone(
+    client: httpx2.AsyncClient,
+    endpoint: Json,
+    make_subscription: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(filtering, "_GROUP_REQUEST_STEPS", 50)
+    for conditions in (LARGE, {"lines": {"n": {"$gt": 5}}}):
+        await make_subscription(endpoint_id=endpoint["id"], events=["**"], filter=conditions)
+    sent = [
+        {"amount": amount, "lines": [{"n": n} for n in range(lines)]}
+        for amount in (5, 100)
+        for lines in (1, 6, 7, 40)
+    ]
+    counts = await asyncio.gather(*(emit(client, data) for data in sent))
+    assert counts == [0, 0, 1, 1, 1, 1, 2, 2]
 
 
 @pytest.mark.both_databases  # a JSON column, read as text
