@@ -254,6 +254,7 @@ async def test_content_filter_is_checked_saved_shown_and_removed(
 ) -> None:
     tenant = await new_tenant(client)
     endpoint_id = await new_endpoint(client, tenant)
+    await event_type_maker(client)(EVENT_TYPE)
     for amount in (5, 100, 1):
         event = {"type": EVENT_TYPE, "data": {"amount": amount}, "tenant_id": tenant}
         assert (await client.post("/events", json=event)).status_code == 202
