@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench emit-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
+.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench emit-bench filter-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -62,6 +62,9 @@ inbox-bench: $(VENV)/.dev-ready ## receiving, measured against less and against 
 
 emit-bench: $(VENV)/.dev-ready ## the API's cost of emitting, on SQLite and PostgreSQL
 	$(BIN)/python -m bench.emit
+
+filter-bench: $(VENV)/.dev-ready ## the cost of content filters when an event is emitted
+	$(BIN)/python -m bench.filters
 
 telemetry-bench: $(VENV)/.dev-ready ## the cost of traces and metrics per delivery
 	$(BIN)/python -m bench.telemetry

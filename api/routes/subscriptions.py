@@ -13,6 +13,7 @@ from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
+from api.forms.content_filter import MAX_EXAMPLE, ContentFilter, checked_filter, parse_example
 from api.forms.endpoint import Patterns, check_patterns
 from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, verify_stored
@@ -21,11 +22,13 @@ from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
-from hookfast.errors import Conflict
+from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.endpoints import endpoints, subscriptions
+from hookfast.storage.events import recent
+from hookfast.storage.events.filtering import Example, StoredData, passed_events
 from hookfast.storage.tables import Endpoint, Subscription
 
 routes = router("Subscriptions")
@@ -41,6 +44,7 @@ class SubscriptionForm(Input):
         "`raw` the body, content type and headers of the request that a source received, byte for "
         "byte and signed by us, and `full` for all other events.",
     )
+    filter: ContentFilter = None
     active: bool = Field(
         True, description="If false, events emitted meanwhile are not sent, now or later."
     )
@@ -71,6 +75,9 @@ class SubscriptionView(BaseModel):
     tenant_id: str
     events: list[str]
     payload: Literal["full", "thin", "raw"]
+    filter: dict[str, Any] | None = Field(
+        description="The condition that an event's `data` must match; null: none."
+    )
     active: bool
     created_at: Time
     updated_at: Time
@@ -109,7 +116,8 @@ def new_subscription(
 
 def _settings(form: SubscriptionForm, events: list[str]) -> dict[str, Any]:
     return {name: getattr(form, name) for name in SubscriptionForm.model_fields} | {
-        "events": events
+        "events": events,
+        "filter": checked_filter(form.filter),
     }
 
 
@@ -121,6 +129,7 @@ async def create_subscription(
     the verification `query`, all of them in one request. If the tenant may not have another
     subscription, the response is 409 `quota_exceeded`."""
     events = check_patterns(form.events)
+    checked_filter(form.filter)  # before the receiver is asked
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
         warnings = await check_matches(
@@ -151,10 +160,22 @@ async def list_subscriptions(
             examples=["order.invoice.paid"],
         ),
     ] = None,
+    data: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_EXAMPLE,
+            description="With `matches`: the data of an example event, as JSON. Only subscriptions "
+            "whose filter it passes are listed. Without it, filters are not applied.",
+            examples=['{"amount": 129900, "currency": "EUR"}'],
+        ),
+    ] = None,
 ) -> Listing[SubscriptionView]:
     tenant_id = principal.tenant_for(tenant_id)
     if matches is not None:
         parse_event_type(matches, pointer="matches")
+    if data is not None and matches is None:
+        raise InvalidInput.at("data", "needs `matches`, the type of the example event")
+    example = None if data is None else Example(data, parse_example(data, pointer="data"))
     async with context.database.read() as connection:
         await check_tenant_exists(connection, tenant_id)
         if endpoint_id is not None:
@@ -164,10 +185,61 @@ async def list_subscriptions(
             tenant_id=tenant_id,
             endpoint_id=endpoint_id,
             matches=matches,
+            example=example,
             after=page.after,
             limit=page.rows,
         )
     return page.listing(rows, key=lambda row: row.id, view=SubscriptionView.of)
+
+
+class PreviewForm(Input):
+    """A subscription that may not exist yet, to try on past events."""
+
+    endpoint_id: EndpointId
+    events: Annotated[Patterns, Field(min_length=1)]
+    filter: ContentFilter = None
+
+
+class PreviewedEvent(BaseModel):
+    """A past event."""
+
+    id: str
+    type: str
+    created_at: Time
+    matches: bool = Field(description="Whether the filter lets it pass.")
+
+
+class PreviewView(BaseModel):
+    """How a filter would have decided on past events."""
+
+    checked: int = Field(
+        description=f"The newest events, at most {recent.MAX_EVENTS}, whose type matches and that "
+        f"the endpoint's tenant sees. Only its last {recent.SCANNED} events are searched for them."
+    )
+    matching: int = Field(description="Those that the filter lets pass.")
+    events: list[PreviewedEvent] = Field(description="The events, newest first.")
+
+
+@routes.post("/subscriptions/preview", summary="Try a filter on the last events")
+async def preview_subscription(
+    form: PreviewForm, context: AppContext, principal: Reader
+) -> PreviewView:
+    """Says which of the last events a subscription with these patterns and this filter would have
+    got. Nothing is stored or sent."""
+    events = check_patterns(form.events)
+    tried = checked_filter(form.filter)
+    async with context.database.read() as connection:
+        endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
+        found = await recent.read(connection, tenant_id=endpoint.tenant_id, patterns=events)
+    passed = await passed_events(tried, [StoredData(event.body) for event in found])
+    return PreviewView(
+        checked=len(found),
+        matching=sum(passed),
+        events=[
+            PreviewedEvent(id=event.id, type=event.type, created_at=event.created_at, matches=one)
+            for event, one in zip(found, passed, strict=True)
+        ],
+    )
 
 
 @routes.get("/subscriptions/{subscription_id}", summary="Get a subscription")
@@ -204,10 +276,11 @@ async def change_subscription(
         warnings = await check_matches(
             context, connection, form.events, tenant_id=row.tenant_id, accepted=row.events
         )
+    settings = _settings(form, events)
     await _verify_new_topics(context, endpoint, events)
     before = facts(row)
     seen, row.updated_at = row.updated_at, context.clock()
-    for name, value in _settings(form, events).items():
+    for name, value in settings.items():
         setattr(row, name, value)
     async with context.database.write() as connection:
         await _lock_verified(connection, endpoint)

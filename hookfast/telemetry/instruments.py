@@ -179,6 +179,14 @@ EVENTS = Counter(
     labels=("origin",),
     by="api",
 )
+FILTERS = Counter(
+    "hookfast.filters",
+    "{filter}",
+    "Filters of subscriptions applied to emitted events, by result: passed, kept_out, "
+    "too_many_steps (the event passes).",
+    labels=("result",),
+    by="api worker",
+)
 DELIVERIES = Counter(
     "hookfast.deliveries",
     "{delivery}",

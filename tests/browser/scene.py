@@ -100,6 +100,9 @@ async def _create_resources(client: httpx2.AsyncClient) -> dict[str, str]:
         )
         ids[name], ids[f"{name} subscription"] = created["id"], created["subscription"]["id"]
     await _set_credentials(client, ids["fine"])
+    conditions = {"amount": {"$gte": 100_000}, "customer.country": {"$nin": ["US", "CA"]}}
+    path = f"/subscriptions/{ids['broken subscription']}"
+    assert (await client.patch(path, json={"filter": conditions})).is_success
     event = await client.post(
         "/events",
         json={

@@ -278,6 +278,34 @@ def test_selected_deliveries_are_counted_then_resent(chromium: Browser, site: Si
         expect(page.get_by_role("status")).to_contain_text("This was already done")
 
 
+def test_content_filter_is_checked_and_saved_without_script(
+    chromium: Browser, site: Site, artefacts: Path
+) -> None:
+    with browsing(chromium, site, java_script_enabled=False) as page:
+        page.goto(f"/dashboard/endpoints/{site.scene.broken}")
+        subscriptions = page.get_by_role("region", name="Subscriptions")
+        expect(subscriptions.get_by_text('{"amount":{"$gte":100000}')).to_be_visible()
+        page.get_by_label("Events", exact=True).fill(EVENT_TYPE)
+        page.locator('textarea[name="filter"]').fill('{"invoice_id": {"$startWith": "in_4"}}')
+        page.get_by_role("button", name="Check").click()
+        expect(subscriptions.get_by_role("alert")).to_contain_text("did you mean `$startsWith`?")
+        page.locator('textarea[name="filter"]').fill('{"invoice_id": {"$startsWith": "in_4"}}')
+        page.get_by_role("button", name="Check").click()
+        checked = page.get_by_text(re.compile(r"\d+ of the last \d+ events? of these types"))
+        expect(checked).to_be_visible()
+        page.screenshot(path=artefacts / "filter-checked.png", full_page=True)
+        page.get_by_role("button", name="Subscribe").click()
+        expect(page.get_by_role("status").first).to_contain_text("Subscribed to")
+        expect(subscriptions.get_by_text('{"invoice_id":{"$startsWith":"in_4"}}')).to_be_visible()
+        subscriptions.get_by_role("link", name=f"Edit {EVENT_TYPE}").first.click()
+        expect(checked).to_be_visible()
+        page.screenshot(path=artefacts / "filter-edited.png", full_page=True)
+        page.locator('textarea[name="filter"]').fill("")
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_role("status").first).to_contain_text("The subscription is saved.")
+        expect(subscriptions.get_by_text('{"invoice_id"')).to_have_count(0)
+
+
 def test_inbox_entry_is_retried_after_its_schema_is_fixed(chromium: Browser, site: Site) -> None:
     with browsing(chromium, site) as page:
         page.goto("/dashboard/inbox?status=failed")

@@ -33,7 +33,10 @@ ELSEWHERE = {
 CONFIRMED = {"recover", "redrive", "resend", "pause", "resume", "cancel", "replay", "run", "revoke"}
 
 # In this order. Each continues where the quickstart ended, and leaves the receiver working.
-GUIDES = ["concepts", "endpoints", "emitting", "verifying", "retries", "replaying", "circuits"]
+GUIDES = [
+    *("concepts", "endpoints", "emitting", "filters", "verifying", "retries", "replaying"),
+    "circuits",
+]
 
 EMIT_TWICE = """
 first = emit("order.refund.created", {"refund_id": "re_90", "amount": 5},

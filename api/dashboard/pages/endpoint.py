@@ -22,7 +22,7 @@ from api.routes.endpoint_checks import TestView, get_endpoint_stats
 from api.routes.endpoint_control import get_endpoint_health
 from api.routes.endpoints import get_endpoint
 from api.routes.event_types import list_event_types
-from api.routes.subscriptions import list_subscriptions
+from api.routes.subscriptions import PreviewView, list_subscriptions
 from hookfast.deliveries.retry_plan import parse_plan
 
 routes = PageRouter()
@@ -66,9 +66,11 @@ async def render_endpoint(
     window: Window = endpoint_charts.DEFAULT,
     test: TestView | None = None,
     tested_type: str | None = None,
+    preview: PreviewView | None = None,
     status: int = 200,
 ) -> Response:
-    """Render the endpoint's page, with the result of a test or the errors of one of its forms."""
+    """Render the endpoint's page, with the result of a test, the preview of a subscription, or the
+    errors of one of its forms."""
     figures = await _figures(endpoint_id, view, principal, window)
     types = await list_event_types(_ALL, view.context, principal)
     subscribed = await list_subscriptions(_ALL, view.context, principal, endpoint_id=endpoint_id)
@@ -90,6 +92,7 @@ async def render_endpoint(
         event_types=sorted((each.name for each in types.data), key=_own_first),
         test=test,
         tested_type=tested_type,
+        preview=preview,
     )
 
 

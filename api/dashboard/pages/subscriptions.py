@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
@@ -11,6 +12,7 @@ from api.access.authentication import Reader, Writer
 from api.dashboard.pages.endpoint import render_endpoint
 from api.dashboard.site.flash import Tone
 from api.dashboard.site.form import changed_members, check_unchanged, seen_version, validated
+from api.dashboard.site.json_view import pretty
 from api.dashboard.site.page import InvalidField, PageView, View
 from api.dashboard.site.page_route import PageRouter, error_sentence
 from api.http.fields import EndpointPath, SubscriptionPath
@@ -18,14 +20,18 @@ from api.process.context import AppContext
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (
     NewSubscription,
+    PreviewForm,
+    PreviewView,
     SavedSubscription,
     SubscriptionView,
     change_subscription,
     create_subscription,
     delete_subscription,
     get_subscription,
+    preview_subscription,
 )
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
+from hookfast.events.filter import filter_text
 
 routes = PageRouter()
 
@@ -53,20 +59,32 @@ async def subscribe(
 ) -> Response:
     """Subscribe the endpoint to more events. Its receiver is asked about topics new to it."""
     await get_endpoint(endpoint_id, view.context, principal)
-    typed = view.form.get("events", "")
-    members = {
-        "endpoint_id": endpoint_id,
-        "events": _patterns(typed),
-        "payload": view.form.get("payload", "full"),
-    }
     try:
+        members = {
+            "endpoint_id": endpoint_id,
+            "events": _patterns(view.form.get("events", "")),
+            "payload": view.form.get("payload", "full"),
+            "filter": _filter(view),
+        }
         form = validated(NewSubscription, members)
         created = await create_subscription(form, view.context, audit, principal)
     except InvalidInput as error:
-        view.invalid["events"] = InvalidField(typed, error_sentence(error))
+        _show_error(view, error)
         return await render_endpoint(endpoint_id, view=view, principal=principal, status=422)
     notice, tone = _notice(f"Subscribed to {', '.join(created.events)}.", created)
     return view.redirect_back(notice, tone=tone)
+
+
+@routes.post("/endpoints/{endpoint_id}/subscriptions/preview")
+async def preview(endpoint_id: EndpointPath, view: PageView, principal: Writer) -> Response:
+    """Show how many of the last events the typed subscription would have got. Stores nothing."""
+    await get_endpoint(endpoint_id, view.context, principal)
+    try:
+        found = await _preview(view, endpoint_id, principal)
+    except InvalidInput as error:
+        _show_error(view, error)
+        return await render_endpoint(endpoint_id, view=view, principal=principal, status=422)
+    return await render_endpoint(endpoint_id, view=view, principal=principal, preview=found)
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/switch")
@@ -82,27 +100,45 @@ async def switch(
 
 
 @routes.get("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/edit")
-async def edit_page(view: PageView, _: Writer, subscription: OwnSubscription) -> Response:
-    """Show the form that changes a subscription."""
-    return _form(view, subscription, ", ".join(subscription.events), subscription.payload)
+async def edit_page(view: PageView, principal: Writer, subscription: OwnSubscription) -> Response:
+    """Show the form that changes a subscription, and what its filter does to the last events."""
+    found = None
+    if subscription.filter is not None:
+        form = PreviewForm(
+            endpoint_id=subscription.endpoint_id,
+            events=subscription.events,
+            filter=subscription.filter,
+        )
+        found = await preview_subscription(form, view.context, principal)
+    text = "" if subscription.filter is None else filter_text(subscription.filter)
+    return _form(
+        view,
+        subscription,
+        ", ".join(subscription.events),
+        subscription.payload,
+        filter=pretty(text)[0],
+        preview=found,
+    )
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/edit")
 async def edit(
     subscription: OwnSubscription, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
-    """Save a subscription's events and payload. Its receiver is asked about topics new to it."""
+    """Save a subscription's settings. Its receiver is asked about topics new to it."""
     typed = view.form.get("events", "")
     payload = view.form.get("payload", "full")
-    patch = changed_members({"events": _patterns(typed), "payload": payload}, subscription)
     try:
+        patch = changed_members({"events": _patterns(typed), "payload": payload}, subscription)
+        if "filter" in view.form and _is_changed(typed_filter := _filter(view), subscription):
+            patch["filter"] = typed_filter  # not a patch of it: it is replaced as a whole
         check_unchanged(view.form, subscription.updated_at)
         path = f"/dashboard/endpoints/{subscription.endpoint_id}#subscriptions-heading"
         if not patch:
             return view.redirect(path, "Nothing changed.")
         saved = await change_subscription(subscription.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
-        return _form(view, subscription, typed, payload, error)
+        return _typed_form(view, subscription, error)
     notice, tone = _notice("The subscription is saved.", saved)
     return view.redirect(path, notice, tone=tone)
 
@@ -114,8 +150,68 @@ def _notice(done: str, saved: SavedSubscription) -> tuple[str, Tone]:
     return f"{done} {saved.warnings[0].detail}", "warn"
 
 
+@routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/preview")
+async def preview_edited(
+    subscription: OwnSubscription, view: PageView, principal: Writer
+) -> Response:
+    """Show how many of the last events the changed subscription would have got. Stores nothing."""
+    try:
+        found = await _preview(view, subscription.endpoint_id, principal)
+    except InvalidInput as error:
+        return _typed_form(view, subscription, error)
+    return _typed_form(view, subscription, preview=found)
+
+
 def _patterns(typed: str) -> list[str]:
     return typed.replace(",", " ").split()
+
+
+def _filter(view: View) -> Any:
+    """Return the typed filter, None for an empty one. Raises InvalidInput."""
+    found = view.form.json("filter", pointer="/filter")
+    return None if found == {} else found
+
+
+def _is_changed(typed: Any, subscription: SubscriptionView) -> bool:
+    """Return whether a filter is another one. As text, because for Python 1 equals true."""
+    return json.dumps(typed) != json.dumps(subscription.filter)
+
+
+async def _preview(view: View, endpoint_id: str, principal: Writer) -> PreviewView:
+    members = {
+        "endpoint_id": endpoint_id,
+        "events": _patterns(view.form.get("events", "")),
+        "filter": _filter(view),
+    }
+    return await preview_subscription(validated(PreviewForm, members), view.context, principal)
+
+
+def _show_error(view: View, error: InvalidInput) -> None:
+    """Show an error at its field: the filter's, or that of the events."""
+    in_filter = any(each.pointer.startswith("/filter") for each in error.errors)
+    name = "filter" if in_filter else "events"
+    view.invalid[name] = InvalidField(view.form.get(name, ""), error_sentence(error))
+
+
+def _typed_form(
+    view: View,
+    subscription: SubscriptionView,
+    error: HookfastError | None = None,
+    *,
+    preview: PreviewView | None = None,
+) -> Response:
+    """Render the form with what was typed into it."""
+    if isinstance(error, InvalidInput):
+        _show_error(view, error)
+    return _form(
+        view,
+        subscription,
+        view.form.get("events", ""),
+        view.form.get("payload", "full"),
+        filter=view.form.get("filter", ""),
+        error=error,
+        preview=preview,
+    )
 
 
 def _form(
@@ -123,15 +219,20 @@ def _form(
     subscription: SubscriptionView,
     events: str,
     payload: str,
+    *,
+    filter: str,
     error: HookfastError | None = None,
+    preview: PreviewView | None = None,
 ) -> Response:
     return view.render_form(
         "subscription.html",
         error=error,
         subscription=subscription,
-        seen=seen_version(subscription.updated_at),
+        seen=view.form.text("seen") or seen_version(subscription.updated_at),
         events=events,
         payload=payload,
+        filter=filter,
+        preview=preview,
     )
 
 

@@ -19,10 +19,19 @@ from hookfast.cli.remote.options import (
     Tenant,
     Yes,
     filter_option,
+    given_text,
+    parse_object,
 )
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, print_facts, print_note, print_warnings
+from hookfast.cli.remote.screen import (
+    Column,
+    pluralize,
+    print_facts,
+    print_note,
+    print_warnings,
+)
 from hookfast.cli.remote.times import format_distance, format_time
+from hookfast.events.filter import filter_text
 
 app = typer.Typer()
 
@@ -32,6 +41,14 @@ Payload = Annotated[
         metavar="full|thin|raw",
         help="full: the event's data; thin: its id and URL; raw: the request that a source "
         "received, unchanged.",
+    ),
+]
+
+Filter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JSON|@FILE",
+        help="Only events whose data match: '{\"amount\": {\"$gte\": 100}}'. '{}' removes it.",
     ),
 ]
 
@@ -48,17 +65,27 @@ def list_subscriptions(
             metavar="TYPE",
         ),
     ] = None,
+    data: Annotated[
+        str | None,
+        filter_option(
+            "With --matches: of these, whose filter an event with this data passes.",
+            metavar="JSON|@FILE",
+        ),
+    ] = None,
     limit: Limit = 50,
 ) -> None:
     """List subscriptions, newest first; with --matches, who would receive an event."""
+    if data is not None:
+        data = given_text(data, option="--data")
     remote.print_list(
         "/subscriptions",
-        {"endpoint_id": endpoint, "tenant_id": tenant, "matches": matches},
+        {"endpoint_id": endpoint, "tenant_id": tenant, "matches": matches, "data": data},
         {
             "id": Column(value="id", priority=0),
             "active": "active",
             "endpoint": Column(value="endpoint_id", least=12, noun="endpoint"),
             "events": Column(value="events", least=14),
+            "filter": Column(value=_filter_text, priority=2, least=14),
             "payload": Column(value="payload", priority=4),
             "tenant": Column(value="tenant_id", priority=3, least=8, noun="tenant"),
             "created": Column(value=lambda row: format_distance(row["created_at"]), priority=5),
@@ -87,6 +114,7 @@ def create(
         typer.Argument(metavar="PATTERN…", help="Event types or patterns: 'order.**'."),
     ],
     payload: Payload = None,
+    filter: Filter = None,
     active: Annotated[
         bool, typer.Option("--active/--inactive", help="Whether events are sent to it now.")
     ] = True,
@@ -95,10 +123,44 @@ def create(
     form: dict[str, Any] = {"endpoint_id": endpoint_id, "events": events, "active": active}
     if payload is not None:
         form["payload"] = payload
+    if filter is not None:
+        form["filter"] = parse_object(filter, option="--filter")
     response = remote.api.post("/subscriptions", form)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
         print_warnings(response.value)
+
+
+@command(app, "preview")
+def preview(
+    remote: Remote,
+    endpoint_id: EndpointArgument,
+    events: Annotated[
+        list[str],
+        typer.Argument(metavar="PATTERN…", help="Event types or patterns: 'order.**'."),
+    ],
+    filter: Filter = None,
+) -> None:
+    """Show which of the last events a filter would let pass, before you create or change it."""
+    form: dict[str, Any] = {"endpoint_id": endpoint_id, "events": events}
+    if filter is not None:
+        form["filter"] = parse_object(filter, option="--filter")
+    response = remote.api.post("/subscriptions/preview", form)
+    if remote.printed_json(response):
+        return
+    found = response.value
+    remote.print_table(
+        found["events"],
+        {
+            "id": Column(value="id", priority=0),
+            "matches": "matches",
+            "type": Column(value="type", least=12),
+            "created": Column(value=lambda row: format_distance(row["created_at"]), priority=2),
+        },
+        if_empty="No event of these types was emitted lately.",
+    )
+    verb = "matches" if found["matching"] == 1 else "match"
+    print_note(f"{found['matching']} of the last {pluralize(found['checked'], 'event')} {verb}.")
 
 
 @command(app, "update")
@@ -110,15 +172,22 @@ def update(
         typer.Option(metavar="PATTERN", help="Replaces its event types; repeatable."),
     ] = None,
     payload: Payload = None,
+    filter: Filter = None,
     active: Annotated[
         bool | None, typer.Option("--active/--inactive", help="Send events to it, or stop.")
     ] = None,
 ) -> None:
-    """Change a subscription's event types or payload, or switch it on or off."""
-    given = {"events": events or None, "payload": payload, "active": active}
+    """Change a subscription's event types, payload or filter, or switch it on or off."""
+    conditions = None if filter is None else parse_object(filter, option="--filter")
+    given = {
+        "events": events or None,
+        "payload": payload,
+        "filter": conditions,
+        "active": active,
+    }
     patch = {name: value for name, value in given.items() if value is not None}
     if not patch:
-        raise typer.BadParameter("give --events, --payload, --active or --inactive")
+        raise typer.BadParameter("give --events, --payload, --filter, --active or --inactive")
     response = remote.api.patch(path_of("subscriptions", subscription_id), patch)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
@@ -137,6 +206,11 @@ def delete(remote: Remote, subscription_id: DeletedSubscription, yes: Yes = Fals
     print_note(f"{subscription_id} is deleted.")
 
 
+def _filter_text(subscription: Mapping[str, Any]) -> str | None:
+    conditions = subscription["filter"]
+    return None if conditions is None else filter_text(conditions)
+
+
 def _facts(remote: Remote, subscription: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "subscription": subscription["id"],
@@ -144,6 +218,7 @@ def _facts(remote: Remote, subscription: Mapping[str, Any]) -> dict[str, Any]:
         "endpoint": remote.named("endpoint", subscription["endpoint_id"]),
         "tenant": remote.named("tenant", subscription["tenant_id"]),
         "payload": subscription["payload"],
+        "filter": _filter_text(subscription),
         "active": subscription["active"],
         "created": format_time(subscription["created_at"]),
         "updated": format_time(subscription["updated_at"]),

@@ -31,6 +31,7 @@ from hookfast.storage.emitting.committing import notify_dead, report_committed, 
 from hookfast.storage.emitting.event_quotas import EventQuotas, Limits
 from hookfast.storage.events.catalogue import EventCatalogue
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
+from hookfast.storage.events.filtering import Candidate, apply_alone, apply_together
 from hookfast.storage.events.new_events import (
     Committed,
     Draft,
@@ -83,7 +84,8 @@ class _Request:
         return (key for event in self.events if (key := event.key_in(self.scope)) is not None)
 
 
-_Checked: TypeAlias = tuple[_Request, Sequence[Fault]]
+_Checked: TypeAlias = tuple[_Request, Sequence[Fault], Sequence[Sequence[Subscriber]]]
+"""A request with the fault of each event, and the subscribers that get it."""
 _ANYTHING = Schema(datetime.min.replace(tzinfo=UTC), None)
 
 
@@ -147,24 +149,26 @@ class Emitter:
         await self._group.close()
 
     async def _commit(self, requests: Sequence[_Request]) -> list[list[EmitResult] | None]:
-        """Return the results of each request. None: its schema checks take too long for this group,
-        so the request is not committed yet and has to be committed alone."""
+        """Return the results of each request. None: its schema checks or filters take too long for
+        this group, so the request is not committed yet and has to be committed alone."""
         facts = await self._look_up(requests)
         faults = await self._checks.together(
             [facts.checks(request) for request in requests], short=_is_short(requests)
         )
+        filtered = await apply_together([facts.candidates(request) for request in requests])
         ready = [
-            (request, found)
-            for request, found in zip(requests, faults, strict=True)
-            if found is not None
+            None if found is None or subscribers is None else (request, found, subscribers)
+            for request, found, subscribers in zip(requests, faults, filtered, strict=True)
         ]
-        results = iter(await self._commit_checked(ready, facts) if ready else ())
-        return [None if found is None else next(results) for found in faults]
+        checked = [one for one in ready if one is not None]
+        results = iter(await self._commit_checked(checked, facts) if checked else ())
+        return [None if one is None else next(results) for one in ready]
 
     async def _commit_alone(self, request: _Request) -> list[EmitResult]:
         facts = await self._look_up([request])
         faults = await self._checks.alone(facts.checks(request))
-        [results] = await self._commit_checked([(request, faults)], facts)
+        subscribers = await apply_alone(facts.candidates(request))
+        [results] = await self._commit_checked([(request, faults, subscribers)], facts)
         return results
 
     async def _commit_checked(
@@ -173,9 +177,9 @@ class Emitter:
         with ExitStack() as spans_of_requests:
             emissions = [
                 spans_of_requests.enter_context(spans.emission(request.traceparent))
-                for request, _ in requests
+                for request, _, _ in requests
             ]
-            if _is_short([request for request, _ in requests]):
+            if _is_short([request for request, _, _ in requests]):
                 decisions = self._decide(requests, facts, emissions)
             else:
                 decisions = await asyncio.to_thread(self._decide, requests, facts, emissions)
@@ -232,12 +236,13 @@ class Emitter:
                     at=next(times),
                     facts=facts,
                     fault=fault,
+                    subscribers=subscribers,
                     used=used,
                     emission=emission,
                 )
-                for event, fault in zip(request.events, faults, strict=True)
+                for event, fault, subscribers in zip(request.events, faults, filtered, strict=True)
             ]
-            for (request, faults), emission in zip(requests, emissions, strict=True)
+            for (request, faults, filtered), emission in zip(requests, emissions, strict=True)
         ]
 
 
@@ -268,6 +273,11 @@ class _Facts:
             for event in request.events
             for key in (event.key_in(request.scope),)
         ]
+
+    def candidates(self, request: _Request) -> list[Candidate]:
+        """Return each event with the subscribers to its type. An event of an unknown type, which is
+        rejected, has none."""
+        return [(self.subscribers.get(event.audience, ()), event) for event in request.events]
 
     def check(self, event: NewEvent) -> None:
         """Check the event's type and tenant. Raises InvalidInput (`unknown_event_type`) or
@@ -302,6 +312,7 @@ def _decide_one(
     at: datetime,
     facts: _Facts,
     fault: Fault,
+    subscribers: Sequence[Subscriber],
     used: set[ScopedKey],
     emission: spans.Emission,
 ) -> _Decision:
@@ -324,7 +335,7 @@ def _decide_one(
         event,
         at=at,
         traceparent=span.traceparent,
-        subscribers=facts.subscribers[event.audience],
+        subscribers=subscribers,
         scope=request.scope,
         request_id=request.request_id,
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Select, Table, bindparam, select
+from sqlalchemy import Select, Table, Text, bindparam, cast, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matching_patterns
@@ -31,13 +31,15 @@ class Subscriber:
     endpoint_id: str
     payload: str
     endpoint_state: str
+    filter: str | None
+    """The JSON text of its content filter, which is not applied yet."""
 
 
 async def find_subscribers(
     connection: AsyncConnection, audiences: Iterable[Audience]
 ) -> dict[Audience, list[Subscriber]]:
     """Return the subscribers of each audience, with each subscription once even if several of its
-    patterns match.
+    patterns match. Their filters are not applied yet (see `filtering`).
 
     Runs one statement per event type, which probes its patterns (15 keys for three parts, 127 for
     six) for each of its tenants. One statement for all types would probe every type's keys for
@@ -72,6 +74,7 @@ _MATCHING = (
         _SUBSCRIPTIONS.c.endpoint_id,
         _SUBSCRIPTIONS.c.payload,
         _ENDPOINTS.c.state,
+        cast(_SUBSCRIPTIONS.c.filter, Text),  # as text: parsing it would take longer
     )
     .join_from(_PATTERNS, _SUBSCRIPTIONS, _PATTERNS.c.subscription_id == _SUBSCRIPTIONS.c.id)
     .join(_ENDPOINTS, _SUBSCRIPTIONS.c.endpoint_id == _ENDPOINTS.c.id)

@@ -6,19 +6,21 @@ endpoint has none: its consumer gets the events that match its active subscripti
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Table, select
+from sqlalchemy import Table, Text, cast, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matches
+from hookfast.storage.events.filtering import Evaluation, StoredData
 from hookfast.storage.feed import feed
 from hookfast.storage.feed.cursor import START, Cursor
-from hookfast.storage.feed.feed import FeedEvent, FeedFilter
+from hookfast.storage.feed.feed import FeedEvent, FeedFilter, FeedPage
 from hookfast.storage.inbox import inbox_entries
 from hookfast.storage.inbox.inbox_entries import RawRequest
 from hookfast.storage.tables import Delivery, Endpoint, Subscription
@@ -28,6 +30,10 @@ _DELIVERIES: Table = Delivery.__table__
 
 MAX_COUNTED: Final = 1_000
 """The most events of the feed that `count_behind` reads."""
+_FILTERED_AT_ONCE: Final = 200
+_FILTERED_BYTES: Final = feed.MAX_PAGE_BYTES
+"""Bodies that one poll reads to apply filters to them; at most one page more."""
+_FILTER_STEPS: Final = 2_000_000  # a second of processor time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +96,17 @@ async def read(
         end = await feed.end_cursor(connection, now=now)
         whole = FeedFilter(tenant_id=endpoint.tenant_id)
         return PollPage(items=[], cursor=max(after, end), more=False, filter=whole)
-    page = await feed.read(connection, chosen, after=after, limit=limit, now=now)
+    matches: Mapping[str, Sequence[_Match]]
     if endpoint.mode == "push":
+        page = await feed.read(connection, chosen, after=after, limit=limit, now=now)
         matches = await _deliveries(connection, endpoint.id, page.events)
+    elif all(one.filter is None for one in subscriptions):
+        page = await feed.read(connection, chosen, after=after, limit=limit, now=now)
+        matches = _oldest_matches(page.events, subscriptions, Evaluation())
     else:
-        matches = {event.id: [_oldest_match(subscriptions, event.type)] for event in page.events}
+        page, matches = await _read_filtered(
+            connection, chosen, subscriptions, after=after, limit=limit, now=now
+        )
     raw_ids = {
         event.inbox_id
         for event in page.events
@@ -121,7 +133,8 @@ async def count_behind(
     connection: AsyncConnection, endpoint: Endpoint, *, after: Cursor
 ) -> tuple[int, bool]:
     """Count the endpoint's events among the next ones of the feed, and return also whether these
-    are all. Events that are committed but cannot be read yet are counted too."""
+    are all. Events that are committed but cannot be read yet are counted too, and so are those that
+    filters keep out: applying them would mean reading every event's data."""
     chosen = _feed_filter(endpoint, await _subscriptions(connection, endpoint))
     if chosen is None:
         return 0, True
@@ -147,19 +160,60 @@ async def _subscriptions(connection: AsyncConnection, endpoint: Endpoint) -> Seq
         return []
     c = _SUBSCRIPTIONS.c
     rows = await connection.execute(
-        select(c.id, c.events, c.payload)
+        select(c.id, c.events, c.payload, cast(c.filter, Text).label("filter"))
         .where(c.endpoint_id == endpoint.id, c.active)
         .order_by(c.id)
     )
     return rows.all()
 
 
-def _oldest_match(subscriptions: Sequence[Any], event_type: str) -> _Match:
-    """Return the oldest matching subscription: an event that matches several comes once."""
-    oldest = next(
-        one for one in subscriptions if any(matches(pattern, event_type) for pattern in one.events)
-    )
-    return _Match(oldest.id, oldest.payload, None)
+async def _read_filtered(
+    connection: AsyncConnection,
+    chosen: FeedFilter,
+    subscriptions: Sequence[Any],
+    *,
+    after: Cursor,
+    limit: int,
+    now: datetime,
+) -> tuple[FeedPage, Mapping[str, Sequence[_Match]]]:
+    """Return the next `limit` events that pass a filter, each with its subscription. The page has
+    fewer, and `more`, when filters keep many out: the next page continues after those."""
+    evaluation = Evaluation(_FILTER_STEPS)
+    kept: list[FeedEvent] = []
+    matches: dict[str, Sequence[_Match]] = {}
+    read = 0
+    while True:
+        page = await feed.read(connection, chosen, after=after, limit=_FILTERED_AT_ONCE, now=now)
+        found = await asyncio.to_thread(_oldest_matches, page.events, subscriptions, evaluation)
+        for event in page.events:
+            if len(kept) == limit:
+                return replace(page, events=kept, cursor=after, more=True), matches
+            if event.id in found:
+                kept.append(event)
+                matches[event.id] = found[event.id]
+            read += len(event.body)
+            after = event.cursor
+        after = page.cursor
+        if len(kept) == limit or read >= _FILTERED_BYTES or not page.more:
+            return replace(page, events=kept), matches
+
+
+def _oldest_matches(
+    events: Sequence[FeedEvent], subscriptions: Sequence[Any], evaluation: Evaluation
+) -> dict[str, Sequence[_Match]]:
+    """Return the oldest subscription that each event matches, without the events that match none.
+    An event that matches several comes once."""
+    found: dict[str, Sequence[_Match]] = {}
+    for event in events:
+        of_event = evaluation.of_event(StoredData(event.body))
+        for one in subscriptions:
+            if (
+                any(matches(pattern, event.type) for pattern in one.events)
+                and of_event.passes(one.filter, tenant_id="") is not False
+            ):
+                found[event.id] = [_Match(one.id, one.payload, None)]
+                break
+    return found
 
 
 async def _deliveries(

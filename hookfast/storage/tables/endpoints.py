@@ -78,7 +78,8 @@ class SigningKey(Record, table=True):
 
 
 class Subscription(Record, table=True):
-    """The event types, as patterns, that are sent to an endpoint."""
+    """The event types, as patterns, that are sent to an endpoint. `filter` is a condition on the
+    events' data (see `hookfast.events.filter`)."""
 
     __tablename__ = "subscriptions"
     __table_args__ = (
@@ -91,6 +92,7 @@ class Subscription(Record, table=True):
     tenant_id: str
     events: list[str] = Field(sa_type=JSON)
     payload: str = "full"
+    filter: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
     active: bool = True
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)

@@ -92,6 +92,42 @@ async def test_subscriptions_are_listed_by_endpoint_and_by_what_they_match(
     assert shown.err == f"subscription: {first} order.refund.made\n"
 
 
+async def test_filter_is_previewed_stored_shown_and_removed(
+    hookfast: Run, client: httpx2.AsyncClient, endpoint: Json, tmp_path: Path
+) -> None:
+    for amount in (100, 5):
+        event = {"type": TYPE, "data": {"amount": amount}}
+        assert (await client.post("/events", json=event)).status_code == 202
+    conditions, small = {"amount": {"$gte": 100}}, '{"amount": 5}'
+    (tmp_path / "large.json").write_text(json.dumps(conditions))
+    from_file = f"@{tmp_path / 'large.json'}"
+    preview = ("subscriptions", "preview", endpoint["id"], TYPE, "--filter")
+    tried = await hookfast(*preview, from_file)
+    assert tried.code == 0, tried.err
+    assert tried.err.endswith("1 of the last 2 events matches.\n")
+    assert [line.split()[1] for line in tried.out.splitlines()[1:]] == ["no", "yes"]
+    assert (await hookfast(*preview, small, "--json")).json["matching"] == 1
+    create = ("subscriptions", "create", endpoint["id"], TYPE, "--filter")
+    made = (await hookfast(*create, from_file, "--json")).json
+    assert made["filter"] == conditions
+    assert '{"amount":{"$gte":100}}' in (await hookfast("subscriptions", "show", made["id"])).out
+    assert '{"amount":{"$gte":100}}' in (await hookfast("subscriptions", "list")).out
+    for data, count in (('{"amount": 100}', 2), (small, 1)):
+        (tmp_path / "data.json").write_text(data)
+        for given in (data, f"@{tmp_path / 'data.json'}"):
+            listed = await hookfast(
+                "subscriptions", "list", "--matches", TYPE, "--data", given, "--json"
+            )
+            assert len(listed.json["data"]) == count, listed.err
+    update = ("subscriptions", "update", made["id"], "--filter")
+    assert (await hookfast(*update, small, "--json")).json["filter"] == {"amount": 5}
+    assert (await hookfast(*update, "{}", "--json")).json["filter"] is None
+    wrong = await hookfast(*update, '{"amount": {"$gtee": 5}}')
+    assert (wrong.code, "did you mean `$gte`?" in wrong.err) == (1, True)
+    assert (await hookfast(*update, "5")).code == 2
+    assert (await hookfast(*update, "@missing.json")).code == 2
+
+
 async def test_a_subscription_is_changed_and_deleted(
     hookfast: Run, client: httpx2.AsyncClient, endpoint: Json
 ) -> None:

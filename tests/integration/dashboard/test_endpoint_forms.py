@@ -253,6 +253,60 @@ async def test_subscription_is_added_switched_off_and_deleted(
     assert (await client.get(f"/subscriptions/{newest['id']}")).status_code == 404
 
 
+async def test_content_filter_is_checked_saved_shown_and_removed(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant)
+    await event_type_maker(client)(EVENT_TYPE)
+    for amount in (5, 100, 1):
+        event = {"type": EVENT_TYPE, "data": {"amount": amount}, "tenant_id": tenant}
+        assert (await client.post("/events", json=event)).status_code == 202
+    path = f"/dashboard/endpoints/{endpoint_id}"
+    typed = {"events": EVENT_TYPE, "filter": '{"amount": {"$gte": 5}}', "back": path}
+    wrong = typed | {"filter": '{"amount": {"$gtee": 5}}'}
+    async with tenant_visitor(app, client, tenant) as visitor:
+        for target in ("/subscriptions", "/subscriptions/preview"):
+            answer = await visitor.post(path + target, **wrong)
+            assert answer.status_code == 422
+            assert "did you mean `$gte`?" in unescape(answer.text)
+            assert "$gtee&#34;: 5" in answer.text  # still there, and marked
+            assert 'name="filter" rows="3" aria-invalid="true"' in answer.text
+        for other in ("{", "[]", "5"):
+            answer = await visitor.post(f"{path}/subscriptions", **typed | {"filter": other})
+            assert answer.status_code == 422, other
+        once = {"once": "a" * 22}
+        for _ in range(2):  # it stores nothing, so it can be repeated
+            checked = await visitor.post(f"{path}/subscriptions/preview", **typed | once)
+            assert checked.status_code == 200
+            assert "2 of the last 3 events of these types match." in text_of(checked.text)
+            assert 'value="order.invoice.paid"' in checked.text
+        listed = await client.get("/subscriptions", params={"endpoint_id": endpoint_id})
+        known = len(listed.json()["data"])
+        assert "Subscribed to" in await visitor.submit(f"{path}/subscriptions", **typed)
+        listed = await client.get("/subscriptions", params={"endpoint_id": endpoint_id})
+        assert len(listed.json()["data"]) == known + 1
+        newest = listed.json()["data"][0]
+        assert newest["filter"] == {"amount": {"$gte": 5}}
+        assert '{"amount":{"$gte":5}}' in unescape((await visitor.get(path)).text)
+        own = f"{path}/subscriptions/{newest['id']}"
+        page = text_of((await visitor.get(f"{own}/edit")).text)
+        assert '"$gte": 5' in page
+        assert "2 of the last 3 events of these types match." in page
+        changed = typed | {"filter": '{"amount": 1}', "payload": "full"}
+        checked = await visitor.post(f"{own}/preview", **changed)
+        assert "1 of the last 3 events of these types matches." in text_of(checked.text)
+        assert (await visitor.post(f"{own}/edit", **wrong)).status_code == 422
+        assert "is saved" in await visitor.submit(f"{own}/edit", **changed)
+        assert "Nothing changed" in await visitor.submit(f"{own}/edit", **changed)
+        other = changed | {"filter": '{"amount": true}'}
+        assert "is saved" in await visitor.submit(f"{own}/edit", **other)
+        del other["filter"]  # a form from before there was the field
+        assert "Nothing changed" in await visitor.submit(f"{own}/edit", **other)
+        assert "is saved" in await visitor.submit(f"{own}/edit", **other, filter="")
+    assert (await client.get(f"/subscriptions/{newest['id']}")).json()["filter"] is None
+
+
 async def test_endpoint_is_paused_resumed_disabled_enabled_and_deleted(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:

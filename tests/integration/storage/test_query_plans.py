@@ -27,7 +27,7 @@ from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.endpoints import endpoints
-from hookfast.storage.events import event_types, events
+from hookfast.storage.events import event_types, events, recent
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
 from hookfast.storage.feed import attempt_feed, feed
@@ -415,6 +415,9 @@ async def test_a_page_of_events_is_one_range_of_an_index(connection: AsyncConnec
         statement = events.page_statement(chosen, after=after, limit=51)
         # a tenant's own events and broadcasts are one range each: two pages, merged by sorting
         await check(connection, statement, index=index, may_sort=chosen.broadcasts)
+    chosen = EventFilter(tenant_id=TENANT, broadcasts=True)
+    tried = events.page_statement(chosen, after=None, limit=recent.SCANNED)
+    await check(connection, tried, index="ix_events_tenant", may_sort=True)
 
 
 async def test_a_jobs_next_deliveries_are_ranges_of_an_index(connection: AsyncConnection) -> None:

@@ -753,6 +753,7 @@ def _create_tables() -> None:
         sa.Column("tenant_id", sa.String(), nullable=False),
         sa.Column("events", sa.JSON(), nullable=False),
         sa.Column("payload", sa.String(), nullable=False),
+        sa.Column("filter", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("active", sa.Boolean(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
