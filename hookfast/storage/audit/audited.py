@@ -67,7 +67,7 @@ AUDITED: Mapping[type[Record], Audited] = {
     ),
     Subscription: Audited(
         resource="subscription",
-        logged=("endpoint_id", "events", "payload", "active"),
+        logged=("endpoint_id", "events", "payload", "mapping", "active"),
         unlogged=("id", "tenant_id", *_TIMES),
     ),
     Source: Audited(

@@ -1,4 +1,5 @@
-"""Statements on `subscriptions` and `subscription_patterns`, which are always written together."""
+"""Statements on `subscriptions` and `subscription_patterns`, which are always written together.
+`mappings` keeps their mappings."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.events.event_type import matching_patterns
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.rows import fetch_all, fetch_one
+from hookfast.storage.endpoints import mappings
 from hookfast.storage.tables import Endpoint, Subscription, SubscriptionPattern
 
 _SUBSCRIPTIONS: Table = Subscription.__table__
@@ -24,6 +26,7 @@ async def add(connection: AsyncConnection, subscription: Subscription) -> None:
     """Store a new subscription."""
     await connection.execute(insert(_SUBSCRIPTIONS).values(subscription.model_dump()))
     await _add_patterns(connection, subscription)
+    await mappings.keep(connection, subscription)
 
 
 async def get(connection: AsyncConnection, subscription_id: str) -> Subscription | None:
@@ -81,6 +84,7 @@ async def change(
         return False
     await _remove_patterns(connection, _PATTERNS.c.subscription_id == subscription.id)
     await _add_patterns(connection, subscription)
+    await mappings.keep(connection, subscription)
     return True
 
 
