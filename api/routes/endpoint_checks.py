@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from fastapi import Query
+from fastapi import Query, Request
 from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.access.authentication import Reader, Writer
+from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import found, owned
 from api.forms.endpoint import Verification, require_push
 from api.forms.payload import MappingText
@@ -35,6 +35,7 @@ from hookfast.storage.events import event_types
 from hookfast.storage.figures import endpoint_stats
 from hookfast.storage.figures.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES, EndpointStats
 from hookfast.storage.tables import Endpoint, EventType
+from hookfast.strict_json.parser import parse_object
 from hookfast.telemetry import traceparent
 
 routes = router("Endpoint checks")
@@ -168,7 +169,11 @@ class StatsView(BaseModel):
 
 @routes.post("/endpoints/{endpoint_id}/test", summary="Test an endpoint")
 async def check_endpoint(
-    endpoint_id: EndpointPath, form: TestForm, context: AppContext, principal: Writer
+    endpoint_id: EndpointPath,
+    form: TestForm,
+    request: Request,
+    context: AppContext,
+    principal: Writer,
 ) -> TestView:
     """Sends one sample event to the endpoint now, in any state, signed and encrypted like a
     delivery and under the same rules, and returns the result. With `dry_run`, it only returns the
@@ -176,6 +181,21 @@ async def check_endpoint(
     `X-Hook-Test: true`. Nothing is stored, retried or counted, and circuit and limits are
     ignored. More than `HOOKFAST_TEST_SENDS_PER_MINUTE` for a tenant get 429
     `too_many_test_sends`."""
+    data = None
+    if "data" in form.model_fields_set:
+        data = parse_object(await request.body())["data"].text  # with its exact numbers
+    return await run_test(endpoint_id, form, context, principal, data=data)
+
+
+async def run_test(
+    endpoint_id: str,
+    form: TestForm,
+    context: Context,
+    principal: Principal,
+    *,
+    data: str | None = None,
+) -> TestView:
+    """Test or preview. `data` is the exact JSON text of the form's data, None for a sample."""
     parse_event_type(form.type, pointer="/type")
     if not form.dry_run and (given := form.model_fields_set & {"data", "mapping"}):
         # a key that may test an endpoint must not get invented events signed
@@ -195,7 +215,15 @@ async def check_endpoint(
     if form.mapping is not None:
         check_mapping(form.mapping, pointer="/mapping")
     now = context.clock()
-    body = _sample_body(form, event_type, tenant_id=endpoint.tenant_id, now=now)
+    if data is None:
+        data = sample_of(event_type.name, event_type.json_schema, now=now) or _SAMPLE
+    body = full_body(
+        event_id=new_id("evt", now),
+        event_type=event_type.name,
+        created_at=now,
+        tenant_id=endpoint.tenant_id,
+        data=data,
+    )
     if mapping is not None:
         try:
             body = await asyncio.to_thread(mapped_body, mapping, body)
@@ -294,20 +322,6 @@ async def _mapping(connection: AsyncConnection, endpoint: Endpoint, form: TestFo
         limit=_MAX_MATCHES,
     )
     return matching[-1].mapping if matching else None
-
-
-def _sample_body(form: TestForm, event_type: EventType, *, tenant_id: str, now: datetime) -> bytes:
-    if "data" in form.model_fields_set:
-        data = json.dumps(form.data, separators=(",", ":"), ensure_ascii=False)
-    else:
-        data = sample_of(event_type.name, event_type.json_schema, now=now) or _SAMPLE
-    return full_body(
-        event_id=new_id("evt", now),
-        event_type=event_type.name,
-        created_at=now,
-        tenant_id=tenant_id,
-        data=data,
-    )
 
 
 async def _send_sample(
