@@ -15,10 +15,13 @@ from hookfast.cli.remote.options import (
     Endpoint,
     EndpointArgument,
     Limit,
+    MappingFile,
+    MappingText,
     SubscriptionArgument,
     Tenant,
     Yes,
     filter_option,
+    read_mapping,
 )
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, print_facts, print_note
@@ -29,9 +32,9 @@ app = typer.Typer()
 Payload = Annotated[
     str | None,
     typer.Option(
-        metavar="full|thin|raw",
+        metavar="full|thin|raw|mapped",
         help="full: the event's data; thin: its id and URL; raw: the request that a source "
-        "received, unchanged.",
+        "received, unchanged; mapped: what --mapping makes of the event.",
     ),
 ]
 
@@ -87,14 +90,15 @@ def create(
         typer.Argument(metavar="PATTERN…", help="Event types or patterns: 'order.**'."),
     ],
     payload: Payload = None,
+    mapping: MappingText = None,
+    mapping_file: MappingFile = None,
     active: Annotated[
         bool, typer.Option("--active/--inactive", help="Whether events are sent to it now.")
     ] = True,
 ) -> None:
     """Subscribe an endpoint to event types. Its receiver first has to agree to new ones."""
     form: dict[str, Any] = {"endpoint_id": endpoint_id, "events": events, "active": active}
-    if payload is not None:
-        form["payload"] = payload
+    form |= _payload(payload, read_mapping(mapping, mapping_file))
     response = remote.api.post("/subscriptions", form)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
@@ -109,15 +113,18 @@ def update(
         typer.Option(metavar="PATTERN", help="Replaces its event types; repeatable."),
     ] = None,
     payload: Payload = None,
+    mapping: MappingText = None,
+    mapping_file: MappingFile = None,
     active: Annotated[
         bool | None, typer.Option("--active/--inactive", help="Send events to it, or stop.")
     ] = None,
 ) -> None:
     """Change a subscription's event types or payload, or switch it on or off."""
-    given = {"events": events or None, "payload": payload, "active": active}
-    patch = {name: value for name, value in given.items() if value is not None}
+    given = {"events": events or None, "active": active}
+    patch: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    patch |= _payload(payload, read_mapping(mapping, mapping_file))
     if not patch:
-        raise typer.BadParameter("give --events, --payload, --active or --inactive")
+        raise typer.BadParameter("give --events, --payload, --mapping, --active or --inactive")
     response = remote.api.patch(path_of("subscriptions", subscription_id), patch)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
@@ -135,6 +142,13 @@ def delete(remote: Remote, subscription_id: DeletedSubscription, yes: Yes = Fals
     print_note(f"{subscription_id} is deleted.")
 
 
+def _payload(payload: str | None, mapping: str | None) -> dict[str, str]:
+    """Return the members that were given. A mapping alone says that the payload is `mapped`."""
+    if mapping is not None:
+        return {"payload": payload or "mapped", "mapping": mapping}
+    return {} if payload is None else {"payload": payload}
+
+
 def _facts(remote: Remote, subscription: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "subscription": subscription["id"],
@@ -142,6 +156,7 @@ def _facts(remote: Remote, subscription: Mapping[str, Any]) -> dict[str, Any]:
         "endpoint": remote.named("endpoint", subscription["endpoint_id"]),
         "tenant": remote.named("tenant", subscription["tenant_id"]),
         "payload": subscription["payload"],
+        "mapping": subscription["mapping"],
         "active": subscription["active"],
         "created": format_time(subscription["created_at"]),
         "updated": format_time(subscription["updated_at"]),
