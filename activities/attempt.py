@@ -208,7 +208,7 @@ class AttemptRunner:
             return outgoing.raw.body
         if outgoing.payload == "mapped":
             if outgoing.mapping is None:  # an older database was restored
-                raise MappingFailed("it is missing")
+                raise MappingFailed("the mapping is missing")
             # it may take long enough to keep the event loop from serving other requests
             return await asyncio.to_thread(mapped_body, outgoing.mapping, event.body)
         if outgoing.payload != "thin":

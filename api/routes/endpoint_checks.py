@@ -228,9 +228,7 @@ async def run_test(
         try:
             body = await asyncio.to_thread(mapped_body, mapping, body)
         except MappingFailed as error:
-            raise InvalidInput.at(
-                "/mapping", f"the mapping failed, because {error.reason}", code="mapping_failed"
-            ) from None
+            raise InvalidInput.at("/mapping", error.reason, code="mapping_failed") from None
     view = TestView(
         endpoint_id=endpoint_id,
         message_id=new_id("dlv", now),

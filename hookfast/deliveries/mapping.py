@@ -59,8 +59,8 @@ LIMITS: Final = Limits(
 
 
 class MappingFailed(Exception):
-    """A mapping makes no body of an event. `reason` is part of a sentence for the endpoint's owner,
-    and contains nothing of the event; `error` says also what to do about a delivery."""
+    """A mapping makes no body of an event. `reason` says why to the endpoint's owner, and contains
+    nothing of the event; `error` says also what to do about a delivery."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -69,10 +69,7 @@ class MappingFailed(Exception):
     @property
     def error(self) -> str:
         """The error of a delivery whose mapping failed, with what to do."""
-        return (
-            f"Nothing was sent: the subscription's mapping failed, because {self.reason}. Change "
-            "the mapping, then resend."
-        )
+        return f"Nothing was sent: {self.reason}. Change the subscription's mapping, then resend."
 
 
 def check_mapping(text: str, *, pointer: str) -> None:
@@ -94,11 +91,13 @@ def mapped_body(mapping: str, body: bytes) -> bytes:
         raise MappingFailed(str(error)) from None
     if result is None:
         raise MappingFailed(
-            "it makes null of this event: check the names of the members that it selects"
+            "the mapping makes null of this event; check the names of the members that it selects"
         )
     made = _as_json(result, exact=event.exact)
     if len(made) > limit:
-        raise MappingFailed(f"it makes a body of more than {limit // 1024:,} KiB of this event")
+        raise MappingFailed(
+            f"the mapping makes a body of more than {limit // 1024:,} KiB of this event"
+        )
     return made
 
 
@@ -113,5 +112,5 @@ def _as_json(value: Any, *, exact: bool) -> bytes:
     except ValueError:
         # an infinite sum, or a lone surrogate from an escape in the mapping
         raise MappingFailed(
-            "its result has a number or a character that JSON cannot express"
+            "the mapping's result has a number or a character that JSON cannot express"
         ) from None

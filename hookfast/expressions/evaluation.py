@@ -82,7 +82,7 @@ class Evaluation(TreeInterpreter):
             # Not only the library's own errors: for example, comparing a string with a number
             # raises TypeError.
             raise EvaluationFailed(
-                f"it cannot be evaluated for this event ({type(error).__name__})"
+                f"the expression cannot be evaluated for this event ({type(error).__name__})"
             ) from None
         return found
 
@@ -106,7 +106,9 @@ class Evaluation(TreeInterpreter):
     def _charge(self, steps: int) -> None:
         self._steps -= steps
         if self._steps < 0:
-            raise _OverLimit("it takes too many steps for this event; select less of the data")
+            raise _OverLimit(
+                "the expression takes too many steps for this event; select less of the data"
+            )
 
     def _charge_operation(self, node: Any, operands: list[Any]) -> None:
         size = sum(map(self._size, operands))
@@ -152,8 +154,8 @@ class Evaluation(TreeInterpreter):
 
     def _too_large(self) -> _OverLimit:
         return _OverLimit(
-            f"it makes a value of more than {self._max_size // 1024:,} KiB for this event; select "
-            "less of the data"
+            f"the expression makes a value of more than {self._max_size // 1024:,} KiB for this "
+            "event; select less of the data"
         )
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends, Response
 
 from api.access.audit import Audit
-from api.access.authentication import Reader, Writer
-from api.dashboard.pages.endpoint import render_endpoint
-from api.dashboard.site.form import changed_members, check_unchanged, seen_version, validated
+from api.access.authentication import Principal, Reader, Writer
+from api.dashboard.pages.endpoint import example_types, render_endpoint
+from api.dashboard.site.form import Form, changed_members, check_unchanged, seen_version, validated
 from api.dashboard.site.page import InvalidField, PageView, View
 from api.dashboard.site.page_route import PageRouter, error_sentence
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext
+from api.routes.endpoint_checks import TestForm, run_test
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (
     NewSubscription,
@@ -55,13 +57,14 @@ async def subscribe(
     members = {
         "endpoint_id": endpoint_id,
         "events": _patterns(typed),
-        "payload": view.form.get("payload", "full"),
+        **_payload(view.form),
     }
     try:
         form = validated(NewSubscription, members)
         created = await create_subscription(form, view.context, audit, principal)
     except InvalidInput as error:
-        view.invalid["events"] = InvalidField(typed, error_sentence(error))
+        if not _mark_mapping(view, error):
+            view.invalid["events"] = InvalidField(typed, error_sentence(error))
         return await render_endpoint(endpoint_id, view=view, principal=principal, status=422)
     return view.redirect_back(f"Subscribed to {', '.join(created.events)}.")
 
@@ -79,25 +82,37 @@ async def switch(
 
 
 @routes.get("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/edit")
-async def edit_page(view: PageView, _: Writer, subscription: OwnSubscription) -> Response:
+async def edit_page(view: PageView, principal: Writer, subscription: OwnSubscription) -> Response:
     """Show the form that changes a subscription."""
-    return _form(view, subscription, ", ".join(subscription.events), subscription.payload)
+    return await _form(
+        view,
+        principal,
+        subscription,
+        events=", ".join(subscription.events),
+        payload={"payload": subscription.payload, "mapping": subscription.mapping},
+    )
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/edit")
 async def edit(
     subscription: OwnSubscription, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
-    """Save a subscription's events and payload. Its receiver is asked about topics new to it."""
+    """Save a subscription's events and payload, or preview its mapping. Its receiver is asked about
+    topics new to it."""
     typed = view.form.get("events", "")
-    payload = view.form.get("payload", "full")
-    patch = changed_members({"events": _patterns(typed), "payload": payload}, subscription)
+    payload = _payload(view.form)
+    form = partial(_form, view, principal, subscription, events=typed, payload=payload)
+    patch = changed_members({"events": _patterns(typed), **payload}, subscription)
     try:
+        if view.form.text("preview") is not None:
+            view.result_path = view.path
+            return await form(preview=await _preview(subscription, view, principal))
         check_unchanged(view.form, subscription.updated_at)
         if patch:
             await change_subscription(subscription.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
-        return _form(view, subscription, typed, payload, error)
+        _mark_mapping(view, error)
+        return await form(error=error)
     return view.redirect(
         f"/dashboard/endpoints/{subscription.endpoint_id}#subscriptions-heading",
         "The subscription is saved." if patch else "Nothing changed.",
@@ -108,20 +123,57 @@ def _patterns(typed: str) -> list[str]:
     return typed.replace(",", " ").split()
 
 
-def _form(
+def _payload(form: Form) -> dict[str, str | None]:
+    """Return the form's payload and mapping. A mapping left over from `mapped` does not count."""
+    payload = form.get("payload", "full")
+    # browsers send line breaks as CR LF
+    mapping = form.get("mapping", "").replace("\r\n", "\n") or None
+    return {"payload": payload, "mapping": mapping if payload == "mapped" else None}
+
+
+def _mark_mapping(view: View, error: HookfastError) -> bool:
+    """Show an error of the mapping at its field. Return whether it is one."""
+    if not isinstance(error, InvalidInput) or error.errors[:1] != error.errors:
+        return False
+    if not error.errors or error.errors[0].pointer != "/mapping":
+        return False
+    view.invalid["mapping"] = InvalidField(view.form.get("mapping", ""), error.errors[0].detail)
+    return True
+
+
+async def _preview(subscription: SubscriptionView, view: View, principal: Principal) -> str:
+    """Return the body that the form's mapping makes of an example. Raises InvalidInput."""
+    mapping = _payload(view.form)["mapping"]
+    if mapping is None:
+        raise InvalidInput.at("/mapping", "choose the payload `mapped` and give a mapping")
+    members = {"type": view.form.get("type", ""), "dry_run": True, "mapping": mapping}
+    test = await run_test(
+        subscription.endpoint_id, validated(TestForm, members), view.context, principal
+    )
+    return test.body
+
+
+async def _form(
     view: View,
+    principal: Principal,
     subscription: SubscriptionView,
+    *,
     events: str,
-    payload: str,
+    payload: dict[str, str | None],
+    preview: str | None = None,
     error: HookfastError | None = None,
 ) -> Response:
     return view.render_form(
         "subscription.html",
         error=error,
         subscription=subscription,
-        seen=seen_version(subscription.updated_at),
+        # a preview saves nothing, so the form still shows what it showed before
+        seen=view.form.get("seen") if preview else seen_version(subscription.updated_at),
         events=events,
-        payload=payload,
+        **payload,
+        event_types=await example_types(view, principal),
+        preview=preview,
+        previewed_type=view.form.get("type"),
     )
 
 
