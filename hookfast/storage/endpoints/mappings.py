@@ -14,7 +14,7 @@ from hookfast.storage.tables import Subscription, SubscriptionMapping
 _MAPPINGS: Table = SubscriptionMapping.__table__
 _M = _MAPPINGS.c
 
-FIND: Final[Select[tuple[str, str]]] = select(_M.subscription_id, _M.mapping).where(
+_FIND: Final[Select[tuple[str, str]]] = select(_M.subscription_id, _M.mapping).where(
     _M.subscription_id.in_(bindparam("ids", expanding=True))
 )
 
@@ -38,5 +38,5 @@ async def latest(connection: AsyncConnection, subscription_ids: Collection[str])
     deleted. Subscriptions that never had one are left out."""
     if not subscription_ids:
         return {}
-    rows = await connection.execute(FIND, {"ids": sorted(subscription_ids)})
+    rows = await connection.execute(_FIND, {"ids": sorted(subscription_ids)})
     return {row.subscription_id: row.mapping for row in rows}
