@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,6 +15,7 @@ from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
 from api.forms.content_filter import MAX_EXAMPLE, ContentFilter, checked_filter, parse_example
 from api.forms.endpoint import Patterns, check_patterns
+from api.forms.payload import MappingText, PayloadStyle, check_payload
 from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, verify_stored
 from api.http.fields import EndpointId, Input, SubscriptionPath, TenantId, Time
@@ -38,11 +39,19 @@ class SubscriptionForm(Input):
     """The settings of a subscription, which can be changed later."""
 
     events: Annotated[Patterns, Field(min_length=1)]
-    payload: Literal["full", "thin", "raw"] = Field(
+    payload: PayloadStyle = Field(
         "full",
         description="`full` sends the event's data; `thin` its id and the URL to fetch it from; "
         "`raw` the body, content type and headers of the request that a source received, byte for "
-        "byte and signed by us, and `full` for all other events.",
+        "byte and signed by us, and `full` for all other events; `mapped` what the `mapping` makes "
+        "of the event.",
+    )
+    mapping: MappingText | None = Field(
+        None,
+        description="Required with the payload `mapped`: a JMESPath expression. It is evaluated on "
+        "the `full` body, and its result is sent instead, as JSON. If it fails for an event, "
+        "nothing is sent and the delivery becomes a dead letter with the reason `mapping_failed`. "
+        "A corrected mapping is used for retries and resends too.",
     )
     filter: ContentFilter = None
     active: bool = Field(
@@ -74,7 +83,8 @@ class SubscriptionView(BaseModel):
     endpoint_id: str
     tenant_id: str
     events: list[str]
-    payload: Literal["full", "thin", "raw"]
+    payload: PayloadStyle
+    mapping: str | None
     filter: dict[str, Any] | None = Field(
         description="The condition that an event's `data` must match; null: none."
     )
@@ -129,6 +139,7 @@ async def create_subscription(
     the verification `query`, all of them in one request. If the tenant may not have another
     subscription, the response is 409 `quota_exceeded`."""
     events = check_patterns(form.events)
+    check_payload(form.payload, form.mapping)
     checked_filter(form.filter)  # before the receiver is asked
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
@@ -263,20 +274,24 @@ async def change_subscription(
     audit: Audit,
     principal: Writer,
 ) -> SavedSubscription:
-    """Topics that are new to the endpoint are verified like those of a new subscription."""
+    """Topics that are new to the endpoint are verified like those of a new subscription. Another
+    payload than `mapped` removes the mapping."""
     async with context.database.read() as connection:
         row = owned(await subscriptions.get(connection, subscription_id), principal)
         endpoint = found(await endpoints.get(connection, row.endpoint_id))
     current = SubscriptionForm.model_validate(
         row.model_dump(include=set(SubscriptionForm.model_fields))
     )
+    if patch.get("payload", "mapped") != "mapped":
+        patch = {"mapping": None} | patch  # it belonged to the payload before
     form = patched(current, patch)
     events = check_patterns(form.events)
+    check_payload(form.payload, form.mapping)
+    settings = _settings(form, events)
     async with context.database.read() as connection:
         warnings = await check_matches(
             context, connection, form.events, tenant_id=row.tenant_id, accepted=row.events
         )
-    settings = _settings(form, events)
     await _verify_new_topics(context, endpoint, events)
     before = facts(row)
     seen, row.updated_at = row.updated_at, context.clock()

@@ -63,7 +63,7 @@ HeaderName: TypeAlias = Annotated[
     str,
     StringConstraints(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$"),  # RFC 9110, 5.6.2
 ]
-KeyExpression: TypeAlias = Annotated[str, AfterValidator(_expression)]
+ExpressionText: TypeAlias = Annotated[str, AfterValidator(_expression)]
 FixedType: TypeAlias = Annotated[str, AfterValidator(_event_type)]
 PublicUrl: TypeAlias = Annotated[
     str, StringConstraints(max_length=2000), AfterValidator(_public_url)

@@ -325,6 +325,27 @@ def test_inbox_entry_is_retried_after_its_schema_is_fixed(chromium: Browser, sit
         expect(page.get_by_role("region", name="The event")).to_contain_text("refs/heads/topic")
 
 
+def test_mapping_is_previewed_and_its_error_shown_where_it_is(
+    chromium: Browser, site: Site
+) -> None:
+    with browsing(chromium, site) as page:
+        edit = f"/dashboard/endpoints/{site.scene.fine}"
+        page.goto(edit)
+        page.get_by_role("link", name="Edit order").first.click()
+        page.get_by_role("combobox", name="Payload").select_option("mapped")
+        mapping = page.get_by_role("textbox", name="Mapping")
+        mapping.fill("{text: join(' ', ['It is', type])")
+        page.get_by_label("Example event").select_option(EVENT_TYPE)
+        page.get_by_role("button", name="Preview the mapping").click()
+        expect(page.get_by_text("there is an error at character")).to_be_visible()
+        expect(mapping).to_have_attribute("aria-invalid", "true")
+        mapping.fill("{text: join(' ', ['It is', type])}")
+        page.get_by_role("button", name="Preview the mapping").click()
+        expect(page.get_by_label("The mapped body")).to_have_text(
+            f'{{"text":"It is {EVENT_TYPE}"}}'
+        )
+
+
 def test_portal_link_shows_one_endpoint_without_a_key(chromium: Browser, site: Site) -> None:
     with browsing(chromium, site) as page:
         page.goto("/dashboard/tenants")

@@ -35,7 +35,7 @@ CONFIRMED = {"recover", "redrive", "resend", "pause", "resume", "cancel", "repla
 # In this order. Each continues where the quickstart ended, and leaves the receiver working.
 GUIDES = [
     *("concepts", "endpoints", "emitting", "filters", "verifying", "retries", "replaying"),
-    "circuits",
+    *("circuits", "mapping"),
 ]
 
 EMIT_TWICE = """
@@ -80,6 +80,8 @@ def test_the_quickstart_and_the_guides_work_as_they_are_written(tmp_path: Path) 
     assert re.search(r"circuit +open", output["circuits"])
     assert output["circuits"].count(" held ") >= 1
     assert re.search(r"circuit +(closed|draining)", output["circuits"])
+    assert '{"text":":moneybag: Invoice *in_4711* is paid: 129900"}' in output["mapping"]
+    assert '"value":"129900"' in output["mapping"]
     assert " done: 2/2" in output["replaying"]
 
 

@@ -72,7 +72,6 @@ async def render_endpoint(
     """Render the endpoint's page, with the result of a test, the preview of a subscription, or the
     errors of one of its forms."""
     figures = await _figures(endpoint_id, view, principal, window)
-    types = await list_event_types(_ALL, view.context, principal)
     subscribed = await list_subscriptions(_ALL, view.context, principal, endpoint_id=endpoint_id)
     async with view.context.database.read() as connection:
         unmatched = await explain_unmatched(
@@ -89,11 +88,17 @@ async def render_endpoint(
         unmatched=unmatched,
         plan=parse_plan(figures["endpoint"].retry_plan),
         policy=view.context.settings.circuit_policy.with_overrides(figures["endpoint"].circuit),
-        event_types=sorted((each.name for each in types.data), key=_own_first),
+        event_types=await example_types(view, principal),
         test=test,
         tested_type=tested_type,
         preview=preview,
     )
+
+
+async def example_types(view: View, principal: Principal) -> list[str]:
+    """Return the names of the event types of which there are examples to send or preview."""
+    types = await list_event_types(_ALL, view.context, principal)
+    return sorted((each.name for each in types.data), key=_own_first)
 
 
 def _own_first(name: str) -> tuple[bool, str]:

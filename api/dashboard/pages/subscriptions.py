@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
 from api.access.audit import Audit
-from api.access.authentication import Reader, Writer
-from api.dashboard.pages.endpoint import render_endpoint
+from api.access.authentication import Principal, Reader, Writer
+from api.dashboard.pages.endpoint import example_types, render_endpoint
 from api.dashboard.site.flash import Tone
-from api.dashboard.site.form import changed_members, check_unchanged, seen_version, validated
+from api.dashboard.site.form import Form, changed_members, check_unchanged, seen_version, validated
 from api.dashboard.site.json_view import pretty
 from api.dashboard.site.page import InvalidField, PageView, View
 from api.dashboard.site.page_route import PageRouter, error_sentence
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext
+from api.routes.endpoint_checks import TestForm, run_test
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (
     NewSubscription,
@@ -63,7 +65,7 @@ async def subscribe(
         members = {
             "endpoint_id": endpoint_id,
             "events": _patterns(view.form.get("events", "")),
-            "payload": view.form.get("payload", "full"),
+            **_payload(view.form),
             "filter": _filter(view),
         }
         form = validated(NewSubscription, members)
@@ -111,11 +113,12 @@ async def edit_page(view: PageView, principal: Writer, subscription: OwnSubscrip
         )
         found = await preview_subscription(form, view.context, principal)
     text = "" if subscription.filter is None else filter_text(subscription.filter)
-    return _form(
+    return await _form(
         view,
+        principal,
         subscription,
-        ", ".join(subscription.events),
-        subscription.payload,
+        events=", ".join(subscription.events),
+        payload={"payload": subscription.payload, "mapping": subscription.mapping},
         filter=pretty(text)[0],
         preview=found,
     )
@@ -126,10 +129,9 @@ async def edit(
     subscription: OwnSubscription, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Save a subscription's settings. Its receiver is asked about topics new to it."""
-    typed = view.form.get("events", "")
-    payload = view.form.get("payload", "full")
+    members = {"events": _patterns(view.form.get("events", "")), **_payload(view.form)}
     try:
-        patch = changed_members({"events": _patterns(typed), "payload": payload}, subscription)
+        patch = changed_members(members, subscription)
         if "filter" in view.form and _is_changed(typed_filter := _filter(view), subscription):
             patch["filter"] = typed_filter  # not a patch of it: it is replaced as a whole
         check_unchanged(view.form, subscription.updated_at)
@@ -138,16 +140,9 @@ async def edit(
             return view.redirect(path, "Nothing changed.")
         saved = await change_subscription(subscription.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
-        return _typed_form(view, subscription, error)
+        return await _typed_form(view, principal, subscription, error=error)
     notice, tone = _notice("The subscription is saved.", saved)
     return view.redirect(path, notice, tone=tone)
-
-
-def _notice(done: str, saved: SavedSubscription) -> tuple[str, Tone]:
-    """Return the notice with the first warning; the page has all of them beside the patterns."""
-    if not saved.warnings:
-        return done, "good"
-    return f"{done} {saved.warnings[0].detail}", "warn"
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/preview")
@@ -155,11 +150,38 @@ async def preview_edited(
     subscription: OwnSubscription, view: PageView, principal: Writer
 ) -> Response:
     """Show how many of the last events the changed subscription would have got. Stores nothing."""
+    form = partial(_typed_form, view, principal, subscription)
     try:
-        found = await _preview(view, subscription.endpoint_id, principal)
+        return await form(preview=await _preview(view, subscription.endpoint_id, principal))
     except InvalidInput as error:
-        return _typed_form(view, subscription, error)
-    return _typed_form(view, subscription, preview=found)
+        return await form(error=error)
+
+
+@routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/preview-mapping")
+async def preview_mapping(
+    subscription: OwnSubscription, view: PageView, principal: Writer
+) -> Response:
+    """Show the body that the typed mapping makes of an example event. Sends and stores nothing."""
+    view.result_path = view.path
+    form = partial(_typed_form, view, principal, subscription)
+    try:
+        mapping = _payload(view.form)["mapping"]
+        if mapping is None:
+            raise InvalidInput.at("/mapping", "choose the payload `mapped` and give a mapping")
+        members = {"type": view.form.get("type", ""), "dry_run": True, "mapping": mapping}
+        test = await run_test(
+            subscription.endpoint_id, validated(TestForm, members), view.context, principal
+        )
+        return await form(mapped_body=test.body)
+    except InvalidInput as error:
+        return await form(error=error)
+
+
+def _notice(done: str, saved: SavedSubscription) -> tuple[str, Tone]:
+    """Return the notice with the first warning; the page has all of them beside the patterns."""
+    if not saved.warnings:
+        return done, "good"
+    return f"{done} {saved.warnings[0].detail}", "warn"
 
 
 def _patterns(typed: str) -> list[str]:
@@ -186,43 +208,60 @@ async def _preview(view: View, endpoint_id: str, principal: Writer) -> PreviewVi
     return await preview_subscription(validated(PreviewForm, members), view.context, principal)
 
 
+def _payload(form: Form) -> dict[str, str | None]:
+    """Return the form's payload and mapping. A mapping left over from `mapped` does not count."""
+    payload = form.get("payload", "full")
+    # browsers send line breaks as CR LF
+    mapping = form.get("mapping", "").replace("\r\n", "\n") or None
+    return {"payload": payload, "mapping": mapping if payload == "mapped" else None}
+
+
 def _show_error(view: View, error: InvalidInput) -> None:
-    """Show an error at its field: the filter's, or that of the events."""
-    in_filter = any(each.pointer.startswith("/filter") for each in error.errors)
-    name = "filter" if in_filter else "events"
-    view.invalid[name] = InvalidField(view.form.get(name, ""), error_sentence(error))
+    """Show an error at its field: the filter's, the mapping's, or that of the events."""
+    name, detail = "events", error_sentence(error)
+    if any(each.pointer.startswith("/filter") for each in error.errors):
+        name = "filter"
+    elif [each.pointer for each in error.errors] == ["/mapping"]:
+        name, detail = "mapping", error.errors[0].detail
+    view.invalid[name] = InvalidField(view.form.get(name, ""), detail)
 
 
-def _typed_form(
+async def _typed_form(
     view: View,
+    principal: Principal,
     subscription: SubscriptionView,
-    error: HookfastError | None = None,
     *,
+    error: HookfastError | None = None,
     preview: PreviewView | None = None,
+    mapped_body: str | None = None,
 ) -> Response:
     """Render the form with what was typed into it."""
     if isinstance(error, InvalidInput):
         _show_error(view, error)
-    return _form(
+    return await _form(
         view,
+        principal,
         subscription,
-        view.form.get("events", ""),
-        view.form.get("payload", "full"),
+        events=view.form.get("events", ""),
+        payload=_payload(view.form),
         filter=view.form.get("filter", ""),
         error=error,
         preview=preview,
+        mapped_body=mapped_body,
     )
 
 
-def _form(
+async def _form(
     view: View,
+    principal: Principal,
     subscription: SubscriptionView,
-    events: str,
-    payload: str,
     *,
+    events: str,
+    payload: dict[str, str | None],
     filter: str,
     error: HookfastError | None = None,
     preview: PreviewView | None = None,
+    mapped_body: str | None = None,
 ) -> Response:
     return view.render_form(
         "subscription.html",
@@ -230,9 +269,12 @@ def _form(
         subscription=subscription,
         seen=view.form.text("seen") or seen_version(subscription.updated_at),
         events=events,
-        payload=payload,
+        **payload,
         filter=filter,
         preview=preview,
+        event_types=await example_types(view, principal),
+        mapped_body=mapped_body,
+        previewed_type=view.form.get("type"),
     )
 
 

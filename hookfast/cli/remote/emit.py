@@ -19,7 +19,7 @@ from hookfast.strict_json.parser import parse
 
 def emit(remote: Remote, event_type: str, options: EmitOptions) -> None:
     """Emit an event, and print its id and number of deliveries."""
-    text = _read_data(options.data, options.data_file)
+    text = read_data(options.data, options.data_file)
     members = {"type": event_type}
     if options.tenant is not None:
         members["tenant_id"] = options.tenant
@@ -41,7 +41,7 @@ def checked_idempotency_key(key: str) -> str:
     return key
 
 
-def _read_data(data: str | None, data_file: Path | None) -> bytes:
+def read_data(data: str | None, data_file: Path | None = None) -> bytes:
     """Return the event's data. Raises typer.BadParameter if it is not JSON."""
     if data_file is None and data != "-":
         text = (data or "").encode(errors="surrogateescape")

@@ -203,6 +203,29 @@ def given_text(text: str, *, option: str) -> str:
     return text
 
 
+MappingText = Annotated[
+    str | None,
+    typer.Option(
+        "--mapping",
+        metavar="JMESPATH",
+        help='An expression that makes the body of the event: "{text: data.title}".',
+    ),
+]
+MappingFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Read the mapping from this file; - is standard input."),
+]
+
+
+def read_mapping(mapping: str | None, file: Path | None) -> str | None:
+    """Return the mapping that was given, None for none. Raises typer.BadParameter for two."""
+    if file is None:
+        return mapping
+    if mapping is not None:
+        raise typer.BadParameter("give --mapping or --mapping-file, not both")
+    return read_text(file, option="--mapping-file").strip()
+
+
 def read_secret(file: Path, *, option: str = "--secret-file") -> str:
     """Read the secret that `option` names, without the spaces around it. Raises
     typer.BadParameter."""

@@ -15,12 +15,15 @@ from hookfast.cli.remote.options import (
     Endpoint,
     EndpointArgument,
     Limit,
+    MappingFile,
+    MappingText,
     SubscriptionArgument,
     Tenant,
     Yes,
     filter_option,
     given_text,
     parse_object,
+    read_mapping,
 )
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import (
@@ -38,9 +41,9 @@ app = typer.Typer()
 Payload = Annotated[
     str | None,
     typer.Option(
-        metavar="full|thin|raw",
+        metavar="full|thin|raw|mapped",
         help="full: the event's data; thin: its id and URL; raw: the request that a source "
-        "received, unchanged.",
+        "received, unchanged; mapped: what --mapping makes of the event.",
     ),
 ]
 
@@ -114,6 +117,8 @@ def create(
         typer.Argument(metavar="PATTERN…", help="Event types or patterns: 'order.**'."),
     ],
     payload: Payload = None,
+    mapping: MappingText = None,
+    mapping_file: MappingFile = None,
     filter: Filter = None,
     active: Annotated[
         bool, typer.Option("--active/--inactive", help="Whether events are sent to it now.")
@@ -121,8 +126,7 @@ def create(
 ) -> None:
     """Subscribe an endpoint to event types. Its receiver first has to agree to new ones."""
     form: dict[str, Any] = {"endpoint_id": endpoint_id, "events": events, "active": active}
-    if payload is not None:
-        form["payload"] = payload
+    form |= _payload(payload, read_mapping(mapping, mapping_file))
     if filter is not None:
         form["filter"] = parse_object(filter, option="--filter")
     response = remote.api.post("/subscriptions", form)
@@ -172,6 +176,8 @@ def update(
         typer.Option(metavar="PATTERN", help="Replaces its event types; repeatable."),
     ] = None,
     payload: Payload = None,
+    mapping: MappingText = None,
+    mapping_file: MappingFile = None,
     filter: Filter = None,
     active: Annotated[
         bool | None, typer.Option("--active/--inactive", help="Send events to it, or stop.")
@@ -179,15 +185,13 @@ def update(
 ) -> None:
     """Change a subscription's event types, payload or filter, or switch it on or off."""
     conditions = None if filter is None else parse_object(filter, option="--filter")
-    given = {
-        "events": events or None,
-        "payload": payload,
-        "filter": conditions,
-        "active": active,
-    }
-    patch = {name: value for name, value in given.items() if value is not None}
+    given = {"events": events or None, "filter": conditions, "active": active}
+    patch: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    patch |= _payload(payload, read_mapping(mapping, mapping_file))
     if not patch:
-        raise typer.BadParameter("give --events, --payload, --filter, --active or --inactive")
+        raise typer.BadParameter(
+            "give --events, --payload, --mapping, --filter, --active or --inactive"
+        )
     response = remote.api.patch(path_of("subscriptions", subscription_id), patch)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
@@ -211,6 +215,13 @@ def _filter_text(subscription: Mapping[str, Any]) -> str | None:
     return None if conditions is None else filter_text(conditions)
 
 
+def _payload(payload: str | None, mapping: str | None) -> dict[str, str]:
+    """Return the members that were given. A mapping alone says that the payload is `mapped`."""
+    if mapping is not None:
+        return {"payload": payload or "mapped", "mapping": mapping}
+    return {} if payload is None else {"payload": payload}
+
+
 def _facts(remote: Remote, subscription: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "subscription": subscription["id"],
@@ -218,6 +229,7 @@ def _facts(remote: Remote, subscription: Mapping[str, Any]) -> dict[str, Any]:
         "endpoint": remote.named("endpoint", subscription["endpoint_id"]),
         "tenant": remote.named("tenant", subscription["tenant_id"]),
         "payload": subscription["payload"],
+        "mapping": subscription["mapping"],
         "filter": _filter_text(subscription),
         "active": subscription["active"],
         "created": format_time(subscription["created_at"]),

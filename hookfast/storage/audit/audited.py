@@ -67,7 +67,7 @@ AUDITED: Mapping[type[Record], Audited] = {
     ),
     Subscription: Audited(
         resource="subscription",
-        logged=("endpoint_id", "events", "payload", "filter", "active"),
+        logged=("endpoint_id", "events", "payload", "mapping", "filter", "active"),
         unlogged=("id", "tenant_id", *_TIMES),
     ),
     Source: Audited(

@@ -1,4 +1,5 @@
-"""Statements on `subscriptions` and `subscription_patterns`, which are always written together."""
+"""Statements on `subscriptions` and `subscription_patterns`, which are always written together.
+`mappings` keeps their mappings."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from hookfast.events.event_type import matching_patterns
 from hookfast.events.filter import filter_text
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.rows import fetch_all, fetch_one
+from hookfast.storage.endpoints import mappings
 from hookfast.storage.events.filtering import Evaluation, Example
 from hookfast.storage.tables import Endpoint, Subscription, SubscriptionPattern
 
@@ -28,6 +30,7 @@ async def add(connection: AsyncConnection, subscription: Subscription) -> None:
     """Store a new subscription."""
     await connection.execute(insert(_SUBSCRIPTIONS).values(subscription.model_dump()))
     await _add_patterns(connection, subscription)
+    await mappings.keep(connection, subscription)
 
 
 async def get(connection: AsyncConnection, subscription_id: str) -> Subscription | None:
@@ -108,6 +111,7 @@ async def change(
         return False
     await _remove_patterns(connection, _PATTERNS.c.subscription_id == subscription.id)
     await _add_patterns(connection, subscription)
+    await mappings.keep(connection, subscription)
     return True
 
 

@@ -17,6 +17,7 @@ from sqlalchemy import Table, Text, cast, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matches
+from hookfast.storage.endpoints import mappings
 from hookfast.storage.events.filtering import Evaluation, StoredData
 from hookfast.storage.feed import feed
 from hookfast.storage.feed.cursor import START, Cursor
@@ -50,13 +51,14 @@ class PolledDelivery:
 class PollItem:
     """One event for one subscription. `cursor` acknowledges this item and all before it, and no
     other. `raw` is the request that the event was received with, if the subscription's payload is
-    `raw`."""
+    `raw`; `mapping` is the subscription's, if its payload is `mapped`."""
 
     event: FeedEvent
     subscription_id: str
     payload: str
     delivery: PolledDelivery | None
     raw: RawRequest | None
+    mapping: str | None
     cursor: Cursor
 
     @property
@@ -114,8 +116,17 @@ async def read(
         if one.payload == "raw" and event.inbox_id is not None
     }
     raws = await inbox_entries.raw_requests(connection, raw_ids) if raw_ids else {}
+    mapped = await mappings.latest(
+        connection,
+        {
+            one.subscription_id
+            for of_event in matches.values()
+            for one in of_event
+            if one.payload == "mapped"
+        },
+    )
     return PollPage(
-        items=list(_items(page.events, matches, raws, after=after)),
+        items=list(_items(page.events, matches, raws, mapped, after=after)),
         cursor=page.cursor,
         more=page.more,
         filter=chosen,
@@ -241,6 +252,7 @@ def _items(
     events: Sequence[FeedEvent],
     matches: Mapping[str, Sequence[_Match]],
     raws: Mapping[str, RawRequest],
+    mapped: Mapping[str, str],
     *,
     after: Cursor,
 ) -> Iterator[PollItem]:
@@ -254,6 +266,7 @@ def _items(
                 payload=one.payload,
                 delivery=one.delivery,
                 raw=raws.get(event.inbox_id or "") if one.payload == "raw" else None,
+                mapping=mapped.get(one.subscription_id) if one.payload == "mapped" else None,
                 # acknowledging the first of an event's items must not acknowledge the second
                 cursor=event.cursor if last else before,
             )

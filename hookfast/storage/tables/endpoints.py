@@ -92,10 +92,21 @@ class Subscription(Record, table=True):
     tenant_id: str
     events: list[str] = Field(sa_type=JSON)
     payload: str = "full"
+    mapping: str | None = Field(default=None, sa_type=Text)
     filter: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
     active: bool = True
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class SubscriptionMapping(Record, table=True):
+    """The latest mapping that a subscription had. It is kept when the subscription is deleted or
+    gets another payload, because its deliveries with the payload `mapped` still need it."""
+
+    __tablename__ = "subscription_mappings"
+
+    subscription_id: str = Field(primary_key=True)
+    mapping: str = Field(sa_type=Text)
 
 
 class SubscriptionPattern(Record, table=True):

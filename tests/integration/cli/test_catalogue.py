@@ -128,6 +128,31 @@ async def test_filter_is_previewed_stored_shown_and_removed(
     assert (await hookfast(*update, "@missing.json")).code == 2
 
 
+async def test_a_mapping_is_tried_saved_and_used_by_a_test(
+    hookfast: Run, endpoint: Json, tmp_path: Path
+) -> None:
+    file = tmp_path / "slack.jmespath"
+    file.write_text("{text: to_string(data.n)}\n")
+    test = ("endpoints", "test", endpoint["id"], TYPE, "--dry-run")
+    tried = await hookfast(*test, "--mapping-file", str(file), "--data", '{"n": 12.50}')
+    assert (tried.code, tried.out) == (0, '{"text":"12.50"}\n'), tried.err
+    failed = await hookfast(*test, "--mapping", "join(',', data)")
+    assert failed.code == 1
+    assert "join() takes" in failed.err
+    assert (await hookfast(*test, "--mapping", "a", "--mapping-file", str(file))).code == 2
+
+    create = ("subscriptions", "create", endpoint["id"], TYPE, "--mapping-file", str(file))
+    made = (await hookfast(*create, "--json")).json
+    assert (made["payload"], made["mapping"]) == ("mapped", "{text: to_string(data.n)}")
+    used = await hookfast(*test, "--subscription", made["id"], "--data", "-", stdin='{"n": 1}')
+    assert used.out == '{"text":"1"}\n', used.err
+    changed = await hookfast("subscriptions", "update", made["id"], "--mapping", "data")
+    assert changed.code == 0, changed.err
+    assert "mapping" in changed.out
+    changed = await hookfast("subscriptions", "update", made["id"], "--payload", "full", "--json")
+    assert changed.json["mapping"] is None
+
+
 async def test_a_subscription_is_changed_and_deleted(
     hookfast: Run, client: httpx2.AsyncClient, endpoint: Json
 ) -> None:

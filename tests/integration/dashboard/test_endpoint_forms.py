@@ -386,3 +386,47 @@ async def test_rejected_subscription_keeps_the_typed_input(
         assert 'value="thin" selected' in rejected.text
         assert "Events/1: a pattern is an event type" in text_of(rejected.text)
         assert 'aria-describedby="events-error"' in rejected.text
+
+
+async def test_mapping_is_previewed_saved_and_corrected(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    await event_type_maker(client)(EVENT_TYPE, schema={"examples": [{"id": "in_7"}]})
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant)
+    path = f"/dashboard/endpoints/{endpoint_id}"
+    wrong = {"events": EVENT_TYPE, "payload": "mapped", "mapping": "{text: <b>"}
+    async with tenant_visitor(app, client, tenant) as visitor:
+        rejected = await visitor.post(f"{path}/subscriptions", back=path, **wrong)
+        assert rejected.status_code == 422
+        assert "there is an error at character 8" in text_of(rejected.text)
+        assert 'aria-describedby="mapping-error"' in rejected.text
+        assert f'value="{EVENT_TYPE}"' in rejected.text
+        assert "{text: &lt;b&gt;</textarea>" in rejected.text
+
+        # lines, as a browser sends them
+        fields = wrong | {"mapping": "{\r\n text: data.id}"}
+        text = await visitor.submit(f"{path}/subscriptions", back=path, **fields)
+        assert f"Subscribed to {EVENT_TYPE}." in text
+        listed = await client.get("/subscriptions", params={"endpoint_id": endpoint_id})
+        subscription = listed.json()["data"][0]
+        assert subscription["mapping"] == "{\n text: data.id}"
+
+        edit = f"{path}/subscriptions/{subscription['id']}/edit"
+        fields = wrong | {"mapping": "{title: data.id}", "type": EVENT_TYPE}
+        previewed = await visitor.post(edit, **fields, preview="yes")
+        assert previewed.status_code == 200
+        assert '{"title":"in_7"}' in text_of(previewed.text)
+        assert (await client.get(f"/subscriptions/{subscription['id']}")).json() == subscription
+        failed = await visitor.post(edit, **fields | {"mapping": "data.none"}, preview="yes")
+        assert failed.status_code == 422
+        assert "The mapping makes null of this event" in text_of(failed.text)
+        assert "Not saved" not in failed.text
+
+        assert "is saved" in await visitor.submit(edit, **fields)
+        changed = (await client.get(f"/subscriptions/{subscription['id']}")).json()
+        assert changed["mapping"] == "{title: data.id}"
+        # the payload full leaves the mapping's text in the form, where it does no harm
+        assert "is saved" in await visitor.submit(edit, **fields | {"payload": "full"})
+        changed = (await client.get(f"/subscriptions/{subscription['id']}")).json()
+        assert (changed["payload"], changed["mapping"]) == ("full", None)
