@@ -43,7 +43,7 @@ MAX_STEPS: Final = 100_000
 """The most steps of one evaluation: less than 0.1 s. A step is one test of a value."""
 
 _STRING_STEP = 256  # characters of a string that take about as long to search as a step
-_CACHED = 4_096  # filters; an ordinary one takes 2 KiB of memory when compiled
+_CACHED = 2_048  # filters; one takes 4 KiB of memory when compiled, the largest 70 KiB
 
 
 class OverLimit(Exception):

@@ -31,7 +31,7 @@ from hookfast.storage.emitting.committing import notify_dead, report_committed, 
 from hookfast.storage.emitting.event_quotas import EventQuotas, Limits
 from hookfast.storage.events.catalogue import EventCatalogue
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
-from hookfast.storage.events.filtering import Candidate, apply_alone, apply_together
+from hookfast.storage.events.filtering import Candidate, Filtering
 from hookfast.storage.events.new_events import (
     Committed,
     Draft,
@@ -110,6 +110,7 @@ class Emitter:
         self._clock = clock
         self._schemas = SchemaCache()
         self._checks = SchemaChecks()
+        self._filtering = Filtering()
         self._group = GroupCommit(
             self._commit,
             name="emitter",
@@ -155,7 +156,9 @@ class Emitter:
         faults = await self._checks.together(
             [facts.checks(request) for request in requests], short=_is_short(requests)
         )
-        filtered = await apply_together([facts.candidates(request) for request in requests])
+        filtered = await self._filtering.together(
+            [facts.candidates(request) for request in requests]
+        )
         ready = [
             None if found is None or subscribers is None else (request, found, subscribers)
             for request, found, subscribers in zip(requests, faults, filtered, strict=True)
@@ -167,7 +170,7 @@ class Emitter:
     async def _commit_alone(self, request: _Request) -> list[EmitResult]:
         facts = await self._look_up([request])
         faults = await self._checks.alone(facts.checks(request))
-        subscribers = await apply_alone(facts.candidates(request))
+        subscribers = await self._filtering.alone(facts.candidates(request))
         [results] = await self._commit_checked([(request, faults, subscribers)], facts)
         return results
 

@@ -15,7 +15,7 @@ from hookfast.errors import NotFound
 from hookfast.storage.events import events
 from hookfast.storage.events.events import EventSummary
 from hookfast.storage.events.fan_out import Subscriber, find_subscribers
-from hookfast.storage.events.filtering import StoredData, apply_alone
+from hookfast.storage.events.filtering import Filtering, StoredData
 from hookfast.storage.events.new_events import delivery_row
 from hookfast.storage.owners.announcements import deliveries_dead
 from hookfast.storage.tables import Delivery, Event
@@ -57,7 +57,7 @@ async def find(
     stored = await events.get(connection, event.id)
     if stored is None:
         return []
-    [filtered] = await apply_alone([(late, StoredData(stored.body))])
+    [filtered] = await Filtering().alone([(late, StoredData(stored.body))])
     return filtered
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import structlog
 
+from hookfast.errors import Unavailable
 from hookfast.events.filter import MAX_STEPS, OverLimit, Steps, compiled, filter_text
 from hookfast.storage.events.fan_out import Subscriber
 from hookfast.telemetry import instruments
@@ -35,6 +36,11 @@ _GROUP_REQUEST_STEPS: Final = 200_000
 _ON_LOOP: Final = 1_000_000
 """Characters of data times characters of filters that are evaluated on the event loop: at most a
 twentieth as many steps, because a value and a condition have several characters each."""
+
+_SLOW: Final = 50 * _ON_LOOP
+"""More than this may take longer than a second. Such requests are evaluated one after another."""
+_PATIENCE_SECONDS: Final = 10.0
+"""A request that waited this long for the others is answered with an error that asks to retry."""
 
 
 class Data(Protocol):
@@ -75,24 +81,46 @@ Candidate: TypeAlias = tuple[Sequence[Subscriber], Data]
 """An event with the subscribers to its type."""
 
 
-async def apply_together(
-    requests: Sequence[Sequence[Candidate]],
-) -> list[list[Sequence[Subscriber]] | None]:
-    """Return, for each event of each request, the subscribers whose filters it passes. None: the
-    filters of the request take too long for a group; it has to be evaluated alone."""
-    work = _work(requests)
-    if not work:
-        return [[subscribers for subscribers, _ in candidates] for candidates in requests]
-    if work <= _ON_LOOP:
-        return _evaluate_group(requests)
-    return await asyncio.to_thread(_evaluate_group, requests)
+class Filtering:
+    """Applies filters for groups of requests and for single ones. One per process and kind of
+    request."""
 
+    def __init__(self) -> None:
+        # one at a time, because they share the interpreter and the threads
+        self._slow = asyncio.Semaphore(1)
 
-async def apply_alone(candidates: Sequence[Candidate]) -> list[Sequence[Subscriber]]:
-    """Return, for each event of one request, the subscribers whose filters it passes."""
-    if _work([candidates]) <= _ON_LOOP:
-        return _evaluate(candidates, Evaluation())
-    return await asyncio.to_thread(_evaluate, candidates, Evaluation())
+    async def together(
+        self, requests: Sequence[Sequence[Candidate]]
+    ) -> list[list[Sequence[Subscriber]] | None]:
+        """Return, for each event of each request, the subscribers whose filters it passes. None:
+        the filters of the request take too long for a group; it has to be evaluated `alone`."""
+        work = _work(requests)
+        if not work:
+            return [[subscribers for subscribers, _ in candidates] for candidates in requests]
+        if work <= _ON_LOOP:
+            return _evaluate_group(requests)
+        return await asyncio.to_thread(_evaluate_group, requests)
+
+    async def alone(self, candidates: Sequence[Candidate]) -> list[Sequence[Subscriber]]:
+        """Return, for each event of one request, the subscribers whose filters it passes. Raises
+        Unavailable if too many slow requests wait."""
+        work = _work([candidates])
+        if work <= _ON_LOOP:
+            return _evaluate(candidates, Evaluation())
+        if work <= _SLOW:
+            return await asyncio.to_thread(_evaluate, candidates, Evaluation())
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._slow.acquire()
+        except TimeoutError:
+            raise Unavailable(
+                "Too many events with slow filters are in progress; send the request again.",
+                code="overloaded",
+            ) from None
+        try:
+            return await asyncio.to_thread(_evaluate, candidates, Evaluation())
+        finally:
+            self._slow.release()
 
 
 async def passed_events(tried: Mapping[str, Any] | None, events: Sequence[Data]) -> list[bool]:
@@ -114,6 +142,11 @@ class Evaluation:
     def __init__(self, steps: int = _REQUEST_STEPS, *, strict: bool = False) -> None:
         self.left = steps
         self._strict = strict
+
+    @property
+    def has_steps_for_event(self) -> bool:
+        """Whether enough steps are left for whatever one event may need of a tenant's filters."""
+        return self.left >= _TENANT_STEPS
 
     def of_event(self, event: Data) -> EventEvaluation:
         """Return the evaluation of filters for an event."""

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.operational import SYSTEM_TENANT, OperationalEvent
 from hookfast.storage.events.fan_out import find_subscribers
-from hookfast.storage.events.filtering import apply_alone
+from hookfast.storage.events.filtering import Filtering
 from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
 from hookfast.telemetry import traceparent
 
@@ -32,7 +32,9 @@ async def emit(
         connection, {(event.kind.value, SYSTEM_TENANT) for event in reported}
     )
     new_events = [_new_event(event) for event in reported]
-    filtered = await apply_alone([(subscribers[event.audience], event) for event in new_events])
+    filtered = await Filtering().alone(
+        [(subscribers[event.audience], event) for event in new_events]
+    )
     drafts = [
         Draft.create(
             event,

@@ -34,7 +34,8 @@ MAX_COUNTED: Final = 1_000
 _FILTERED_AT_ONCE: Final = 200
 _FILTERED_BYTES: Final = feed.MAX_PAGE_BYTES
 """Bodies that one poll reads to apply filters to them; at most one page more."""
-_FILTER_STEPS: Final = 2_000_000  # a second of processor time
+_FILTER_STEPS: Final = 1_000_000
+"""Steps of one poll: less than a second. The next poll continues after the last event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ async def read(
         matches = await _deliveries(connection, endpoint.id, page.events)
     elif all(one.filter is None for one in subscriptions):
         page = await feed.read(connection, chosen, after=after, limit=limit, now=now)
-        matches = _oldest_matches(page.events, subscriptions, Evaluation())
+        matches, _ = _oldest_matches(page.events, subscriptions, Evaluation())
     else:
         page, matches = await _read_filtered(
             connection, chosen, subscriptions, after=after, limit=limit, now=now
@@ -195,9 +196,11 @@ async def _read_filtered(
     read = 0
     while True:
         page = await feed.read(connection, chosen, after=after, limit=_FILTERED_AT_ONCE, now=now)
-        found = await asyncio.to_thread(_oldest_matches, page.events, subscriptions, evaluation)
-        for event in page.events:
-            if len(kept) == limit:
+        found, examined = await asyncio.to_thread(
+            _oldest_matches, page.events, subscriptions, evaluation
+        )
+        for place, event in enumerate(page.events):
+            if len(kept) == limit or place == examined:
                 return replace(page, events=kept, cursor=after, more=True), matches
             if event.id in found:
                 kept.append(event)
@@ -211,11 +214,13 @@ async def _read_filtered(
 
 def _oldest_matches(
     events: Sequence[FeedEvent], subscriptions: Sequence[Any], evaluation: Evaluation
-) -> dict[str, Sequence[_Match]]:
-    """Return the oldest subscription that each event matches, without the events that match none.
-    An event that matches several comes once."""
+) -> tuple[dict[str, Sequence[_Match]], int]:
+    """Return the oldest subscription that each event matches, without the events that match none:
+    an event that matches several comes once. Return also how many events there were steps for."""
     found: dict[str, Sequence[_Match]] = {}
-    for event in events:
+    for place, event in enumerate(events):
+        if not evaluation.has_steps_for_event:
+            return found, place
         of_event = evaluation.of_event(StoredData(event.body))
         for one in subscriptions:
             if (
@@ -224,7 +229,7 @@ def _oldest_matches(
             ):
                 found[event.id] = [_Match(one.id, one.payload, None)]
                 break
-    return found
+    return found, len(events)
 
 
 async def _deliveries(

@@ -15,7 +15,7 @@ from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.emitting.event_quotas import EventQuotas
-from hookfast.storage.events.filtering import apply_alone, apply_together
+from hookfast.storage.events.filtering import Filtering
 from hookfast.storage.events.schema_checks import SchemaChecks
 from hookfast.storage.events.schemas import SchemaCache
 from hookfast.storage.inbox.inbox_batch import (
@@ -59,6 +59,7 @@ class Inbox:
         self._clock = clock
         self._schemas = SchemaCache()
         self._checks = SchemaChecks()
+        self._filtering = Filtering()
         self._group = GroupCommit(
             self._store_group,
             name="inbox",
@@ -95,7 +96,9 @@ class Inbox:
             [schema_checks(lookups, one) for one in lookups.arrivals],
             short=sum(len(one.data) for one in arrivals) <= _THREAD_CHARACTERS,
         )
-        filtered = await apply_together([candidates(lookups, one) for one in lookups.arrivals])
+        filtered = await self._filtering.together(
+            [candidates(lookups, one) for one in lookups.arrivals]
+        )
         ready = [
             None if found is None or subscribers is None else (one, found, subscribers)
             for one, found, subscribers in zip(lookups.arrivals, faults, filtered, strict=True)
@@ -111,7 +114,7 @@ class Inbox:
         lookups = await self._look_up([arrival])
         [looked_up] = lookups.arrivals
         faults = await self._checks.alone(schema_checks(lookups, looked_up))
-        [subscribers] = await apply_alone(candidates(lookups, looked_up))
+        [subscribers] = await self._filtering.alone(candidates(lookups, looked_up))
         lookups = replace(lookups, arrivals=[replace(looked_up, subscribers=subscribers)])
         [result] = await self._store_checked(lookups, [describe_faults(looked_up, faults)])
         return result

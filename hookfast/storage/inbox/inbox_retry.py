@@ -14,7 +14,7 @@ from hookfast.storage.emitting import event_quotas
 from hookfast.storage.emitting.committing import notify_dead, report_committed
 from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.events.fan_out import find_subscribers
-from hookfast.storage.events.filtering import apply_alone
+from hookfast.storage.events.filtering import Filtering
 from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
 from hookfast.storage.events.schema_checks import SchemaChecks
 from hookfast.storage.events.schemas import SchemaCache
@@ -108,7 +108,7 @@ async def _emit(
         hops=entry.hops,
     )
     subscribers = await find_subscribers(connection, [event.audience])
-    [filtered] = await apply_alone([(subscribers[event.audience], event)])
+    [filtered] = await Filtering().alone([(subscribers[event.audience], event)])
     draft = Draft.create(
         event,
         at=now,

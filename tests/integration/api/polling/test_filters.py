@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from hookfast.storage.events import filtering
 from hookfast.storage.feed import poll as stored_poll
 from tests.integration.api.polling.polls import TYPE, emit, numbers, poll
 from tests.support.waiting import PATIENCE
@@ -62,11 +63,16 @@ async def test_poll_skips_what_filters_keep_out(
     assert await poll_all(tenant, filtered, limit=200) == [[*range(11, 40)]]
 
 
+@pytest.mark.parametrize("limit", ["bytes", "steps"])
 async def test_long_run_of_events_that_are_kept_out_never_stalls_the_position(
-    tenant: httpx2.AsyncClient, filtered: str, monkeypatch: pytest.MonkeyPatch
+    tenant: httpx2.AsyncClient, filtered: str, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(stored_poll, "_FILTERED_BYTES", 2_000)  # about ten events
-    monkeypatch.setattr(stored_poll, "_FILTERED_AT_ONCE", 5)
+    if limit == "bytes":
+        monkeypatch.setattr(stored_poll, "_FILTERED_BYTES", 2_000)  # about ten events
+        monkeypatch.setattr(stored_poll, "_FILTERED_AT_ONCE", 5)
+    else:
+        monkeypatch.setattr(stored_poll, "_FILTER_STEPS", 50)  # about ten events too
+        monkeypatch.setattr(filtering, "_TENANT_STEPS", 10)
     await emit_all(tenant, *[0] * 60, 11)
     pages = await poll_all(tenant, filtered, limit=3)
     assert [number for page in pages for number in page] == [11]

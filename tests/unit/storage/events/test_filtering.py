@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
 import structlog
 
+from hookfast.errors import Unavailable
 from hookfast.events.filter import Filter, Steps, filter_text
 from hookfast.storage.events import filtering
 from hookfast.storage.events.fan_out import Subscriber
-from hookfast.storage.events.filtering import Candidate, Example, apply_alone, apply_together
+from hookfast.storage.events.filtering import Candidate, Example, Filtering
 from hookfast.telemetry import instruments
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -48,8 +52,8 @@ async def test_filters_choose_the_subscribers_of_each_event() -> None:
         ((), event()),
     ]
     expected = [["all", "large"], ["all", "small"], ["all"], []]
-    assert names(await apply_alone(candidates)) == expected
-    [together] = await apply_together([candidates])
+    assert names(await Filtering().alone(candidates)) == expected
+    [together] = await Filtering().together([candidates])
     assert names(together) == expected
 
 
@@ -62,7 +66,7 @@ async def test_same_filter_is_evaluated_once_for_an_event(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Filter, "matches", matches)
     many = [subscriber(f"s{n}", LARGE, tenant=f"t{n}") for n in range(50)]
-    [chosen] = await apply_alone([(many, event())])
+    [chosen] = await Filtering().alone([(many, event())])
     assert (len(chosen), len(evaluated)) == (50, 1)
 
 
@@ -73,7 +77,7 @@ async def test_filter_that_takes_too_many_steps_lets_the_event_pass(
     subscribers = [subscriber("never", NEVER), subscriber("large", LARGE)]
     before = instruments.FILTERS.total(result="too_many_steps")
     with structlog.testing.capture_logs() as lines:
-        found = await apply_alone([(subscribers, event(lines=n)) for n in (300, 400)])
+        found = await Filtering().alone([(subscribers, event(lines=n)) for n in (300, 400)])
     assert names(found) == [["large"], ["never", "large"]]
     assert instruments.FILTERS.total(result="too_many_steps") == before + 1
     [line] = lines
@@ -90,7 +94,7 @@ async def test_heavy_filters_of_a_tenant_leave_those_of_others_alone(
         subscriber("never", NEVER, tenant="b"),
         subscriber("same", NEVER | {"n": 3}, tenant="c"),  # for this tenant it is the first
     ]
-    [chosen] = await apply_alone([([*heavy, *others], event(lines=150))])
+    [chosen] = await Filtering().alone([([*heavy, *others], event(lines=150))])
     passed = [one.subscription_id for one in chosen]
     assert passed == ["never2", "never3", "large"]
 
@@ -101,13 +105,13 @@ async def test_request_with_heavy_filters_leaves_its_group(
     light: list[Candidate] = [([subscriber("large", LARGE)], event())]
     heavy: list[Candidate] = [([subscriber("never", NEVER)], event(lines=2_000))]
     monkeypatch.setattr(filtering, "_GROUP_REQUEST_STEPS", 1_000)
-    first, second, third = await apply_together([light, heavy, light])
+    first, second, third = await Filtering().together([light, heavy, light])
     assert second is None
     assert names(first) == names(third) == [["large"]]
-    assert names(await apply_alone(heavy)) == [[]]
+    assert names(await Filtering().alone(heavy)) == [[]]
     # a group has only so many steps, and what does not fit is evaluated alone
     monkeypatch.setattr(filtering, "_GROUP_STEPS", 12)
-    found = await apply_together([light] * 10)
+    found = await Filtering().together([light] * 10)
     assert found[0] is not None
     assert found[-1] is None
 
@@ -115,7 +119,29 @@ async def test_request_with_heavy_filters_leaves_its_group(
 async def test_request_has_only_so_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filtering.Evaluation.__init__, "__defaults__", (1_000,))
     candidates: list[Candidate] = [([subscriber("never", NEVER)], event(lines=150))] * 4
-    assert names(await apply_alone(candidates)) == [[], [], ["never"], ["never"]]
+    assert names(await Filtering().alone(candidates)) == [[], [], ["never"], ["never"]]
+
+
+async def test_slow_requests_wait_for_each_other_but_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(filtering, "_SLOW", 0)
+    monkeypatch.setattr(filtering, "_ON_LOOP", 0)
+    monkeypatch.setattr(filtering, "_PATIENCE_SECONDS", 0.05)
+    filters, slow = Filtering(), threading.Event()
+
+    def matches(self: Filter, data: Any, steps: Steps) -> bool:
+        return slow.wait(PATIENCE)
+
+    candidates: list[Candidate] = [([subscriber("large", LARGE)], event())]
+    monkeypatch.setattr(Filter, "matches", matches)
+    first = asyncio.create_task(filters.alone(candidates))
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable) as raised:
+        await filters.alone(candidates)
+    assert raised.value.code == "overloaded"
+    slow.set()
+    assert names(await first) == names(await filters.alone(candidates)) == [["large"]]
 
 
 async def test_long_evaluation_does_not_run_on_the_event_loop(
@@ -129,9 +155,9 @@ async def test_long_evaluation_does_not_run_on_the_event_loop(
 
     monkeypatch.setattr(filtering.asyncio, "to_thread", to_thread)  # type: ignore[attr-defined]
     few = [subscriber(f"s{n}", NEVER | {"n": n}) for n in range(10)]
-    await apply_alone([(few, event(lines=10))])
-    await apply_together([[(few, event(lines=10))]])
+    await Filtering().alone([(few, event(lines=10))])
+    await Filtering().together([[(few, event(lines=10))]])
     assert moved == []
-    await apply_alone([(few, event(lines=5_000))])
-    await apply_together([[(few * 500, event(lines=10))]])
+    await Filtering().alone([(few, event(lines=5_000))])
+    await Filtering().together([[(few * 500, event(lines=10))]])
     assert len(moved) == 2
