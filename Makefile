@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench emit-bench filter-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
+.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench lanes-bench emit-bench filter-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -43,9 +43,9 @@ slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; every te
 	$(BIN)/pytest -o faulthandler_timeout=0 -m alone tests/integration/delivery
 	$(BIN)/pytest -n 2 -m alone tests/integration/sender
 
-chaos: $(VENV)/.dev-ready   ## random kills and outages; checks that nothing is lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM=)
+chaos: $(VENV)/.dev-ready   ## random kills and outages; checks that nothing is lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM= ORDERED=)
 	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \
-	  $(if $(MODE),--mode $(MODE)) $(if $(KILL),--kill $(KILL)) $(if $(RATE),--rate $(RATE)) $(if $(CALM),--calm $(CALM))
+	  $(if $(MODE),--mode $(MODE)) $(if $(KILL),--kill $(KILL)) $(if $(RATE),--rate $(RATE)) $(if $(CALM),--calm $(CALM)) $(if $(ORDERED),--ordered $(ORDERED))
 
 bench: $(VENV)/.dev-ready   ## the product against a bare workflow, 20 minutes (PARTS=rates,latency,… DATABASE= ROUNDS= SECONDS= JSON=)
 	@$(BIN)/python -m bench.delivery $(if $(PARTS),--only $(PARTS)) $(if $(DATABASE),--database $(DATABASE)) \
@@ -59,6 +59,9 @@ overload: $(VENV)/.dev-ready ## delays of retries and of a person's resend under
 
 inbox-bench: $(VENV)/.dev-ready ## receiving, measured against less and against emitting
 	$(BIN)/python -m bench.inbox
+
+lanes-bench: $(VENV)/.dev-ready ## ordered deliveries, by the number of ordering keys, against no order
+	$(BIN)/python -m bench.lanes
 
 emit-bench: $(VENV)/.dev-ready ## the API's cost of emitting, on SQLite and PostgreSQL
 	$(BIN)/python -m bench.emit

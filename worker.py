@@ -36,7 +36,7 @@ from activities.job import JobActivities
 from activities.owner_mail import MailActivities
 from activities.retention import RetentionActivities
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
-from hookfast.dispatch import retention_schedule, schedules
+from hookfast.dispatch import lane_sweep, retention_schedule, schedules
 from hookfast.dispatch.batches import Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.lateness import Lateness
@@ -110,7 +110,12 @@ async def running_worker(
         if news & Committed.OUTBOX:
             doorbell.ring()
 
-    recorder = Recorder(database, policy=settings.circuit_policy, on_commit=on_commit)
+    recorder = Recorder(
+        database,
+        policy=settings.circuit_policy,
+        dead_letters=settings.ordered_dead_letters,
+        on_commit=on_commit,
+    )
     lateness = Lateness()
     first_attempts = FirstAttempts(settings.first_attempts)
     unhealthy = UnhealthyEndpoints()
@@ -130,6 +135,7 @@ async def running_worker(
         held_backstop=settings.held_backstop,
         on_commit=on_commit,
         lateness=lateness,
+        dead_letters=settings.ordered_dead_letters,
     )
     batches = Batches(client, on_room=doorbell.wake)
     batch_attempts = BatchActivities(
@@ -168,6 +174,10 @@ async def running_worker(
                 workflow_starter.run(),
                 send_heartbeats(database, worker_id, first_attempts),
                 requeue_lost(database),
+                lane_sweep.move_up_forever(database, doorbell),
+                lane_sweep.inspect_forever(
+                    database, doorbell, dead_letters=settings.ordered_dead_letters
+                ),
                 schedules.ensure_daily(client),
                 retention_schedule.ensure_schedule(client),
             ),

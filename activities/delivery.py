@@ -30,6 +30,7 @@ from activities.fast_lane import FastLane
 from activities.heartbeat import TimeLeft, heartbeat
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.facts import Attempt, Trigger, Undeliverable
+from hookfast.deliveries.lane import DeadLetterPolicy, Place
 from hookfast.deliveries.life import Life, Phase, next_step
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import (
@@ -84,6 +85,7 @@ class DeliveryActivities:
         held_backstop: timedelta,
         on_commit: Callable[[Committed], None],
         lateness: Lateness,
+        dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
         clock: Clock = utc_now,
     ) -> None:
         self._client = client
@@ -95,6 +97,7 @@ class DeliveryActivities:
         self._held_backstop = held_backstop
         self._on_commit = on_commit
         self._lateness = lateness
+        self._dead_letters = dead_letters
         self._clock = clock
 
     @activity.defn(name=STEP)
@@ -127,9 +130,11 @@ class DeliveryActivities:
         try:
             if input.signals is not None:
                 async with self._database.write() as connection:
-                    await actions.apply_signals(
+                    changed = await actions.apply_signals(
                         connection, input.delivery_id, input.signals, now=self._clock()
                     )
+                if changed.locked.lane is not None:  # the next one may have moved up
+                    self._on_commit(Committed.OUTBOX)
             while True:
                 try:
                     return await self._read_and_attempt(input, left)
@@ -190,6 +195,7 @@ class DeliveryActivities:
                 planned.attempt,
                 backstop=self._held_backstop,
                 probe_lease=timedelta(seconds=outgoing.endpoint.timeout_seconds) + PROBE_MARGIN,
+                dead_letters=self._dead_letters,
                 now=planned.now(),
             )
         if decided.admitted:
@@ -298,6 +304,8 @@ def _waits_for(life: Life, plan: PlanSpec, after: Outcome | None) -> str:
     """What the delivery waits for, in words: "retry 3 of 78, after 503"."""
     if life.phase.ended:
         return ""
+    if life.place is Place.QUEUED:
+        return "its turn: an earlier delivery of its lane is not done"
     if life.phase is Phase.PAUSED:
         return "paused; send the signal `resume`, `resend` or `cancel`"
     if life.phase is Phase.HELD:

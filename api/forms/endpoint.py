@@ -136,6 +136,11 @@ class EndpointForm(Input):
     max_in_flight: int | None = Field(
         None, ge=1, le=1_000, description="Maximum requests in progress; default: no limit."
     )
+    ordered: bool = Field(
+        False,
+        description="Send events with the same `ordering_key` one after the other, each when the "
+        "one before it is done, for every subscription of this endpoint.",
+    )
     headers: dict[str, str] = Field(
         default_factory=dict,
         description="Headers added to every delivery. Responses show only their names.",
@@ -185,6 +190,7 @@ class EndpointForm(Input):
             "timeout_seconds": timeout,
             "rate_limit_per_second": self.rate_limit_per_second,
             "max_in_flight": self.max_in_flight,
+            "ordered": self.ordered,
             "headers": self.headers,
             "encryption": None if self.encryption is None else self.encryption.column(),
             "allowed_networks": check_networks(self.allowed_networks),
@@ -223,6 +229,7 @@ _PUSH_ONLY: Mapping[str, tuple[Any, ...]] = {
     "timeout_seconds": (None, PRESETS[DEFAULT_PLAN].timeout),
     "rate_limit_per_second": (None,),
     "max_in_flight": (None,),
+    "ordered": (False,),
     "headers": ({},),
     "encryption": (None,),
     "allowed_networks": ([],),
@@ -282,6 +289,7 @@ class EndpointView(BaseModel):
     timeout_seconds: float
     rate_limit_per_second: float | None
     max_in_flight: int | None
+    ordered: bool
     headers: dict[str, str] = Field(description="Names of headers, with masked values.")
     authentication: AuthenticationView | None = Field(
         description="Set by `PUT /v1/endpoints/{endpoint_id}/authentication`."

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from api.access.authentication import Principal
 from api.answers.problems import invalid_members
 from api.http.fields import Input, TenantId, TimeInput
+from hookfast.deliveries.lane import MAX_ORDERING_KEY, ORDERING_KEY_PATTERN
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
 from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.events.operational import reject_reserved
@@ -64,6 +65,18 @@ class EventForm(Input):
     deliver_at: TimeInput | None = Field(
         None,
         description="When to deliver it: at most 30 days ahead. A time in the past means now.",
+    )
+    ordering_key: (
+        Annotated[
+            str,
+            Field(min_length=1, max_length=MAX_ORDERING_KEY, pattern=ORDERING_KEY_PATTERN),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="Where deliveries are `ordered`: events with the same key are sent one after "
+        "the other, in the order in which they were emitted. Those without a key are one sequence "
+        "of their own. Not together with `deliver_at`.",
     )
 
 
@@ -138,6 +151,12 @@ def _event(
         raise InvalidInput.at(
             "/deliver_at", f"must be at most {MAX_AHEAD.days} days ahead", code="too_far_ahead"
         )
+    if form.ordering_key is not None and form.deliver_at is not None:
+        raise InvalidInput.at(
+            "/ordering_key",
+            "cannot be combined with `deliver_at`: an event for later would hold up all others "
+            "with its key until then; leave one of the two out",
+        )
     own_key = form.idempotency_key if isinstance(form, BatchEventForm) else None
     return NewEvent(
         type=form.type,
@@ -145,6 +164,7 @@ def _event(
         value=members["data"].value,
         tenant_id=caller.tenant_for(form.tenant_id),
         deliver_at=form.deliver_at,
+        ordering_key=form.ordering_key,
         idempotency_key=own_key or key,
     )
 

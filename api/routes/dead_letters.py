@@ -16,7 +16,7 @@ from api.http.fields import AnswerQuery, EndpointId, EventTypeFilter, Since, Ten
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext
-from api.routes.deliveries import DeliveryView
+from api.routes.deliveries import DeliveryView, delivery_listing
 from hookfast.deliveries.answer import parse_answer
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import parse_reason
@@ -121,7 +121,7 @@ async def list_dead_letters(
     )
     async with context.database.read() as connection:
         rows = await dead_letters.list_page(connection, chosen, after=page.after, limit=page.rows)
-    return page.listing(rows, key=lambda delivery: delivery.id, view=DeliveryView.of)
+        return await delivery_listing(connection, page, rows)
 
 
 @routes.get("/dead-letters/stats", summary="Count dead letters")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Literal, Self
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Reader, Writer
@@ -28,7 +30,7 @@ from api.http.fields import (
     Time,
     Until,
 )
-from api.http.pagination import Listing, PageQuery
+from api.http.pagination import Listing, Page, PageQuery
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
 from api.process.context import AppContext, Context
@@ -38,6 +40,7 @@ from hookfast.deliveries.answer import parse_answer
 from hookfast.deliveries.evidence import header_pairs
 from hookfast.deliveries.facts import Attempt as PlannedAttempt
 from hookfast.deliveries.job import JobKind
+from hookfast.deliveries.lane import Place, ordering_key_of
 from hookfast.deliveries.life import next_step
 from hookfast.deliveries.messages import workflow_id
 from hookfast.deliveries.outcome import DeliveryStatus, Result
@@ -47,9 +50,12 @@ from hookfast.storage.deliveries import actions, attempts, deliveries
 from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.outgoing import FRESH_SECONDS
+from hookfast.storage.events import lanes
 from hookfast.storage.tables import Attempt, Delivery
 
 routes = router("Deliveries")
+
+_MOST_COUNTED = 100
 
 
 class LastAnswerView(BaseModel):
@@ -82,13 +88,28 @@ class DeliveryView(BaseModel):
         description="When the next attempt is due; null if none is planned."
     )
     deliver_at: Time | None
+    place: Place | None = Field(
+        description="Where deliveries are ordered: `queued` behind others with its ordering key, "
+        "at the `head` of these, or it has `left` them. Null if it is sent in any order. A dead "
+        "letter at the head holds up those behind it until it is resent or cancelled."
+    )
+    ordering_key: str | None
+    waits_behind: str | None = Field(
+        description="If it is `queued`: the delivery that must be done before those behind it. "
+        "Null at the moment when another moves up."
+    )
     created_at: Time
     updated_at: Time
     finished_at: Time | None
 
     @classmethod
-    def of(cls, delivery: Delivery, **more: object) -> Self:
+    def of(cls, delivery: Delivery, *, heads: Mapping[str, str], **more: object) -> Self:
+        """Return the view of a delivery. `heads` has the head of its lane if it is queued."""
         members = delivery.model_dump()
+        lane = delivery.lane or ""
+        members["ordering_key"] = ordering_key_of(lane)
+        queued = delivery.place == Place.QUEUED
+        members["waits_behind"] = heads.get(lane) if queued else None
         if delivery.status == DeliveryStatus.HELD:  # the row has the time of its next check
             members["next_attempt_at"] = None
         members["last_answer"] = delivery.last_result and LastAnswerView(
@@ -153,6 +174,28 @@ class DeliveryDetail(DeliveryView):
     batch: WorkflowView | None = Field(
         description="The batch that made its first attempt; null if none did."
     )
+    waiting_behind: int = Field(
+        description=f"Deliveries that are queued behind it, counted up to {_MOST_COUNTED}, if it "
+        "is the head of its lane."
+    )
+
+
+async def delivery_listing(
+    connection: AsyncConnection, page: Page, rows: Sequence[Delivery]
+) -> Listing[DeliveryView]:
+    """Return the page of these rows."""
+    heads = await _heads(connection, rows)
+    return page.listing(
+        rows,
+        key=lambda delivery: delivery.id,
+        view=lambda delivery: DeliveryView.of(delivery, heads=heads),
+    )
+
+
+async def _heads(connection: AsyncConnection, rows: Iterable[Delivery]) -> dict[str, str]:
+    """Return the heads of the lanes in which some of these deliveries are queued."""
+    lane_ids = {row.lane for row in rows if row.lane is not None and row.place == Place.QUEUED}
+    return await lanes.heads(connection, lane_ids)
 
 
 class AcceptedAction(BaseModel):
@@ -212,7 +255,7 @@ async def list_deliveries(
     )
     async with context.database.read() as connection:
         rows = await deliveries.list_page(connection, chosen, after=page.after, limit=page.rows)
-    return page.listing(rows, key=lambda delivery: delivery.id, view=DeliveryView.of)
+        return await delivery_listing(connection, page, rows)
 
 
 @routes.get("/deliveries/{delivery_id}", summary="Get a delivery with its attempts")
@@ -222,8 +265,14 @@ async def get_delivery(
     async with context.database.read() as connection:
         delivery = owned(await deliveries.get(connection, delivery_id), principal)
         made = await attempts.list_newest(connection, delivery_id)
+        heads = await _heads(connection, [delivery])
+        waiting = 0
+        if delivery.lane is not None and delivery.place == Place.HEAD:
+            waiting = await lanes.count_queued(connection, delivery.lane, most=_MOST_COUNTED)
     return DeliveryDetail.of(
         delivery,
+        heads=heads,
+        waiting_behind=waiting,
         attempts=[AttemptView.of(attempt) for attempt in made],
         workflow=workflow_view(context, _workflow_id(delivery)),
         batch=None
@@ -268,7 +317,8 @@ async def resend_delivery(
 async def cancel_delivery(
     delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
 ) -> AcceptedAction:
-    """Ends the delivery without another attempt."""
+    """Ends the delivery without another attempt. Where deliveries are ordered, a dead letter that
+    holds up those behind it can be cancelled too, which lets them go on."""
     return await _act(delivery_id, "cancel", context=context, audit=audit, principal=principal)
 
 

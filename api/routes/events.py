@@ -16,7 +16,7 @@ from api.http.fields import EventPath, EventTypeFilter, Since, TenantId, Time, U
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
-from api.routes.deliveries import DeliveryView
+from api.routes.deliveries import DeliveryView, delivery_listing
 from hookfast.events.event_type import parse_event_type
 from hookfast.storage.deliveries import deliveries
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
@@ -39,6 +39,7 @@ class EventSummaryView(BaseModel):
         description="The number of deliveries; null for a tenant's key and a broadcast."
     )
     inbox_id: str | None = Field(description="The inbox entry, if it was received as a webhook.")
+    ordering_key: str | None
 
     @classmethod
     def of(cls, event: EventSummary | Event, *, principal: Principal) -> Self:
@@ -46,6 +47,9 @@ class EventSummaryView(BaseModel):
         if principal.tenant_id is not None and event.tenant_id is None:
             view.deliveries = None
         return view
+
+
+_NOT_IN_BODY = {"deliver_at", "deliveries", "inbox_id", "ordering_key"}
 
 
 class EventView(EventSummaryView):
@@ -107,7 +111,7 @@ async def get_event(event_id: EventPath, context: AppContext, principal: Reader)
     event = await read_event(event_id, context, principal)
     # The stored body, which has the data exactly as sent, and the other members of the list's view.
     view = EventSummaryView.of(event, principal=principal)
-    more = view.model_dump_json(include={"deliver_at", "deliveries", "inbox_id"}).encode()
+    more = view.model_dump_json(include=_NOT_IN_BODY).encode()
     return Response(event.body[:-1] + b"," + more[1:], media_type="application/json")
 
 
@@ -126,7 +130,7 @@ async def list_event_deliveries(
     async with context.database.read() as connection:
         visible_event(await events.get_summary(connection, event_id), principal)
         rows = await deliveries.list_page(connection, chosen, after=page.after, limit=page.rows)
-    return page.listing(rows, key=lambda delivery: delivery.id, view=DeliveryView.of)
+        return await delivery_listing(connection, page, rows)
 
 
 async def _with_key(

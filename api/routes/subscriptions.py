@@ -57,6 +57,11 @@ class SubscriptionForm(Input):
     active: bool = Field(
         True, description="If false, events emitted meanwhile are not sent, now or later."
     )
+    ordered: bool = Field(
+        False,
+        description="Send events with the same `ordering_key` one after the other, each when the "
+        "one before it is done. An endpoint that is `ordered` orders all its subscriptions.",
+    )
 
 
 class NewSubscription(SubscriptionForm):
@@ -89,6 +94,7 @@ class SubscriptionView(BaseModel):
         description="The condition that an event's `data` must match; null: none."
     )
     active: bool
+    ordered: bool
     created_at: Time
     updated_at: Time
 
@@ -146,6 +152,7 @@ async def create_subscription(
         warnings = await check_matches(
             context, connection, form.events, tenant_id=endpoint.tenant_id
         )
+    _check_order(form, endpoint)
     await _verify_new_topics(context, endpoint, events)
     async with context.database.write() as connection:
         await lock_tenant(connection, context, endpoint.tenant_id, "subscriptions")
@@ -287,6 +294,7 @@ async def change_subscription(
     form = patched(current, patch)
     events = check_patterns(form.events)
     check_payload(form.payload, form.mapping)
+    _check_order(form, endpoint)
     settings = _settings(form, events)
     async with context.database.read() as connection:
         warnings = await check_matches(
@@ -322,6 +330,14 @@ def changed_meanwhile() -> Conflict:
         "It was changed or deleted meanwhile. Read it again, then repeat your change.",
         code="changed_meanwhile",
     )
+
+
+def _check_order(form: SubscriptionForm, endpoint: Endpoint) -> None:
+    """Raise InvalidInput if order is asked of a polled endpoint, whose events have one anyway."""
+    if form.ordered and endpoint.mode == "poll":
+        raise InvalidInput.at(
+            "/ordered", "a polled endpoint gets all its events in order; leave this out"
+        )
 
 
 async def _verify_new_topics(context: Context, endpoint: Endpoint, events: list[str]) -> None:

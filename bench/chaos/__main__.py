@@ -3,6 +3,7 @@
     python -m bench.chaos                          everything at once, on SQLite
     python -m bench.chaos --database postgresql    the same on PostgreSQL
     python -m bench.chaos --kill worker            one part killed, again and again
+    python -m bench.chaos --ordered 50             ordered deliveries of 50 keys, in order
 
 Exits with 1 if anything is lost, illegal or unexplained. See docs/chaos.md.
 """
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("--seed", default=secrets.token_hex(3), help="default: a new one")
     parser.add_argument("--database", choices=("sqlite", "postgresql"), default=None)
     parser.add_argument("--mode", choices=("auto", "workflow", "batch"), default="auto")
+    parser.add_argument("--ordered", type=int, default=0, help="ordering keys; 0: no order")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--kill", choices=tuple(KILLS), help="one part only, again and again")
     only.add_argument("--only", choices=KINDS, help="one kind of fault only, again and again")
@@ -53,6 +55,7 @@ def main() -> None:
         database=given.database or ("postgresql" if kind in ON_POSTGRESQL else "sqlite"),
         mode=given.mode,
         only=kind,
+        keys=given.ordered,
     )
     if kind in (ON_SQLITE if order.database == "postgresql" else ON_POSTGRESQL):
         parser.error(f"no {kind} on {order.database}")

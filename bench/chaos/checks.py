@@ -124,6 +124,37 @@ def delivered_unseen(requests: Iterable[Request], statuses: Mapping[str, str]) -
     return [key for key, status in statuses.items() if status == "delivered" and key not in seen]
 
 
+def out_of_order(
+    requests: Iterable[Request],
+    keys: Mapping[int, str],
+    deliveries: Mapping[str, Mapping[str, object]],
+) -> list[str]:
+    """Return deliveries whose first request began before one that precedes them in their lane was
+    delivered. `keys` has the ordering keys of the events by number, in the order of emitting. Those
+    that were sent again after their end are left out, and only delivered ones count as preceding:
+    people cancel others, and a failing receiver makes them dead letters."""
+    begun: dict[str, float] = {}
+    delivered: dict[str, float] = {}
+    lanes: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for request in sorted(requests, key=lambda request: request.begun):
+        message_id = request.message_id
+        row = deliveries.get(message_id)
+        if request.number not in keys or row is None or row["round"]:
+            continue
+        lanes[request.path, keys[request.number]][message_id] = request.number
+        begun.setdefault(message_id, request.begun)
+        if request.succeeded and row["status"] == "delivered":
+            delivered[message_id] = min(request.ended, delivered.get(message_id, request.ended))
+    found = []
+    for lane in lanes.values():
+        earlier = 0.0
+        for message_id in sorted(lane, key=lane.__getitem__):
+            if begun[message_id] < earlier:
+                found.append(message_id)
+            earlier = max(earlier, delivered.get(message_id, 0.0))
+    return found
+
+
 def missing(accepted: Mapping[str, int], made: Mapping[str, int]) -> list[str]:
     """Return accepted events without all the deliveries that their answer promised."""
     return [event for event, promised in accepted.items() if made.get(event, 0) != promised]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterable
 from typing import Any, Final
 
 import httpx2
@@ -33,6 +34,11 @@ _ENDPOINTS: Final[dict[str, tuple[int, dict[str, Any]]]] = {
     ),
 }
 """Each endpoint's share of the events, and its own settings."""
+_ORDERED: Final[dict[str, tuple[int, dict[str, Any]]]] = {
+    "ordered": (80, {"ordered": True, "retry_plan": {"delays_seconds": [1, 1, 1, 2, 4]}}),
+    "moody": (20, {"ordered": True}),  # its circuit opens: held deliveries keep their order
+}
+"""The same with `--ordered`: each key's events are emitted one after the other."""
 _EVERYONE = 5
 """The share of the events that two endpoints get."""
 _AT_ONCE = 16
@@ -43,7 +49,14 @@ class Emitter:
     """Emits this many events evenly over a period."""
 
     def __init__(
-        self, service: Service, evidence: Evidence, *, seed: str, events: int, seconds: float
+        self,
+        service: Service,
+        evidence: Evidence,
+        *,
+        seed: str,
+        events: int,
+        seconds: float,
+        keys: int = 0,
     ) -> None:
         self._service = service
         self._evidence = evidence
@@ -51,6 +64,8 @@ class Emitter:
         self._seed = seed
         self._events = events
         self._seconds = seconds
+        self._keys = keys
+        self._kinds = _ORDERED if keys else _ENDPOINTS
         self._tenant = ""
         self.endpoints: dict[str, str] = {}
         """Ids, by name."""
@@ -58,10 +73,10 @@ class Emitter:
     async def register(self) -> None:
         """Register the tenant, its endpoints and its event types."""
         self._tenant = (await self._create("/v1/tenants", {"name": "Chaos"}))["id"]
-        for name in (*_ENDPOINTS, "everyone"):
+        for name in (*self._kinds, "everyone"):
             answer = await self._service.client.put(f"/v1/event-types/chaos.{name}.sent", json={})
             answer.raise_for_status()
-        for name, (_, options) in _ENDPOINTS.items():
+        for name, (_, options) in self._kinds.items():
             also = ["chaos.everyone.sent"] if name in ("steady", "moody") else []
             endpoint = await self._create(
                 "/v1/endpoints",
@@ -81,22 +96,32 @@ class Emitter:
         """Emit until every event is accepted."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        shares = {name: share for name, (share, _) in _ENDPOINTS.items()} | {"everyone": _EVERYONE}
+        shares = {name: share for name, (share, _) in self._kinds.items()} | {"everyone": _EVERYONE}
         names = self._random.choices(list(shares), list(shares.values()), k=self._events)
-        numbers = iter(enumerate(names))
+        numbered = list(enumerate(names))
+        numbers = iter(numbered)
 
-        async def emit_one_after_the_other() -> None:
-            for number, name in numbers:
+        async def emit_one_after_the_other(
+            events: Iterable[tuple[int, str]], key: str | None
+        ) -> None:
+            for number, name in events:
                 due = begun + number * self._seconds / self._events
                 await asyncio.sleep(max(0.0, due - loop.time()))
-                await self._emit(number, name)
+                if key is not None:
+                    self._evidence.keys[number] = key
+                await self._emit(number, name, key)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(_AT_ONCE):
-                group.create_task(emit_one_after_the_other())
+            for first in range(self._keys):
+                of_key = numbered[first :: self._keys]
+                group.create_task(emit_one_after_the_other(of_key, f"key {first}"))
+            for _ in range(0 if self._keys else _AT_ONCE):
+                group.create_task(emit_one_after_the_other(numbers, None))
 
-    async def _emit(self, number: int, name: str) -> None:
+    async def _emit(self, number: int, name: str, key: str | None) -> None:
         event = {"type": f"chaos.{name}.sent", "tenant_id": self._tenant, "data": {"n": number}}
+        if key is not None:
+            event["ordering_key"] = key
         while True:
             try:
                 answer = await self._service.client.post(

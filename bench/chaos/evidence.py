@@ -16,7 +16,7 @@ LEFT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as received. `sender` is the process id of the worker."""
+    """One request as received. `sender` is the process id of the worker, `number` the event's."""
 
     message_id: str
     attempt: int
@@ -25,6 +25,7 @@ class Request:
     begun: float
     ended: float
     status: int
+    number: int = 0
 
     @property
     def succeeded(self) -> bool:
@@ -60,9 +61,11 @@ class Action:
 
 @dataclass(slots=True)
 class Evidence:
-    """All evidence of a storm. `accepted`: how many deliveries each accepted event has."""
+    """All evidence of a storm. `accepted`: how many deliveries each accepted event has; `keys`: the
+    ordering keys of events that were emitted one after the other, by the event's number."""
 
     accepted: dict[str, int] = field(default_factory=dict)
+    keys: dict[int, str] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)

@@ -11,6 +11,7 @@ the same in every run. `python -m bench.chaos.receiver <seed>` prints its port.
 | `/moody`         | 200, and 503 during an outage
 | `/leaving`       | 200; one in forty gets 410 first
 | `/limited`       | 200 after a moment
+| `/ordered`       | 200; one in five fails one to three times first
 | `/hopeless`      | 500, or 400 for one in four
 | `/outage?<s>`    | GET: `/moody` is away for this many seconds
 | `/calm`          | GET: from now on everything is answered with 200 at once
@@ -92,6 +93,9 @@ class World:
                 return (410 if earlier == 0 and dice.random() < 1 / 40 else 200), 0.0
             case "/limited":
                 return 200, dice.uniform(0.05, 0.3)
+            case "/ordered":
+                if earlier < (dice.randint(1, 3) if dice.random() < 1 / 5 else 0):
+                    return dice.choice((500, 503)), 0.0
             case "/hopeless":
                 return (400 if dice.random() < 0.25 else 500), 0.0
         return 200, 0.0
@@ -144,7 +148,9 @@ class Connection(asyncio.Protocol):
             )
         )
         status, delay = self._world.answer(path, message, int(number))
-        request = Request(message, int(attempt), path, int(sender), self._begun, 0.0, status)
+        request = Request(
+            message, int(attempt), path, int(sender), self._begun, 0.0, status, int(number)
+        )
         if delay:
             timer = asyncio.get_running_loop().call_later(delay, self._answer, request)
             self._waiting = timer, request

@@ -60,6 +60,9 @@ class Verdict:
         strangers = sorted(rows.made.keys() - evidence.accepted.keys())
         self._must_be_none("events stored without a 202", strangers)
         self._requests()
+        if evidence.keys:
+            order = checks.out_of_order(evidence.requests, evidence.keys, rows.deliveries)
+            self._must_be_none("sent before an earlier one of its lane was done", order)
         self._must_be_none("illegal states", [key for key, _ in self.watch.illegal])
         self._must_be_none("rows left in the outbox", rows.in_outbox)
         self._must_be_none("workflows left open", self.open_workflows)

@@ -27,7 +27,13 @@ _ILLEGAL: Final = {
     "ended at no time": f"{_ENDED} AND finished_at IS NULL",
     "open, and finished": f"NOT {_ENDED} AND finished_at IS NOT NULL",
     "open, and nothing is due": "status IN ('pending', 'retrying', 'held') "
-    "AND next_attempt_at IS NULL",
+    "AND next_attempt_at IS NULL AND (place IS NULL OR place <> 'queued')",
+    "queued, and something is due": "place = 'queued' AND next_attempt_at IS NOT NULL",
+    "ended, and not left its lane": f"{_ENDED} AND place IN ('queued', 'head')",
+    "at the head of a lane that has another": "place = 'head' AND NOT EXISTS "
+    "(SELECT 1 FROM lanes WHERE lanes.id = deliveries.lane AND head = deliveries.id)",
+    "queued in an idle lane": "place = 'queued' AND NOT EXISTS "
+    "(SELECT 1 FROM lanes WHERE lanes.id = deliveries.lane AND (head IS NOT NULL OR needs_head))",
     "more retries than its plan has": f"retries > {len(DELAYS)}",
     "delivered without a successful attempt": "status = 'delivered' AND NOT EXISTS "
     f"(SELECT 1 {_OF_IT} AND result = 'success')",

@@ -52,7 +52,8 @@ class TookTooLong(Exception):
 @dataclass(frozen=True, slots=True)
 class Order:
     """The options of a run. `calm`: the most seconds between two faults; `mode`: how first attempts
-    are sent; `only`: the only kind of fault."""
+    are sent; `only`: the only kind of fault; `keys`: the number of ordering keys, 0 for events
+    without order."""
 
     events: int
     rate: float
@@ -61,6 +62,7 @@ class Order:
     database: str
     mode: str
     only: str | None
+    keys: int
 
     @property
     def seconds(self) -> float:
@@ -71,7 +73,9 @@ class Order:
     def title(self) -> str:
         """The title of its table."""
         what = f"{self.only} again and again" if self.only else "everything at once"
-        return f"{self.events:,} events, {what}, on {self.database}, {self.mode}, seed {self.seed}"
+        order = f" in order of {self.keys} keys" if self.keys else ""
+        where = f"on {self.database}, {self.mode}, seed {self.seed}"
+        return f"{self.events:,} events{order}, {what}, {where}"
 
 
 async def run(order: Order, home: Path, console: Console, *, keep: Path | None) -> bool:
@@ -104,7 +108,12 @@ async def run(order: Order, home: Path, console: Console, *, keep: Path | None) 
 async def _rage(order: Order, service: Service, evidence: Evidence) -> People:
     """Wait until every event is accepted, and the storm and its people have ended."""
     emitter = Emitter(
-        service, evidence, seed=order.seed, events=order.events, seconds=order.seconds
+        service,
+        evidence,
+        seed=order.seed,
+        events=order.events,
+        seconds=order.seconds,
+        keys=order.keys,
     )
     await emitter.register()
     storm = Storm(service, evidence, seed=order.seed, calm=order.calm, only=order.only)

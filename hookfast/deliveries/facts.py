@@ -43,7 +43,8 @@ class Attempt:
 
 
 class Action(StrEnum):
-    """What a person, a job or (`RELEASE`) the endpoint's circuit requests of a delivery."""
+    """What a person, a job, (`RELEASE`) the endpoint's circuit or (`MOVE_UP`, `LEAVE_LANE`) its
+    lane requests of a delivery."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -52,6 +53,8 @@ class Action(StrEnum):
     CANCEL = "cancel"
     RELEASE = "release"
     CHECK_LIMITS = "ask_again"  # its endpoint's limits were raised: check them now
+    MOVE_UP = "move_up"  # it is the head of its lane from now on
+    LEAVE_LANE = "leave_lane"  # a dead letter lets the next delivery of its lane go on
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,13 @@ and the next step is an attempt. "+ released": the phase stays until that attemp
   (a resend in its middle, a probe) is undeliverable or fails, plan and phase stay as they were; but
   a held resend that yields to the circuit stops being held. If a resend was requested while the
   plan's last attempt was in progress, the plan starts again instead of ending as DEAD.
-- A delivery that has ended moves only by a resend, which starts its plan again (`round`). An
+- A delivery that has ended moves only by a resend, which starts its plan again (`round`), or by a
+  cancel if it is a dead letter at the head of its lane: CANCELLED lets the next one go on. An
   attempt of an earlier round, or another try of an attempt that has counted, changes nothing.
 - Time that is paused, held or limited does not use up the plan.
 - While a batch makes the first attempt (`batch_until`), nobody else makes one.
+- A queued delivery is never attempted: a resend or resume of it takes effect when it is the head.
+  Its plan has not begun, so waiting in line uses up none of it.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ from hookfast.deliveries.facts import (
     Trigger,
     Undeliverable,
 )
+from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.deliveries.retry_plan import Next, decide, parse_plan
 
@@ -98,7 +102,8 @@ class Life:
     itself whether it may be sent. `began_at` is when the plan's first attempt began. `excluded` is
     the time since then that does not use up the plan, without the current wait (`waiting_since`).
     `released`: the draining circuit has released it. `round` counts how often the plan was started
-    again. `batch_until`: until then only a batch may make the first attempt.
+    again. `batch_until`: until then only a batch may make the first attempt. `place` is its place
+    in its lane, None if it is delivered in any order.
     """
 
     phase: Phase = Phase.WAITING
@@ -116,6 +121,7 @@ class Life:
     last_error: str | None = None
     finished_at: datetime | None = None
     batch_until: datetime | None = None
+    place: Place | None = None
 
     @property
     def status(self) -> DeliveryStatus:
@@ -131,7 +137,10 @@ class Life:
 
     @property
     def next_attempt_at(self) -> datetime | None:
-        """When it is attempted, or checked, next by itself; None until somebody acts."""
+        """When it is attempted, or checked, next by itself; None until somebody acts, or it is the
+        head of its lane."""
+        if self.place is Place.QUEUED:
+            return None
         moments = [self.recheck_at if self.phase is Phase.HELD else self.due_at]
         if self.phase is Phase.PAUSED:
             moments = []
@@ -143,6 +152,11 @@ class Life:
         if earliest is None or self.batch_until is None:
             return earliest
         return max(earliest, self.batch_until)
+
+    @property
+    def blocks_lane(self) -> bool:
+        """Whether it is a dead letter that the rest of its lane waits for."""
+        return self.phase is Phase.DEAD and self.place is Place.HEAD
 
     @property
     def waited(self) -> bool:
@@ -175,6 +189,8 @@ def next_step(life: Life, now: datetime, *, probe: bool = False, in_batch: bool 
     the endpoint has recovered. `in_batch`: the caller is the batch that makes its first attempt."""
     if life.phase.ended:
         return End()
+    if life.place is Place.QUEUED:
+        return Wait(None)
     if not in_batch and life.batch_until is not None and now < life.batch_until:
         return Wait(life.next_attempt_at)
     resend, held = life.resend, life.phase is Phase.HELD
@@ -242,6 +258,10 @@ def _after_action(life: Life, action: Action, now: datetime) -> Life:
     match action:
         case Action.RESEND | Action.RESEND_YIELDING:
             return _resent(life, now, yields_to_circuit=action is Action.RESEND_YIELDING)
+        case Action.LEAVE_LANE:
+            return replace(life, place=Place.LEFT) if life.blocks_lane else life
+        case Action.CANCEL if life.blocks_lane:
+            return _ended(life, Phase.CANCELLED, None, now)
         case _ if life.phase.ended:
             return life
         case Action.PAUSE:
@@ -269,6 +289,10 @@ def _after_action(life: Life, action: Action, now: datetime) -> Life:
             if life.resend is not None and life.phase is not Phase.HELD:
                 life = replace(life, resend=replace(life.resend, not_before=None))
             return replace(life, due_at=now) if life.phase is Phase.LIMITED else life
+        case Action.MOVE_UP:
+            if life.place is not Place.QUEUED:
+                return life
+            return replace(life, place=Place.HEAD, due_at=max(now, life.due_at or now))
         case _:
             assert_never(action)
 
@@ -288,6 +312,7 @@ def _restarted(life: Life, resend: Resend, now: datetime) -> Life:
         resend=resend,
         round=life.round + 1,
         last_error=life.last_error,
+        place=Place.QUEUED if life.place is Place.LEFT else life.place,
     )
 
 
@@ -432,8 +457,11 @@ def _ended(life: Life, phase: Phase, reason: Reason | None, now: datetime) -> Li
     if phase is Phase.DEAD and life.resend is not None:
         # A resend was requested while it was ending: treat it as requested a moment later.
         return _restarted(life, life.resend, now)
+    # A dead letter stays the head of its lane until it leaves, is resent or cancelled.
+    stays = life.place is None or (phase is Phase.DEAD and life.place is Place.HEAD)
     return replace(
         life,
+        place=life.place if stays else Place.LEFT,
         phase=phase,
         reason=reason,
         due_at=None,

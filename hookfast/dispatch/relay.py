@@ -247,7 +247,7 @@ class Relay:
         return FreeRows(urgent.rows + new.rows, urgent.more or new.more)
 
     def _note_new(self, found: FreeRows, now: datetime) -> None:
-        new = [row.created_at for row in found.rows if row.new and row.deliver_at is None]
+        new = [row.due_from for row in found.rows if row.new and row.deliver_at is None]
         if new:
             full = found.more and len(new) >= _BURST
             self._first_attempts.note_leased(len(new), oldest=now - min(new), full=full)
@@ -327,7 +327,7 @@ class Relay:
             self._loader.traceparent_of(row.event_id),
             event_type=row.event_type,
             # a row that was put back has waited only since then
-            since=row.created_at if row.new else self._clock(),
+            since=row.due_from if row.new else self._clock(),
             ids={"delivery": row.delivery_id, "endpoint": row.endpoint_id},
         ):
             result = await self._start_workflow(row, endpoint, lease)

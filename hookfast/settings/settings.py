@@ -19,6 +19,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.time_budget import FAST_LANE
 from hookfast.endpoints.circuit import Policy
 from hookfast.settings.egress_proxy import EgressProxy, parse_egress_proxy
@@ -202,6 +203,12 @@ class Settings(LimitSettings, EventTypeSettings, RetentionSettings, BaseSettings
         "to a hundred first attempts share a workflow, and a delivery gets its own if it does not "
         "succeed at once. `auto`: batches while a worker gets more than 20 new deliveries a "
         "second, or falls behind.",
+    )
+    ordered_dead_letters: DeadLetterPolicy = Field(
+        DeadLetterPolicy.CONTINUE,
+        description="What follows a dead letter where deliveries are ordered. `continue`: the next "
+        "delivery of its lane is sent. `wait`: nothing of its lane is sent until someone resends "
+        "or cancels it.",
     )
     max_concurrent_attempts: int = Field(
         400, ge=1, description="Attempts that one worker makes at once, per lane."

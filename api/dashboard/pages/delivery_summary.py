@@ -8,6 +8,7 @@ from typing import Final, assert_never
 
 from api.dashboard.site.formatting import millis, number, reason, span
 from api.routes.deliveries import AttemptView, DeliveryDetail
+from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result
 
 _MAX_EXCERPT: Final = 200
@@ -40,11 +41,17 @@ def _state(delivery: DeliveryDetail) -> str:
         case DeliveryStatus.DELIVERED:
             return _delivered(delivery)
         case DeliveryStatus.DEAD | DeliveryStatus.GONE:
+            blocked = ""
+            if delivery.place is Place.HEAD:
+                waiting = _counted(delivery.waiting_behind, "delivery waits", "deliveries wait")
+                blocked = f"; {waiting} behind it until it is resent or cancelled"
             if delivery.reason == Reason.RETRIES_EXHAUSTED:
-                return f"Retries exhausted: {_attempts(delivery)}"
-            return f"Failed: {_why(delivery) or 'it ended without success'}"
+                return f"Retries exhausted: {_attempts(delivery)}{blocked}"
+            return f"Failed: {_why(delivery) or 'it ended without success'}{blocked}"
         case DeliveryStatus.CANCELLED:
             return f"Cancelled: {_why(delivery)}" if delivery.reason else "Cancelled by a person"
+        case DeliveryStatus.PENDING | DeliveryStatus.RETRYING if delivery.place is Place.QUEUED:
+            return "Waiting for its turn behind another delivery with its ordering key"
         case DeliveryStatus.RETRYING:
             return f"Failing: {_attempts(delivery)} so far"
         case DeliveryStatus.HELD:

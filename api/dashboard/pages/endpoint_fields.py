@@ -39,6 +39,7 @@ GROUPS: Final[Mapping[str, Group]] = {
         Group("encryption", "Encryption", ("encryption",)),
         Group("retries", "Retries and timeout", ("retry_plan", "timeout_seconds")),
         Group("limits", "Limits", ("rate_limit_per_second", "max_in_flight")),
+        Group("order", "Order", ("ordered",)),
         Group("circuit", "Circuit", ("circuit",)),
         Group("networks", "Allowed networks", ("allowed_networks",)),
         Group("headers", "Custom headers", ("headers",)),
@@ -47,7 +48,7 @@ GROUPS: Final[Mapping[str, Group]] = {
 }
 FORM: Final = (
     *("url", "description", "owner_emails", "verification", "signatures", "retry_plan"),
-    *("timeout_seconds", "rate_limit_per_second", "max_in_flight"),
+    *("timeout_seconds", "rate_limit_per_second", "max_in_flight", "ordered"),
 )
 """The members in the form of a new endpoint, and in the form with many settings."""
 
@@ -63,6 +64,7 @@ def new_fields() -> dict[str, Any]:
         "signatures": [profile.value for profile in DEFAULT_PROFILES],
         "plan": DEFAULT_PLAN,
         "own_plan": "",
+        "ordered": "",
         **dict.fromkeys(NUMBERS, ""),
     }
 
@@ -78,6 +80,7 @@ def stored_fields(endpoint: EndpointView) -> dict[str, Any]:
         "signatures": endpoint.signatures,
         "plan": endpoint.retry_plan if preset else CUSTOM,
         "own_plan": "" if preset else json.dumps(endpoint.retry_plan),
+        "ordered": "yes" if endpoint.ordered else "",
         **{name: _number_text(getattr(endpoint, name)) for name in NUMBERS},
         "signature_hash": endpoint.signature_hash,
         "encryption": ""
@@ -184,6 +187,7 @@ _READ: Final[Mapping[str, Callable[[Form], Any]]] = {
         "rate_limit_per_second", pointer="/rate_limit_per_second"
     ),
     "max_in_flight": lambda form: form.whole("max_in_flight", pointer="/max_in_flight"),
+    "ordered": lambda form: form.get("ordered", "") == "yes",
     "circuit": _circuit,
     "allowed_networks": lambda form: form.lines("allowed_networks"),
     "headers": _headers,

@@ -67,6 +67,7 @@ async def subscribe(
             "events": _patterns(view.form.get("events", "")),
             **_payload(view.form),
             "filter": _filter(view),
+            "ordered": _ordered(view.form),
         }
         form = validated(NewSubscription, members)
         created = await create_subscription(form, view.context, audit, principal)
@@ -119,6 +120,7 @@ async def edit_page(view: PageView, principal: Writer, subscription: OwnSubscrip
         subscription,
         events=", ".join(subscription.events),
         payload={"payload": subscription.payload, "mapping": subscription.mapping},
+        ordered=subscription.ordered,
         filter=pretty(text)[0],
         preview=found,
     )
@@ -129,7 +131,11 @@ async def edit(
     subscription: OwnSubscription, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Save a subscription's settings. Its receiver is asked about topics new to it."""
-    members = {"events": _patterns(view.form.get("events", "")), **_payload(view.form)}
+    members = {
+        "events": _patterns(view.form.get("events", "")),
+        "ordered": _ordered(view.form),
+        **_payload(view.form),
+    }
     try:
         patch = changed_members(members, subscription)
         if "filter" in view.form and _is_changed(typed_filter := _filter(view), subscription):
@@ -216,6 +222,10 @@ def _payload(form: Form) -> dict[str, str | None]:
     return {"payload": payload, "mapping": mapping if payload == "mapped" else None}
 
 
+def _ordered(form: Form) -> bool:
+    return form.text("ordered") == "yes"
+
+
 def _show_error(view: View, error: InvalidInput) -> None:
     """Show an error at its field: the filter's, the mapping's, or that of the events."""
     name, detail = "events", error_sentence(error)
@@ -244,6 +254,7 @@ async def _typed_form(
         subscription,
         events=view.form.get("events", ""),
         payload=_payload(view.form),
+        ordered=_ordered(view.form),
         filter=view.form.get("filter", ""),
         error=error,
         preview=preview,
@@ -258,6 +269,7 @@ async def _form(
     *,
     events: str,
     payload: dict[str, str | None],
+    ordered: bool,
     filter: str,
     error: HookfastError | None = None,
     preview: PreviewView | None = None,
@@ -275,6 +287,7 @@ async def _form(
         event_types=await example_types(view, principal),
         mapped_body=mapped_body,
         previewed_type=view.form.get("type"),
+        ordered=ordered,
     )
 
 

@@ -72,6 +72,12 @@ class EmitOptions:
     deliver_at: Annotated[
         str | None, typer.Option(metavar="TIME", help="When to deliver it: 2h, 3d, or RFC 3339.")
     ] = None
+    ordering_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", help="Where deliveries are ordered: after others with this key."
+        ),
+    ] = None
     batch: Annotated[
         Path | None,
         typer.Option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -34,10 +35,17 @@ DELIVERY_COLUMNS: Columns = {
     "endpoint": Column(value="endpoint_id", least=12, noun="endpoint"),
     "attempts": Column(value="attempt_count", priority=6),
     "last answer": Column(value=lambda row: format_answer(row["last_answer"]), priority=2),
-    "next attempt": Column(value=lambda row: format_distance(row["next_attempt_at"]), priority=5),
+    "next attempt": Column(value=lambda row: _next_attempt(row), priority=5),
     "created": Column(value=lambda row: format_distance(row["created_at"]), priority=3),
     "reason": Column(value=lambda row: truncate(row["reason"]), priority=4, least=12),
 }
+
+
+def _next_attempt(row: Mapping[str, Any]) -> str:
+    """Return when a delivery is attempted next; `queued` if it waits behind another."""
+    return "queued" if row["place"] == "queued" else format_distance(row["next_attempt_at"])
+
+
 _ATTEMPT_COLUMNS: Columns = {
     "#": Column(value="number", priority=0),
     "started": Column(
@@ -117,6 +125,8 @@ def show(
             "attempts": f"{delivery['attempt_count']}, {delivery['retry_count']} of them retries",
             "next attempt": format_time_if_set(delivery["next_attempt_at"]),
             "deliver at": format_time_if_set(delivery["deliver_at"]),
+            "ordering key": delivery["ordering_key"],
+            "waits behind": delivery["waits_behind"],
             "created": format_time(delivery["created_at"]),
             "finished": format_time_if_set(delivery["finished_at"]),
             "workflow": delivery["workflow"]["url"] or delivery["workflow"]["id"],

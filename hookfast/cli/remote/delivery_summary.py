@@ -66,12 +66,19 @@ def _why(delivery: Mapping[str, Any]) -> str:
     after = f"after {pluralize(made, 'attempt')}" if made else "before its first attempt"
     reason = None if delivery["reason"] is None else reason_text(delivery["reason"])
     due = delivery["next_attempt_at"]
+    if delivery["place"] == "queued" and delivery["status"] != "paused":
+        behind = delivery["waits_behind"] or "an earlier delivery with its ordering key"
+        return f"Waits behind {behind}; it is sent when its turn comes."
     match delivery["status"]:
         case "delivered":
             answer = f": {answer_summary(delivery['attempts'][-1])}" if delivery["attempts"] else ""
             return f"Delivered {format_time(delivery['finished_at'])}, {after}{answer}."
         case "dead":
-            return f"Dead letter {after}: {reason or 'its attempts failed'}."
+            blocked = ""
+            if delivery["place"] == "head":
+                waiting = pluralize(delivery["waiting_behind"], "delivery")
+                blocked = f" Until it is resent or cancelled, {waiting} wait behind it."
+            return f"Dead letter {after}: {reason or 'its attempts failed'}.{blocked}"
         case "gone":
             return f"Gone {after}: {reason or 'the receiver does not want it'}."
         case "cancelled":

@@ -25,6 +25,8 @@ def emit(remote: Remote, event_type: str, options: EmitOptions) -> None:
         members["tenant_id"] = options.tenant
     if options.deliver_at is not None:
         members["deliver_at"] = parse_future(options.deliver_at)
+    if options.ordering_key is not None:
+        members["ordering_key"] = options.ordering_key
     # the data exactly as given, because it is delivered byte for byte as it is sent here
     body = json.dumps(members).encode()[:-1] + b', "data": ' + text + b"}"
     key = options.idempotency_key

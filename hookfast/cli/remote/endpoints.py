@@ -33,6 +33,7 @@ _SHOWN_IF_SET = (
     "description",
     "rate_limit_per_second",
     "max_in_flight",
+    "ordered",
     "headers",
     "encryption",
     "allowed_networks",
@@ -101,6 +102,10 @@ def create(
         str | None,
         typer.Option(help="How its receiver agrees first: header (default), query or none."),
     ] = None,
+    ordered: Annotated[
+        bool,
+        typer.Option("--ordered", help="Send events with one ordering key one after the other."),
+    ] = False,
     members: Annotated[
         str | None,
         typer.Option(metavar="JSON", help="Any other members as an object; - reads it."),
@@ -119,6 +124,7 @@ def create(
         "owner_emails": owner or None,
         "retry_plan": None if retry_plan is None else _parse_retry_plan(retry_plan),
         "verification": verification,
+        "ordered": ordered or None,
     }
     form.update((name, value) for name, value in given.items() if value is not None)
     response = remote.api.post("/endpoints", form)

@@ -85,6 +85,7 @@ def show(remote: Remote, event_id: EventArgument) -> None:
             "tenant": remote.named("tenant", event["tenant_id"]) or "every tenant",
             "created": format_time(event["created_at"]),
             "deliver at": format_time_if_set(event["deliver_at"]),
+            "ordering key": event["ordering_key"],
             "data": json.dumps(event["data"], ensure_ascii=False),
         }
     )

@@ -55,6 +55,14 @@ Filter = Annotated[
     ),
 ]
 
+Ordered = Annotated[
+    bool | None,
+    typer.Option(
+        "--ordered/--unordered",
+        help="Send events with one ordering key one after the other, or in any order.",
+    ),
+]
+
 
 @command(app, "list")
 def list_subscriptions(
@@ -123,12 +131,15 @@ def create(
     active: Annotated[
         bool, typer.Option("--active/--inactive", help="Whether events are sent to it now.")
     ] = True,
+    ordered: Ordered = None,
 ) -> None:
     """Subscribe an endpoint to event types. Its receiver first has to agree to new ones."""
     form: dict[str, Any] = {"endpoint_id": endpoint_id, "events": events, "active": active}
     form |= _payload(payload, read_mapping(mapping, mapping_file))
     if filter is not None:
         form["filter"] = parse_object(filter, option="--filter")
+    if ordered is not None:
+        form["ordered"] = ordered
     response = remote.api.post("/subscriptions", form)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
@@ -182,15 +193,22 @@ def update(
     active: Annotated[
         bool | None, typer.Option("--active/--inactive", help="Send events to it, or stop.")
     ] = None,
+    ordered: Ordered = None,
 ) -> None:
-    """Change a subscription's event types, payload or filter, or switch it on or off."""
+    """Change a subscription's event types, payload, filter or order, or switch it on or off."""
     conditions = None if filter is None else parse_object(filter, option="--filter")
-    given = {"events": events or None, "filter": conditions, "active": active}
+    given = {
+        "events": events or None,
+        "filter": conditions,
+        "active": active,
+        "ordered": ordered,
+    }
     patch: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     patch |= _payload(payload, read_mapping(mapping, mapping_file))
     if not patch:
         raise typer.BadParameter(
-            "give --events, --payload, --mapping, --filter, --active or --inactive"
+            "give --events, --payload, --mapping, --filter, --active, --inactive, --ordered or "
+            "--unordered"
         )
     response = remote.api.patch(path_of("subscriptions", subscription_id), patch)
     if not remote.printed_json(response):
@@ -232,6 +250,7 @@ def _facts(remote: Remote, subscription: Mapping[str, Any]) -> dict[str, Any]:
         "mapping": subscription["mapping"],
         "filter": _filter_text(subscription),
         "active": subscription["active"],
+        "ordered": subscription["ordered"] or None,
         "created": format_time(subscription["created_at"]),
         "updated": format_time(subscription["updated_at"]),
     }

@@ -60,14 +60,14 @@ AUDITED: Mapping[type[Record], Audited] = {
         logged=(
             *("mode", "url", "description", "owner_emails", "verification", "signatures"),
             *("signature_hash", "secrets", "retry_plan", "timeout_seconds"),
-            *("rate_limit_per_second", "max_in_flight", "headers", "credentials"),
+            *("rate_limit_per_second", "max_in_flight", "ordered", "headers", "credentials"),
             *("encryption", "allowed_networks", "circuit", "meta", "state", "state_reason"),
         ),
         unlogged=("id", "tenant_id", "deleted_at", *_TIMES),
     ),
     Subscription: Audited(
         resource="subscription",
-        logged=("endpoint_id", "events", "payload", "mapping", "filter", "active"),
+        logged=("endpoint_id", "events", "payload", "mapping", "filter", "active", "ordered"),
         unlogged=("id", "tenant_id", *_TIMES),
     ),
     Source: Audited(

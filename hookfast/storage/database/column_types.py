@@ -5,10 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, String
+from sqlalchemy import DateTime, Dialect, String, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from hookfast.clock import rfc3339, to_utc
+
+ByteOrderText = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text that sorts by its bytes, as Python sorts text, whatever the database's locale is. Rows that
+are locked in this order are locked in the order of a sorted list."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):

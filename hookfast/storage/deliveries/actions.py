@@ -40,7 +40,7 @@ async def request(
     one = locked[delivery_id]
     if action == "resend":
         await _require_active_endpoint(connection, one.endpoint_id)
-    elif one.life.phase.ended:
+    elif one.life.phase.ended and not (action == "cancel" and one.life.blocks_lane):
         raise _already_finished(one.life, action)
     changes = await lives.apply(
         connection, [(delivery_id, Action(action))], now=now, wake=Urgency.PERSON, locked=locked

@@ -1,9 +1,9 @@
 """Admission of attempts by the endpoint's circuit and limits, decided under locks.
 
 Most attempts are made on what `OutgoingLoader` has read, without a transaction. An attempt that the
-circuit would stop is decided again here, with the rows of the delivery, the endpoint and the
-circuit locked in this order. That makes "held" exact: a circuit closes in a transaction that has
-locked its row too, so no delivery can be put on hold after its circuit last looked for one.
+circuit would stop is decided again here, with the rows of the delivery, its lane, the endpoint and
+the circuit locked in this order. That makes "held" exact: a circuit closes in a transaction that
+has locked its row too, so no delivery can be put on hold after its circuit last looked for one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
 from hookfast.deliveries.facts import Attempt, Held, Limited, Undeliverable
+from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.life import next_step
 from hookfast.deliveries.outcome import Reason
 from hookfast.endpoints.circuit import Admission, EndpointState, Gate, admit
@@ -24,6 +25,7 @@ from hookfast.errors import NotFound
 from hookfast.storage.circuits import circuits
 from hookfast.storage.deliveries import lives, permits
 from hookfast.storage.deliveries.lives import Change, Locked
+from hookfast.storage.events import lanes
 from hookfast.storage.tables import Endpoint, EndpointHealth
 
 _E = Endpoint.__table__.c
@@ -53,12 +55,15 @@ async def decide(
     backstop: timedelta,
     probe_lease: timedelta,
     now: datetime,
+    dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
 ) -> Decision:
     """Decide on an attempt that the circuit would hold, turn into a dead letter or use as a probe.
     If the attempt may not be made, put its delivery on hold or make it a dead letter."""
     locked = await lives.lock(connection, [delivery_id])
-    gate = await _locked_gate(connection, endpoint_id)
     one = locked[delivery_id]
+    if one.lane is not None:  # before the endpoint: it may leave its lane as a dead letter
+        await lanes.lock(connection, [one.lane], now=now)
+    gate = await _locked_gate(connection, endpoint_id)
     unchanged = Change(one, one.life, one.answer)
     if next_step(one.life, now, probe=gate.probes(delivery_id)) != attempt:
         return Decision(False, unchanged)
@@ -78,7 +83,9 @@ async def decide(
             paused = gate.endpoint_state is EndpointState.PAUSED
             reason = Reason.ENDPOINT_PAUSED if paused else Reason.CIRCUIT_OPEN
             fact = Held(attempt, reason, now + backstop)
-    changes = await lives.apply(connection, [(delivery_id, fact)], now=now, locked=locked)
+    changes = await lives.apply(
+        connection, [(delivery_id, fact)], now=now, locked=locked, dead_letters=dead_letters
+    )
     return Decision(False, changes[delivery_id])
 
 

@@ -8,27 +8,32 @@ The outbox columns (`started_at`, `leased_until`, `wakes`, `urgency`) say whethe
 of a change. Code that changes a life from outside its workflow puts the row into the outbox in the
 same transaction (`wake`), so that a crash right after the commit loses no action. A batch does so
 after each first attempt that does not finish its delivery, which then gets its own workflow.
+
+If the head of a lane leaves it, the next delivery moves up in the same transaction, so that a crash
+at any line leaves either the old head or the new one, which is in the outbox.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 import structlog
-from sqlalchemy import Table, bindparam, case, func, null, select, update
+from sqlalchemy import Select, Table, bindparam, case, func, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import LastAnswer
-from hookfast.deliveries.facts import AttemptEnded, Fact
+from hookfast.deliveries.facts import Action, AttemptEnded, Fact
+from hookfast.deliveries.lane import DeadLetterPolicy, Place
 from hookfast.deliveries.life import Life, Phase, Resend, apply_fact
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result
 from hookfast.logs.catalogue import Kind
 from hookfast.storage.database.after_commit import after_commit
+from hookfast.storage.events import lanes
 from hookfast.storage.owners.announcements import deliveries_dead
 from hookfast.storage.tables import Delivery
 from hookfast.telemetry import instruments
@@ -56,6 +61,7 @@ _READ = (
     "last_error",
     "finished_at",
     "batch_until",
+    "place",
 )
 COLUMNS = tuple(_C[name] for name in _READ)
 """The columns that `life_of` reads, in this order."""
@@ -75,7 +81,8 @@ WRITTEN = frozenset({*_READ, *_ANSWER, "next_attempt_at", "updated_at"})
 class Locked:
     """A delivery whose row is locked until the transaction ends. `wakes` counts how often it was
     put back into the outbox; at 0, it never requested a workflow of its own. `answer` belongs to
-    its newest recorded attempt; it decides nothing, so it is not in the life."""
+    its newest recorded attempt; it decides nothing, so it is not in the life. `lane` is its lane,
+    None without one."""
 
     delivery_id: str
     event_id: str
@@ -85,6 +92,7 @@ class Locked:
     wakes: int
     life: Life
     answer: LastAnswer | None = None
+    lane: str | None = None
 
     @property
     def ids(self) -> dict[str, str]:
@@ -134,6 +142,17 @@ class Change:
         """Whether the delivery was held before these facts, and is not held any more."""
         return self.before.phase is Phase.HELD and self.after.phase is not Phase.HELD
 
+    @property
+    def left_lane(self) -> bool:
+        """Whether the delivery was the head of its lane before these facts, and is not any more."""
+        return self.before.place is Place.HEAD and self.after.place is not Place.HEAD
+
+    @property
+    def joined_line(self) -> bool:
+        """Whether the delivery is queued in its lane since these facts."""
+        queued = Place.QUEUED
+        return self.after.place is queued and self.before.place is not queued
+
 
 def life_of(row: Sequence[Any]) -> Life:
     """Return the life stored in a row that ends with `COLUMNS`."""
@@ -155,6 +174,7 @@ def life_of(row: Sequence[Any]) -> Life:
         last_error,
         finished_at,
         batch_until,
+        place,
     ) = row[-len(_READ) :]
     phase = _PHASES[status]
     if phase is Phase.WAITING and reason == Reason.ENDPOINT_LIMIT.value:
@@ -178,6 +198,7 @@ def life_of(row: Sequence[Any]) -> Life:
         last_error=last_error,
         finished_at=finished_at,
         batch_until=batch_until,
+        place=None if place is None else Place(place),
     )
 
 
@@ -189,7 +210,13 @@ async def read(connection: AsyncConnection, delivery_id: str) -> Life | None:
 
 async def lock(connection: AsyncConnection, delivery_ids: Collection[str]) -> dict[str, Locked]:
     """Lock these deliveries until the transaction ends. Those without a row are left out."""
-    rows = await connection.execute(_LOCK, {"ids": sorted(delivery_ids)})
+    return await _lock(connection, _LOCK, delivery_ids)
+
+
+async def _lock(
+    connection: AsyncConnection, statement: Select[Any], delivery_ids: Collection[str]
+) -> dict[str, Locked]:
+    rows = await connection.execute(statement, {"ids": sorted(delivery_ids)})
     return {
         row.id: Locked(
             row.id,
@@ -200,6 +227,7 @@ async def lock(connection: AsyncConnection, delivery_ids: Collection[str]) -> di
             row.wakes,
             life_of(row),
             _answer_of(row),
+            row.lane,
         )
         for row in rows
     }
@@ -234,6 +262,7 @@ async def apply(
     batched: Collection[str] = (),
     locked: Mapping[str, Locked] | None = None,
     traces: Mapping[str, str] | None = None,
+    dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
 ) -> dict[str, Change]:
     """Apply facts, each with its delivery's id, in order, to the current lives. Returns a change
     for every delivery that has a row. `locked` avoids locking the rows twice. Deliveries that end
@@ -243,6 +272,7 @@ async def apply(
     it, changed deliveries go into the outbox with that urgency, so that their workflow is woken.
     The facts of deliveries in `batched` come from a batch: a delivered one is done, and any other
     continues in its own workflow, as does one that requested a workflow in the meantime.
+    `dead_letters` says whether deliveries that end as dead letters leave their lanes.
     """
     facts = list(facts)
     if locked is None:
@@ -255,6 +285,8 @@ async def apply(
         if isinstance(fact, AttemptEnded):
             answers[delivery_id] = _newest_answer(answers[delivery_id], fact, life)
         lives[delivery_id] = apply_fact(life, fact, now=now)
+        if _leaves_lane(lives[delivery_id], life, dead_letters):
+            lives[delivery_id] = apply_fact(lives[delivery_id], Action.LEAVE_LANE, now=now)
     changes = {key: Change(one, lives[key], answers[key]) for key, one in locked.items()}
     changed = [
         one
@@ -267,6 +299,8 @@ async def apply(
         done = one.after.phase is Phase.DELIVERED and not locked[one.delivery_id].wakes
         if one.delivery_id in batched and not done:
             urgency = Urgency.RETRY
+        if one.after.place is Place.QUEUED:
+            urgency = None  # its workflow has nothing to do before it is the head
         if urgency is None:
             silent.append(_values(one, now))
         else:
@@ -275,10 +309,84 @@ async def apply(
         await connection.execute(_SAVE, silent)
     if woken:
         await connection.execute(_SAVE_AND_WAKE, woken)
+    changes |= await _move_lanes(connection, changed, now=now)
     dead = [one.delivery_id for one in changed if one.died]
     await deliveries_dead(connection, dead, now=now)
     if ended := [one for one in changed if one.ended]:
         after_commit(connection, partial(_report_ended, ended, traces or {}))
+    return changes
+
+
+def _leaves_lane(life: Life, before: Life, policy: DeadLetterPolicy) -> bool:
+    """Whether a delivery that has just become a dead letter leaves its lane. That of a deleted
+    endpoint does in any case: nobody could send it again."""
+    if not life.blocks_lane or before.phase is Phase.DEAD:
+        return False
+    return policy is DeadLetterPolicy.CONTINUE or life.reason is Reason.ENDPOINT_DELETED
+
+
+async def _move_lanes(
+    connection: AsyncConnection, changed: Collection[Change], *, now: datetime
+) -> dict[str, Change]:
+    """Let the next deliveries move up where these left the head of their lane or joined the line.
+    Returns those of the given changes that moved up."""
+    left = {one.delivery_id for one in changed if one.left_lane}
+    moving = {one.locked.lane for one in changed if one.left_lane or one.joined_line}
+    lane_ids = {lane for lane in moving if lane is not None}
+    if not lane_ids:
+        return {}
+    moved = await advance(connection, lane_ids, left=left, now=now)
+    before = {one.delivery_id: one for one in changed}
+    return {
+        key: replace(before[key], after=one.after) for key, one in moved.items() if key in before
+    }
+
+
+async def advance(
+    connection: AsyncConnection,
+    lane_ids: Collection[str],
+    *,
+    left: Collection[str] = (),
+    now: datetime,
+) -> dict[str, Change]:
+    """Let the first queued delivery of each of these lanes move up, if the lane has no head or its
+    head is in `left`. Returns their changes; ring the doorbell after the commit.
+
+    A row that another transaction has locked is never waited for (it may wait for this lane) nor
+    passed over (that would break the order): the lane is marked, and a worker tries again.
+    """
+    locked = await lanes.lock(connection, lane_ids, now=now)
+    free = [one for one in locked.values() if one.head is None or one.head in left]
+    if not free:
+        return {}
+    # in statements after the locks, so that they see everything committed before them
+    first = await lanes.first_queued(connection, [lane.id for lane in free])
+    found = await _lock(connection, _LOCK_QUEUED, first.values()) if first else {}
+    changes = {
+        key: Change(one, apply_fact(one.life, Action.MOVE_UP, now=now), one.answer)
+        for key, one in found.items()
+    }
+    started, woken = [], []
+    for one in changes.values():
+        if one.locked.wakes == 0 and one.after.round == 0:
+            started.append(_values(one, now))
+            continue
+        resend = one.after.resend
+        of_job = resend is not None and resend.yields_to_circuit
+        woken.append(_values(one, now) | {"b_urgency": Urgency.JOB if of_job else Urgency.RETRY})
+    if started:
+        await connection.execute(_SAVE_AND_START, started)
+    if woken:
+        await connection.execute(_SAVE_AND_WAKE, woken)
+    after = [
+        replace(
+            lane,
+            head=first[lane.id] if first.get(lane.id) in found else None,
+            needs_head=lane.id in first and first[lane.id] not in found,
+        )
+        for lane in free
+    ]
+    await lanes.save(connection, [one for one in after if one != locked[one.id]], now=now)
     return changes
 
 
@@ -298,7 +406,7 @@ def _report_ended(ended: Iterable[Change], traces: Mapping[str, str]) -> None:
 
 _LOCK = (
     select(
-        *(_C.id, _C.event_id, _C.endpoint_id, _C.tenant_id, _C.event_type, _C.wakes),
+        *(_C.id, _C.event_id, _C.endpoint_id, _C.tenant_id, _C.event_type, _C.wakes, _C.lane),
         *(_C[name] for name in _ANSWER),
         *COLUMNS,
     )
@@ -306,6 +414,7 @@ _LOCK = (
     .order_by(_C.id)
     .with_for_update()
 )
+_LOCK_QUEUED = _LOCK.where(_C.place == Place.QUEUED.value).with_for_update(skip_locked=True)
 
 
 def _bound(name: str) -> Any:
@@ -325,6 +434,13 @@ _SAVE = (
             else_=_C.started_at,
         ),
     )
+)
+# A delivery that moves up without ever having been in the outbox: it is new, as it was when it was
+# inserted, so that its first attempt can be made in a batch.
+_SAVE_AND_START = (
+    update(_DELIVERIES)
+    .where(_C.id == bindparam("b_id"))
+    .values(**_STATE, started_at=null(), leased_until=null())
 )
 _SAVE_AND_WAKE = (
     update(_DELIVERIES)
@@ -368,6 +484,7 @@ def _values(change: Change, now: datetime) -> dict[str, Any]:
         "b_last_error": life.last_error,
         "b_finished_at": life.finished_at,
         "b_batch_until": life.batch_until,
+        "b_place": life.place and life.place.value,
         "b_updated_at": now,
         "b_last_attempt_at": answer and answer.attempt_at,
         "b_last_result": answer and answer.result.value,

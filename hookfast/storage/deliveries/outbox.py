@@ -60,6 +60,14 @@ class PendingDelivery:
         return self.wakes == 0
 
     @property
+    def due_from(self) -> datetime:
+        """When its first attempt could begin: at its creation, unless it was scheduled for later or
+        had to wait in its lane."""
+        if self.life.place is not None and not self.life.attempts and self.life.due_at is not None:
+            return self.life.due_at
+        return self.deliver_at or self.created_at
+
+    @property
     def has_workflow(self) -> bool:
         """Whether the delivery's workflow was requested before, so that it is woken, not started.
         The first time that a batch puts a row back is the request for its workflow."""

@@ -72,7 +72,8 @@ class Outgoing:
     """Everything that one attempt of a delivery needs. `raw` is the original inbound request if the
     delivery forwards it unchanged. `mapping` makes the body if the payload is `mapped`; None: the
     subscription's is not known. `plan` is the retry plan that the delivery started with.
-    `due_from` is when the delivery was committed, or the time it is scheduled for. `batch_id` is
+    `due_from` is when the delivery was committed, the time it is scheduled for, or when it became
+    the head of its lane. `batch_id` is
     the batch that took its first attempt. `life` and `gate` are as of `read_at`, in the event
     loop's time."""
 
@@ -348,7 +349,7 @@ def _outgoing(
     return Outgoing(
         delivery_id=row.delivery_id,
         event_type=row.event_type,
-        due_from=row.deliver_at or row.created_at,
+        due_from=row.due_from,
         payload=row.payload,
         event=event,
         endpoint=endpoint,

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.clock import Clock, rfc3339, utc_now
 from hookfast.deliveries.evidence import Evidence
 from hookfast.deliveries.facts import AttemptEnded
+from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.endpoints.circuit import AttemptResult, Cause, Policy
 from hookfast.errors import NotFound, Unavailable
 from hookfast.logs.catalogue import Kind
@@ -63,7 +64,7 @@ class Committed(Flag):
     """The parts of the worker that have work to do after a commit."""
 
     CIRCUIT = auto()  # the workflow starter: a circuit or a notice requests its workflow
-    OUTBOX = auto()  # the relay: operational events have deliveries
+    OUTBOX = auto()  # the relay: an operational event, or the next delivery of a lane
 
 
 class Recorder:
@@ -74,11 +75,13 @@ class Recorder:
         database: Database,
         *,
         policy: Policy | None = None,
+        dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
         on_commit: Callable[[Committed], None] | None = None,
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
         self._policy = policy or Policy()
+        self._dead_letters = dead_letters
         self._on_commit = on_commit
         self._clock = clock
         self._group = GroupCommit(
@@ -109,7 +112,11 @@ class Recorder:
     async def _commit(self, records: list[AttemptRecord]) -> list[Change | None]:
         async with self._database.write(quick=len(records) <= _QUICK) as connection:
             changes, committed_for = await _write(
-                connection, records, policy=self._policy, now=self._clock()
+                connection,
+                records,
+                policy=self._policy,
+                dead_letters=self._dead_letters,
+                now=self._clock(),
             )
         if committed_for and self._on_commit is not None:
             self._on_commit(committed_for)
@@ -117,7 +124,12 @@ class Recorder:
 
 
 async def _write(
-    connection: AsyncConnection, records: list[AttemptRecord], *, policy: Policy, now: datetime
+    connection: AsyncConnection,
+    records: list[AttemptRecord],
+    *,
+    policy: Policy,
+    now: datetime,
+    dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
 ) -> tuple[dict[str, Change], Committed]:
     locked = await lives.lock(connection, {record.delivery_id for record in records})
     # a separate statement after the locks, so that it sees everything committed before them
@@ -146,8 +158,11 @@ async def _write(
         batched={record.delivery_id for record in new if record.in_batch},
         locked=locked,
         traces={one.delivery_id: one.trace_id for one in new if one.trace_id is not None},
+        dead_letters=dead_letters,
     )
-    committed_for = Committed.OUTBOX if any(one.died for one in changes.values()) else Committed(0)
+    # an operational event, or the next delivery of a lane
+    waiting = any(one.died or one.left_lane for one in changes.values())
+    committed_for = Committed.OUTBOX if waiting else Committed(0)
     if new:
         committed_for |= await _update_endpoints(connection, new, changes, policy=policy, now=now)
     return changes, committed_for

@@ -30,6 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import AnswerFilter, parse_answer
+from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.storage.database.keyset import by_name, created_between
 from hookfast.storage.database.planner_hints import Residual
@@ -214,13 +215,15 @@ async def resends_under_way(
     now: datetime,
 ) -> list[str]:
     """Return the deliveries whose requested resend has not been made but is expected soon: they are
-    not held, and their endpoint's limits give them a turn within `patience`."""
+    neither held nor queued in a lane, and their endpoint's limits give them a turn within
+    `patience`."""
     rows = await connection.execute(
         select(_C.id)
         .where(
             _C.id.in_(delivery_ids),
             _C.resend_asked_at.is_not(None),
             _C.status != DeliveryStatus.HELD.value,
+            func.coalesce(_C.place, "") != Place.QUEUED.value,
             or_(_C.resend_not_before.is_(None), _C.resend_not_before < now + patience),
         )
         .order_by(_C.id)

@@ -12,11 +12,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import NotFound
-from hookfast.storage.events import events
+from hookfast.storage.events import events, lanes
 from hookfast.storage.events.events import EventSummary
 from hookfast.storage.events.fan_out import Subscriber, find_subscribers
 from hookfast.storage.events.filtering import Filtering, StoredData
-from hookfast.storage.events.new_events import delivery_row
+from hookfast.storage.events.new_events import delivery_row, entrants, lane_of
 from hookfast.storage.owners.announcements import deliveries_dead
 from hookfast.storage.tables import Delivery, Event
 
@@ -92,16 +92,24 @@ async def _insert(
     now: datetime,
 ) -> None:
     later = event.deliver_at is not None and event.deliver_at > now
+    deliver_at = event.deliver_at if later else None
+    joining = list(
+        entrants(subscribers, ordering_key=event.ordering_key, deliver_at=deliver_at, now=now)
+    )
+    entered = await lanes.enter(connection, joining, now=now) if joining else {}
+    entries = {one.lane: one for one in entered.values()}
     for start in range(0, len(subscribers), _ROWS_PER_INSERT):
         rows = [
             delivery_row(
                 subscriber,
                 event_id=event.id,
                 event_type=event.type,
-                deliver_at=event.deliver_at if later else None,
+                deliver_at=deliver_at,
                 now=now,
+                entry=None if lane is None else entries[lane],
             )
             for subscriber in subscribers[start : start + _ROWS_PER_INSERT]
+            for lane in (lane_of(subscriber, event.ordering_key, deliver_at),)
         ]
         await connection.execute(insert(_DELIVERIES), rows)
         dead = [row["id"] for row in rows if row["status"] == DeliveryStatus.DEAD.value]

@@ -24,6 +24,7 @@ _SUMMARY = (
     _C.deliver_at,
     _C.deliveries,
     _C.inbox_id,
+    _C.ordering_key,
 )
 
 
@@ -60,6 +61,7 @@ class EventSummary:
     deliver_at: datetime | None
     deliveries: int
     inbox_id: str | None
+    ordering_key: str | None
 
 
 async def get(connection: AsyncConnection, event_id: str) -> Event | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Select, Table, Text, bindparam, cast, select
+from sqlalchemy import Select, Table, Text, bindparam, cast, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matching_patterns
@@ -33,6 +33,7 @@ class Subscriber:
     endpoint_state: str
     filter: str | None
     """The JSON text of its content filter, which is not applied yet."""
+    ordered: bool = False
 
 
 async def find_subscribers(
@@ -75,6 +76,7 @@ _MATCHING = (
         _SUBSCRIPTIONS.c.payload,
         _ENDPOINTS.c.state,
         cast(_SUBSCRIPTIONS.c.filter, Text),  # as text: parsing it would take longer
+        or_(_SUBSCRIPTIONS.c.ordered, _ENDPOINTS.c.ordered).label("ordered"),
     )
     .join_from(_PATTERNS, _SUBSCRIPTIONS, _PATTERNS.c.subscription_id == _SUBSCRIPTIONS.c.id)
     .join(_ENDPOINTS, _SUBSCRIPTIONS.c.endpoint_id == _ENDPOINTS.c.id)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self, TypeAlias
@@ -13,14 +14,16 @@ from sqlalchemy import Table, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import rfc3339
+from hookfast.deliveries.lane import Place, lane_id
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Unavailable
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
 from hookfast.storage.database.plain_insert import PlainInsert
-from hookfast.storage.events import idempotency_keys
+from hookfast.storage.events import idempotency_keys, lanes
 from hookfast.storage.events.fan_out import Audience, Subscriber
+from hookfast.storage.events.lanes import Entrant, Entry
 from hookfast.storage.tables import Delivery, Event
 
 _EVENTS: Table = Event.__table__
@@ -43,6 +46,7 @@ class NewEvent:
     tenant_id: str | None = None
     deliver_at: datetime | None = None
     idempotency_key: str | None = None
+    ordering_key: str | None = None
     inbox_id: str | None = None  # of the inbound request that became this event
     hops: int = 0
 
@@ -60,7 +64,9 @@ class NewEvent:
         """Return a hash of the event's content that does not depend on how its JSON is written. An
         event with a repeated idempotency key must have the same hash."""
         deliver_at = None if self.deliver_at is None else rfc3339(self.deliver_at)
-        meaning = (self.type, self.tenant_id, deliver_at, self.value)
+        meaning: tuple[Any, ...] = (self.type, self.tenant_id, deliver_at, self.value)
+        if self.ordering_key is not None:
+            meaning += (self.ordering_key,)
         canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -154,6 +160,7 @@ class Draft:
             "created_at": committed.created_at,
             "deliver_at": self.deliver_at,
             "inbox_id": event.inbox_id,
+            "ordering_key": event.ordering_key,
             "hops": event.hops,
         }
 
@@ -170,16 +177,53 @@ class Draft:
             "created_at": self.committed.created_at,
         }
 
-    def delivery_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield one row for `deliveries` per subscriber."""
+    def entrants(self) -> Iterator[Entrant]:
+        """Yield the deliveries that join a lane."""
+        return entrants(
+            self.subscribers,
+            ordering_key=self.event.ordering_key,
+            deliver_at=self.deliver_at,
+            now=self.committed.created_at,
+        )
+
+    def delivery_rows(self, entries: Mapping[str, Entry]) -> Iterator[dict[str, Any]]:
+        """Yield one row for `deliveries` per subscriber. `entries` has this event's places, by the
+        lane."""
         for subscriber in self.subscribers:
+            lane = lane_of(subscriber, self.event.ordering_key, self.deliver_at)
             yield delivery_row(
                 subscriber,
                 event_id=self.committed.id,
                 event_type=self.event.type,
                 deliver_at=self.deliver_at,
                 now=self.committed.created_at,
+                entry=None if lane is None else entries[lane],
             )
+
+
+def lane_of(
+    subscriber: Subscriber, ordering_key: str | None, deliver_at: datetime | None
+) -> str | None:
+    """Return the lane of a new delivery, None without one. A delivery that is scheduled for later
+    is in none, because it would delay those behind it until then."""
+    if not subscriber.ordered or deliver_at is not None:
+        return None
+    return lane_id(subscriber.subscription_id, ordering_key)
+
+
+def entrants(
+    subscribers: Iterable[Subscriber],
+    *,
+    ordering_key: str | None,
+    deliver_at: datetime | None,
+    now: datetime,
+) -> Iterator[Entrant]:
+    """Yield the new deliveries of an event that join a lane, each with its id."""
+    return (
+        Entrant(lane, new_id("dlv", now), ended=_is_dead(subscriber))
+        for subscriber in subscribers
+        if (lane := lane_of(subscriber, ordering_key, deliver_at)) is not None
+    )
 
 
 def delivery_row(
@@ -189,12 +233,15 @@ def delivery_row(
     event_type: str,
     deliver_at: datetime | None,
     now: datetime,
+    entry: Entry | None = None,
 ) -> dict[str, Any]:
     """Return the row of a new delivery. The relay starts a pending one. A delivery to a disabled
-    endpoint is a dead letter on arrival, and is marked as started so that the relay ignores it."""
+    endpoint is a dead letter on arrival, and is marked as started so that the relay ignores it. So
+    is one that is queued in its lane, until it is the head."""
     dead = _is_dead(subscriber)
+    queued = entry is not None and entry.place is Place.QUEUED
     return {
-        "id": new_id("dlv", now),
+        "id": new_id("dlv", now) if entry is None else entry.delivery_id,
         "event_id": event_id,
         "subscription_id": subscriber.subscription_id,
         "endpoint_id": subscriber.endpoint_id,
@@ -203,13 +250,16 @@ def delivery_row(
         "payload": subscriber.payload,
         "status": (DeliveryStatus.DEAD if dead else DeliveryStatus.PENDING).value,
         "reason": Reason.ENDPOINT_DISABLED.value if dead else None,
-        "next_attempt_at": None if dead else deliver_at or now,
+        "next_attempt_at": None if dead or queued else deliver_at or now,
         "due_at": None if dead else deliver_at or now,
         "deliver_at": deliver_at,
         "created_at": now,
         "updated_at": now,
         "finished_at": now if dead else None,
-        "started_at": now if dead else None,
+        "started_at": now if dead or queued else None,
+        "lane": entry and entry.lane,
+        "lane_position": entry and entry.position,
+        "place": entry and entry.place.value,
     }
 
 
@@ -239,10 +289,19 @@ async def claim_keys(
 
 
 async def insert_drafts(connection: AsyncConnection, drafts: Sequence[Draft]) -> None:
-    """Insert these events and their deliveries. Their idempotency keys are claimed."""
+    """Insert these events and their deliveries. Their idempotency keys are claimed. In a lane, the
+    deliveries have the order of the drafts."""
+    entries: defaultdict[str, dict[str, Entry]] = defaultdict(dict)
+    joining = [(draft.committed.id, one) for draft in drafts for one in draft.entrants()]
+    if joining:
+        entered = await lanes.enter(
+            connection, [one for _, one in joining], now=drafts[0].committed.created_at
+        )
+        for event_id, entrant in joining:
+            entries[event_id][entrant.lane] = entered[entrant.delivery_id]
     if drafts:
         await _ADD_EVENTS.execute(connection, [draft.event_row() for draft in drafts])
-    await _insert_deliveries(connection, drafts)
+    await _insert_deliveries(connection, drafts, entries)
 
 
 async def dead_on_arrival(connection: AsyncConnection, drafts: Iterable[Draft]) -> list[str]:
@@ -295,10 +354,12 @@ async def find_by_keys(
     }
 
 
-async def _insert_deliveries(connection: AsyncConnection, drafts: Iterable[Draft]) -> None:
+async def _insert_deliveries(
+    connection: AsyncConnection, drafts: Iterable[Draft], entries: Mapping[str, Mapping[str, Entry]]
+) -> None:
     rows: list[dict[str, Any]] = []
     for draft in drafts:
-        for row in draft.delivery_rows():
+        for row in draft.delivery_rows(entries.get(draft.committed.id, {})):
             rows.append(row)
             if len(rows) == _ROWS_PER_INSERT:
                 await _ADD_DELIVERIES.execute(connection, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -41,7 +42,8 @@ async def emit(
             # a microsecond apart, so that simultaneous events sort in the given order
             at=now + timedelta(microseconds=position),
             traceparent=traceparent.new(),
-            subscribers=filtered[position],
+            # Never ordered: the transactions of changes have locked what comes after lanes.
+            subscribers=[replace(one, ordered=False) for one in filtered[position]],
         )
         for position, event in enumerate(new_events)
     ]

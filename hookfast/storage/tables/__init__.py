@@ -6,7 +6,7 @@ The column order is for readers; a comment on an index says which query it serve
 from hookfast.storage.tables.accounts import ApiKey, DashboardSession, SentForm, Tenant, TenantDay
 from hookfast.storage.tables.audit import AuditEntry, AuditHorizon
 from hookfast.storage.tables.circuits import EndpointHealth
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Job, WorkerHeartbeat
+from hookfast.storage.tables.deliveries import Attempt, Delivery, Job, Lane, WorkerHeartbeat
 from hookfast.storage.tables.endpoints import (
     Endpoint,
     EndpointLimits,
@@ -42,6 +42,7 @@ __all__ = [
     "InboxEntry",
     "InboxKey",
     "Job",
+    "Lane",
     "Notice",
     "PollPosition",
     "Record",

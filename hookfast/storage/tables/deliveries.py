@@ -9,7 +9,7 @@ from sqlalchemy import JSON, BigInteger, Index, Text, false
 from sqlmodel import Field
 
 from hookfast.deliveries.messages import Urgency
-from hookfast.storage.database.column_types import UtcDateTime
+from hookfast.storage.database.column_types import ByteOrderText, UtcDateTime
 from hookfast.storage.database.feed_position import NextPosition
 from hookfast.storage.tables.record import Record, partial_index
 
@@ -32,6 +32,9 @@ class Delivery(Record, table=True):
     Also the outbox: a row whose `started_at` is NULL still needs its workflow started or woken, in
     the order of `urgency`. `wakes` counts how often it was put back; 0: it was never started.
     `batch_id` is the batch that took its first attempt, and is kept afterwards.
+
+    With ordered delivery, `lane` is its lane (`hookfast.deliveries.lane`), NULL without.
+    `lane_position` is the order in which the deliveries of a lane were committed.
     """
 
     __tablename__ = "deliveries"
@@ -66,6 +69,10 @@ class Delivery(Record, table=True):
         ),
         # overdue attempts
         partial_index("ix_deliveries_due", "next_attempt_at", where="next_attempt_at IS NOT NULL"),
+        # the next delivery of a lane
+        partial_index(
+            "ix_deliveries_queued", "lane", "lane_position", "id", where="place = 'queued'"
+        ),
     )
 
     id: str = Field(primary_key=True)
@@ -106,6 +113,25 @@ class Delivery(Record, table=True):
     urgency: int = Field(default=Urgency.FIRST, sa_column_kwargs={"server_default": "3"})
     batch_id: str | None = None
     batch_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    lane: str | None = Field(default=None, sa_type=ByteOrderText)
+    lane_position: int | None = Field(default=None, sa_type=BigInteger)
+    place: str | None = None
+
+
+class Lane(Record, table=True):
+    """A lane of ordered deliveries (`hookfast.deliveries.lane`). `head` is the delivery at its
+    head. `needs_head`: it has none, although others may be queued, because the next one was locked;
+    a worker tries again. `last_position` is that of the delivery which joined last; it is at least
+    the time in microseconds, so that it rises even if an idle lane is deleted in between."""
+
+    __tablename__ = "lanes"
+    __table_args__ = (partial_index("ix_lanes_needs_head", "id", where="needs_head"),)
+
+    id: str = Field(primary_key=True, sa_type=ByteOrderText)
+    head: str | None = None
+    needs_head: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+    last_position: int = Field(sa_type=BigInteger)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
 
 
 class Attempt(Record, table=True):

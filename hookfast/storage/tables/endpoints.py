@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Index, Text
+from sqlalchemy import JSON, BigInteger, Index, Text, false
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
@@ -57,6 +57,8 @@ class Endpoint(Record, table=True):
     state_reason: str | None = Field(default=None, sa_type=Text)
     # `poll`: no request is sent, the URL is '', and the consumer fetches events (`storage.feed`)
     mode: str = Field(default="push", sa_column_kwargs={"server_default": "push"})
+    # its subscriptions' deliveries are sent in order, as if each of them were `ordered`
+    ordered: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
     deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -95,6 +97,7 @@ class Subscription(Record, table=True):
     mapping: str | None = Field(default=None, sa_type=Text)
     filter: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
     active: bool = True
+    ordered: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
 

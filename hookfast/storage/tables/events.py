@@ -51,6 +51,7 @@ class Event(Record, table=True):
     created_at: datetime = Field(sa_type=UtcDateTime)
     deliver_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     inbox_id: str | None = None  # the request that it was received with
+    ordering_key: str | None = Field(default=None, sa_type=Text)
     # the sources that it has passed, here and elsewhere
     hops: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     # its position in the feed

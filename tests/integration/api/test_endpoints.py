@@ -46,6 +46,7 @@ async def test_it_creates_an_endpoint_with_every_default(
         "timeout_seconds": 5.0,
         "rate_limit_per_second": None,
         "max_in_flight": None,
+        "ordered": False,
         "headers": {},
         "authentication": None,
         "tls": None,

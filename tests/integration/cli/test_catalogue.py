@@ -166,7 +166,8 @@ async def test_a_subscription_is_changed_and_deleted(
         f"{TYPE!r}?\n"
     )
     await hookfast(*update, "--events", "order.**", "--events", "a.b.c")
-    changed = await hookfast(*update, "--inactive", "--payload", "raw")
+    changed = await hookfast(*update, "--inactive", "--payload", "raw", "--ordered")
+    assert "yes" in changed.out.partition("ordered")[2].split()[0]
     assert "no" in changed.out.partition("active")[2].split()[0]
     assert (await client.get(f"/subscriptions/{own['id']}")).json()["payload"] == "raw"
     assert (await hookfast(*update)).code == 2

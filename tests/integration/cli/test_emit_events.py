@@ -25,12 +25,13 @@ _DATA = '{"amount": 1.50, "note": "naïve"}'
 async def test_an_event_is_emitted_with_its_data_byte_for_byte(
     hookfast: Run, client: httpx2.AsyncClient, tenant: str
 ) -> None:
-    ended = await hookfast("emit", TYPE, _DATA, "--tenant", tenant, "--json")
+    options = ("--tenant", tenant, "--ordering-key", "invoice 1")
+    ended = await hookfast("emit", TYPE, _DATA, *options, "--json")
     assert ended.code == 0, ended.err
     assert ended.json["deliveries"] == 0
     stored = await client.get(f"/events/{ended.json['id']}")
     assert f'"data":{_DATA}' in stored.text
-    assert stored.json()["tenant_id"] == tenant
+    assert (stored.json()["tenant_id"], stored.json()["ordering_key"]) == (tenant, "invoice 1")
 
 
 @pytest.mark.parametrize("how", ["file", "argument -", "option -"])

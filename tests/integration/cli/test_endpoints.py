@@ -26,13 +26,14 @@ async def test_an_endpoint_is_created_and_its_secret_shown_once(
         *("endpoints", "create", receiver.url("/challenge"), "--tenant", tenant),
         *("--events", "order.**", "--events", "refund.**", "--owner", "ops@example.com"),
         *("--retry-plan", '{"delays_seconds": [1, 2]}', "--verification", "none"),
-        *("--members", "-"),
+        *("--ordered", "--members", "-"),
         stdin='{"timeout_seconds": 7, "headers": {"X-Token": "hush"}}',
     )
     assert created.code == 0, created.err
     assert "Warning: No registered event type matches 'refund.**' yet." in created.err
     [endpoint] = (await client.get("/endpoints")).json()["data"]
     assert endpoint["timeout_seconds"] == 7
+    assert endpoint["ordered"]
     assert endpoint["owner_emails"] == ["ops@example.com"]
     assert endpoint["verification"] == "none"
     assert endpoint["retry_plan"]["delays_seconds"] == [1, 2]

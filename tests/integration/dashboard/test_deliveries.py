@@ -9,10 +9,12 @@ from sqlalchemy import insert
 
 from api.process.context import Context
 from hookfast.clock import rfc3339
+from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.ids import new_id
 from hookfast.storage.tables import Attempt
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
+from tests.integration.storage.deliveries.ordered import end as ended
 from tests.support.api_client import endpoint_maker
 
 pytestmark = pytest.mark.anyio
@@ -135,6 +137,23 @@ async def test_last_answer_is_a_column_and_a_filter_of_lists_and_actions(
         assert "Resend 1 delivery?" in text_of(page.text)
         page = await visitor.post("/dashboard/dead-letters/redrive", **fields)
         assert "Redrive 1 dead letter?" in text_of(page.text)
+
+
+async def test_queued_delivery_links_to_the_one_that_it_waits_behind(
+    client: httpx2.AsyncClient, context: Context, operator: Visitor
+) -> None:
+    tenant = await new_tenant(client)
+    await new_endpoint(client, tenant, ordered=True)
+    first, second = [await emit(client, tenant) for _ in range(2)]
+    page = (await operator.get(f"/dashboard/deliveries/{second}")).text
+    assert f'waits behind <a class="id" href="/dashboard/deliveries/{first}">' in page
+    assert "in order, without an ordering key" in text_of(page)
+    listed = (await operator.get(f"/dashboard/deliveries?tenant_id={tenant}")).text
+    assert f"behind dlv_…{first[-8:]}" in text_of(listed)
+    await ended(context.database, first, 500, policy=DeadLetterPolicy.WAIT)
+    page = text_of((await operator.get(f"/dashboard/deliveries/{first}")).text)
+    assert "1 delivery waits behind it until it is resent or cancelled" in page
+    assert "Cancel…" in page
 
 
 async def test_delivery_page_shows_the_request_without_secrets(

@@ -239,10 +239,14 @@ async def test_subscription_is_added_switched_off_and_deleted(
         assert "is on" in await visitor.submit(f"{own}/switch", active="yes", back=path)
         form = (await visitor.get(f"{own}/edit")).text
         assert 'value="user.account.closed, user.team.*"' in form
-        edited = await visitor.submit(f"{own}/edit", events="user.team.*", payload="thin")
+        edited = await visitor.submit(
+            f"{own}/edit", events="user.team.*", payload="thin", ordered="yes"
+        )
         assert "The subscription is saved." in edited
         changed = (await client.get(f"/subscriptions/{newest['id']}")).json()
         assert (changed["events"], changed["payload"]) == (["user.team.*"], "thin")
+        assert changed["ordered"]
+        assert "thin, in order" in text_of((await visitor.get(path)).text)
         assert (await visitor.post(f"{own}/edit", events="User")).status_code == 422
         assert "Delete this subscription?" in (await visitor.get(f"{own}/delete")).text
         # it cannot be reached through another endpoint

@@ -27,7 +27,7 @@ from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.endpoints import endpoints
-from hookfast.storage.events import event_types, events, recent
+from hookfast.storage.events import event_types, events, lanes, recent
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
 from hookfast.storage.feed import attempt_feed, feed
@@ -100,6 +100,17 @@ _TABLES = {
         "created_at": "'2026-11-20T00:00:00.000000Z'",
         "updated_at": "'2026-11-20T00:00:00.000000Z'",
         "started_at": "'2026-11-20T00:00:00.000000Z'",
+        # two lanes with long lines
+        "lane": "CASE WHEN n % 10 = 0 THEN 'sub_7/' || (n % 20) END",
+        "lane_position": "n",
+        "place": "CASE WHEN n % 10 = 0 THEN 'queued' END",
+    },
+    "lanes": {
+        "id": "'sub_7/' || n",
+        "head": "CASE WHEN n % 3 = 0 THEN 'dlv_' || (100000 + n) END",
+        "needs_head": "CASE WHEN n % 1000 = 1 THEN {true} ELSE {false} END",
+        "last_position": "n",
+        "updated_at": "'2026-11-20T00:00:00.000000Z'",
     },
     "endpoints": {
         "id": "'ep_' || n",
@@ -203,6 +214,7 @@ async def _fill(url: str) -> None:
         replacements = {
             "{body}": "x'7b7d'" if on_sqlite else "'\\x7b7d'::bytea",
             "{true}": "1" if on_sqlite else "true",
+            "{false}": "0" if on_sqlite else "false",
         }
         async with database.write() as connection:
             for table, columns in _TABLES.items():
@@ -670,9 +682,32 @@ async def _find_under_way(connection: AsyncConnection) -> None:
     await selection.resends_under_way(connection, ids, patience=MINUTE, now=MOMENT)
 
 
+LANES = [f"sub_7/{n}" for n in range(100)]
+
+
+async def _find_next_of_lanes(connection: AsyncConnection) -> None:
+    assert set(await lanes.first_queued(connection, LANES)) == {"sub_7/0", "sub_7/10"}
+
+
+async def _find_lanes_that_need_a_head(connection: AsyncConnection) -> None:
+    await lanes.needing_head(connection, limit=500)
+
+
+async def _inspect_lanes(connection: AsyncConnection) -> None:
+    await lanes.inspect(connection, unused_since=MOMENT, after="sub_7/2", limit=500)
+
+
+async def _count_queued(connection: AsyncConnection) -> None:
+    assert await lanes.count_queued(connection, "sub_7/10", most=100) == 100
+
+
 @pytest.mark.parametrize(
     ("query", "index"),
     [
+        (_find_next_of_lanes, "ix_deliveries_queued"),
+        (_find_lanes_that_need_a_head, "ix_lanes_needs_head"),
+        (_inspect_lanes, "sqlite_autoindex_lanes_1"),
+        (_count_queued, "ix_deliveries_queued"),
         (_claim, "ix_deliveries_outbox"),
         (_claim_few, "ix_deliveries_outbox"),
         (_find_lost, "ix_deliveries_due"),

@@ -26,6 +26,9 @@ def _delivery(status: str, **members: Any) -> dict[str, Any]:
         "reason": None,
         "attempt_count": 2,
         "attempts": [_attempt()],
+        "place": None,
+        "waits_behind": None,
+        "waiting_behind": 0,
         **times,
         **members,
     }
@@ -74,6 +77,18 @@ def _delivery(status: str, **members: Any) -> dict[str, Any]:
         (
             _delivery("pending", reason="endpoint_limit", attempt_count=0, attempts=[]),
             ["Pending; the first attempt is due now (waiting for the endpoint's limits)."],
+        ),
+        (
+            _delivery("pending", place="queued", waits_behind="dlv_0", attempts=[]),
+            ["Waits behind dlv_0; it is sent when its turn comes."],
+        ),
+        (
+            _delivery("dead", place="head", waiting_behind=3, attempts=[]),
+            [
+                "Dead letter after 2 attempts: its attempts failed. Until it is resent or "
+                "cancelled, 3 deliveries wait behind it.",
+                "Send it again: hookfast deliveries resend dlv_1",
+            ],
         ),
     ],
 )

@@ -188,6 +188,9 @@ TABLE: list[tuple[Action | Callable[[Life], Fact], str]] = [
     (Action.CANCEL, "       CANCELLED CANCELLED CANCELLED CANCELLED .       .       .       ."),
     (Action.RELEASE, "      .         .         HELD      .         .       .       .       ."),
     (Action.CHECK_LIMITS, "    .         LIMITED   .         .         .       .       .       ."),
+    # of deliveries in a lane only: see `test_lane_life`
+    (Action.MOVE_UP, "      .         .         .         .         .       .       .       ."),
+    (Action.LEAVE_LANE, "     .         .         .         .         .       .       .       ."),
     (is_held, "           HELD      HELD      HELD      .         .       .       .       ."),
     (is_limited, "        LIMITED   LIMITED   LIMITED   .         .       .       .       ."),
     (is_undeliverable, "        DEAD      DEAD      DEAD      .         .       .       .       ."),

@@ -29,6 +29,7 @@ from hookfast.deliveries.facts import (
     Trigger,
     Undeliverable,
 )
+from hookfast.deliveries.lane import Place
 from hookfast.deliveries.life import End, Life, Phase, Wait, apply_fact, next_step
 from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
@@ -172,6 +173,7 @@ def postpone(attempt: Attempt | None, decision: str, now: datetime) -> Fact | No
 Move = Callable[[Walk], None]
 CALM: dict[str, Move] = {
     **{action.value: partial(Walk.apply, fact=action) for action in Action},
+    "is next in line": lambda walk: walk.apply(Action.MOVE_UP),
     "begins": lambda walk: walk.begin(),
     "fails": lambda walk: walk.end(FAILS),
     "begins and fails": lambda walk: walk.attempt(FAILS),
@@ -200,7 +202,8 @@ WILD: dict[str, Move] = {
 }
 MOVES = CALM | ENDS | WILD
 OFTEN = ["begins", "fails", "begins and fails", "is held", "is limited", "time"]
-OFTEN += ["resend", "resend_yields", "release", "resume"]
+OFTEN += ["resend", "resend_yields", "release", "resume", "is next in line"]
+PLACES = (None, Place.QUEUED, Place.HEAD)
 
 
 @st.composite
@@ -212,8 +215,8 @@ def names(draw: st.DrawFn, *kinds: Iterable[str]) -> list[str]:
     return draw(st.lists(each, min_size=length, max_size=length))
 
 
-def walked(moves: Sequence[str], *, wild: bool = False) -> Walk:
-    walk = Walk(wild=wild)
+def walked(moves: Sequence[str], *, wild: bool = False, place: Place | None = None) -> Walk:
+    walk = Walk(wild=wild, life=Life(due_at=START, place=place))
     for move in moves:
         MOVES[move](walk)
     return walk
@@ -221,10 +224,11 @@ def walked(moves: Sequence[str], *, wild: bool = False) -> Walk:
 
 @st.composite
 def walks(draw: st.DrawFn) -> Walk:
-    """Draw walks of both kinds."""
+    """Draw walks of both kinds, in a lane and in none."""
+    place = draw(st.sampled_from(PLACES))
     if draw(st.booleans()):
-        return walked(draw(names(CALM, ENDS, WILD)), wild=True)
-    return walked(draw(names(CALM, ENDS)))
+        return walked(draw(names(CALM, ENDS, WILD)), wild=True, place=place)
+    return walked(draw(names(CALM, ENDS)), place=place)
 
 
 # -- what holds after every step ------------------------------------------------------------------
@@ -239,9 +243,11 @@ def fields_of_a_life_agree(step: Step) -> None:
         assert life.finished_at is not None
         assert (life.due_at, life.recheck_at, life.resend, life.waiting_since) == (None,) * 4
         assert not life.released
+        assert life.place in (None, Place.LEFT) or life.blocks_lane
     else:
         assert life.finished_at is None
         assert life.due_at is not None
+        assert life.place is not Place.LEFT
         assert (life.recheck_at is None) is (life.phase is not Phase.HELD)
         assert (life.waiting_since is None) is (life.phase is Phase.WAITING)
     match life.phase:
@@ -267,8 +273,41 @@ def open_delivery_moves_by_itself_or_waits_for_a_person(step: Step) -> None:
     elif life.phase.ended:
         assert next_step(life, FAR) == next_step(life, FAR, probe=True) == End()
     else:
-        assert (life.phase, life.resend) == (Phase.PAUSED, None)
+        assert life.place is Place.QUEUED or (life.phase, life.resend) == (Phase.PAUSED, None)
         assert next_step(life, FAR) == Wait(None)
+
+
+def place_changes_as_the_lane_and_the_end_say(step: Step) -> None:
+    before, after = step.before, step.after
+    assert (before.place is None) is (after.place is None)
+    if before.place == after.place:
+        return
+    match before.place, after.place:
+        case Place.QUEUED, Place.HEAD:
+            assert step.fact is Action.MOVE_UP
+        case Place.QUEUED, Place.LEFT:
+            assert (step.fact, after.phase) == (Action.CANCEL, Phase.CANCELLED)
+        case Place.HEAD, Place.LEFT:
+            assert after.phase.ended
+            assert after.phase is not Phase.DEAD or step.fact is Action.LEAVE_LANE
+        case Place.LEFT, Place.QUEUED:
+            assert after.round == before.round + 1
+        case _:
+            pytest.fail(f"{before.place} → {after.place}")
+
+
+def queued_delivery_is_not_attempted_and_keeps_its_plan(step: Step) -> None:
+    life = step.after
+    if life.place is Place.QUEUED:
+        assert life.phase in (Phase.WAITING, Phase.PAUSED)
+        assert (life.began_at, life.retries, life.next_attempt_at) == (None, 0, None)
+        assert next_step(life, FAR, in_batch=True) == next_step(life, FAR, probe=True) == Wait(None)
+
+
+def head_is_due_when_it_moves_up(step: Step) -> None:
+    moved_up = step.before.place is Place.QUEUED and step.after.place is Place.HEAD
+    if moved_up and step.after.phase is not Phase.PAUSED:
+        assert isinstance(next_step(step.after, step.now), Attempt)
 
 
 def _locked(life: Life) -> Locked:
@@ -285,7 +324,10 @@ def life_is_unchanged_by_storage(step: Step) -> None:
 def ended_delivery_moves_only_by_a_resend(step: Step) -> None:
     if not step.before.phase.ended:
         return
-    if step.fact in RESENDS:
+    if step.before.blocks_lane and step.fact in (Action.CANCEL, Action.LEAVE_LANE):
+        ended_as = Phase.CANCELLED if step.fact is Action.CANCEL else Phase.DEAD
+        assert (step.after.phase, step.after.place) == (ended_as, Place.LEFT)
+    elif step.fact in RESENDS:
         assert (step.after.phase, step.after.round) == (Phase.WAITING, step.before.round + 1)
     else:  # at most, an attempt that was under way is recorded
         assert step.after == replace(step.before, attempts=step.after.attempts)
@@ -341,8 +383,9 @@ def held_or_limited_attempt_is_not_planned_again_at_once(step: Step) -> None:
 
 def restarted_plan_begins_with_the_resend(step: Step) -> None:
     if step.after.round != step.before.round:
-        assert step.after.next_attempt_at is not None
-        planned = next_step(step.after, max(step.now, step.after.next_attempt_at))
+        life = apply_fact(step.after, Action.MOVE_UP, now=step.now)
+        assert life.next_attempt_at is not None
+        planned = next_step(life, max(step.now, life.next_attempt_at))
         assert isinstance(planned, Attempt)
         assert (planned.trigger, planned.in_plan) == (Trigger.RESEND, True)
 
@@ -360,6 +403,9 @@ RULES = [
     resend_waits_for_its_turn,
     held_or_limited_attempt_is_not_planned_again_at_once,
     restarted_plan_begins_with_the_resend,
+    place_changes_as_the_lane_and_the_end_say,
+    queued_delivery_is_not_attempted_and_keeps_its_plan,
+    head_is_due_when_it_moves_up,
 ]
 
 
@@ -384,7 +430,9 @@ def test_cancelled_delivery_is_not_attempted_until_it_is_resent(walk: Walk) -> N
 
 def long_walk(seed: int) -> Walk:
     """Make two thousand moves, few of which end the delivery, so that plans are used up."""
-    dice, walk = random.Random(seed), Walk(wild=seed % 2 == 1)
+    place = PLACES[seed % 3]
+    dice = random.Random(seed)
+    walk = Walk(wild=seed % 2 == 1, life=Life(due_at=START, place=place))
     known = [*CALM, *OFTEN * 3, *(WILD if walk.wild else [])]
     for _ in range(2_000):
         MOVES[dice.choice(known if dice.random() < 0.97 else list(ENDS))](walk)
@@ -511,6 +559,7 @@ class State:
             life.waiting_since is None,
             life.released,
             resend,
+            life.place,
         )
 
 
@@ -547,9 +596,9 @@ def neighbours(state: State) -> Iterator[State]:
 @cache
 def reachable() -> tuple[State, ...]:
     """Return one state of every shape that a delivery can reach."""
-    first = State(Life(due_at=START), START)
-    found = {first.shape: first}
-    waiting = deque([first, State(Life(due_at=START + 100 * SECOND), START)])
+    starts = [State(Life(due_at=START, place=place), START) for place in PLACES]
+    found = {first.shape: first for first in starts}
+    waiting = deque([*starts, State(Life(due_at=START + 100 * SECOND), START)])
     while waiting:
         for state in neighbours(waiting.popleft()):
             if state.shape not in found:

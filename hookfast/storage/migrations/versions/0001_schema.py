@@ -9,7 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 from alembic import op
 
-from hookfast.storage.database.column_types import UtcDateTime
+from hookfast.storage.database.column_types import ByteOrderText, UtcDateTime
 from hookfast.storage.database.feed_position import definition
 
 revision = "0001"
@@ -260,6 +260,9 @@ def _create_tables() -> None:
         sa.Column("urgency", sa.Integer(), server_default="3", nullable=False),
         sa.Column("batch_id", sa.String(), nullable=True),
         sa.Column("batch_until", UtcDateTime(), nullable=True),
+        sa.Column("lane", ByteOrderText, nullable=True),
+        sa.Column("lane_position", sa.BigInteger(), nullable=True),
+        sa.Column("place", sa.String(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index(
@@ -319,6 +322,14 @@ def _create_tables() -> None:
         unique=False,
         sqlite_where=sa.text("started_at IS NULL"),
         postgresql_where=sa.text("started_at IS NULL"),
+    )
+    op.create_index(
+        "ix_deliveries_queued",
+        "deliveries",
+        ["lane", "lane_position", "id"],
+        unique=False,
+        sqlite_where=sa.text("place = 'queued'"),
+        postgresql_where=sa.text("place = 'queued'"),
     )
     op.create_index(
         "ix_deliveries_subscription", "deliveries", ["subscription_id", "id"], unique=False
@@ -457,6 +468,7 @@ def _create_tables() -> None:
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("state_reason", sa.Text(), nullable=True),
         sa.Column("mode", sa.String(), server_default="push", nullable=False),
+        sa.Column("ordered", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.Column("deleted_at", UtcDateTime(), nullable=True),
@@ -491,6 +503,7 @@ def _create_tables() -> None:
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("deliver_at", UtcDateTime(), nullable=True),
         sa.Column("inbox_id", sa.String(), nullable=True),
+        sa.Column("ordering_key", sa.Text(), nullable=True),
         sa.Column("hops", sa.Integer(), server_default="0", nullable=False),
         sa.Column("position", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
@@ -600,6 +613,23 @@ def _create_tables() -> None:
         postgresql_where=sa.text("workflow_started_at IS NULL"),
     )
     op.create_index("ix_jobs_tenant", "jobs", ["tenant_id", "id"], unique=False)
+    op.create_table(
+        "lanes",
+        sa.Column("id", ByteOrderText, nullable=False),
+        sa.Column("head", sa.String(), nullable=True),
+        sa.Column("needs_head", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("last_position", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index(
+        "ix_lanes_needs_head",
+        "lanes",
+        ["id"],
+        unique=False,
+        sqlite_where=sa.text("needs_head"),
+        postgresql_where=sa.text("needs_head"),
+    )
     op.create_table(
         "notices",
         sa.Column("id", sa.String(), nullable=False),
@@ -762,6 +792,7 @@ def _create_tables() -> None:
         sa.Column("mapping", sa.Text(), nullable=True),
         sa.Column("filter", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("active", sa.Boolean(), nullable=False),
+        sa.Column("ordered", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("id"),

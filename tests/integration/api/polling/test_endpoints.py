@@ -55,6 +55,7 @@ async def test_paused_or_disabled_polled_endpoint_loses_no_event(
         ("retry_plan", "capped"),
         ("circuit", {"failure_threshold": 3}),
         ("max_in_flight", 3),
+        ("ordered", True),
         ("allowed_networks", ["10.0.0.0/8"]),
     ],
 )
