@@ -248,6 +248,7 @@ class DeliveryActivities:
                 planned.delivery_id,
                 planned.endpoint_id,
                 Undeliverable(planned.attempt, Reason.MAPPING_FAILED, error),
+                dead_letters=self._dead_letters,
                 now=planned.now(),
             )
         if change.died:

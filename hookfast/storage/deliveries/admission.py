@@ -125,13 +125,21 @@ async def give_up(
     fact: Undeliverable,
     *,
     now: datetime,
+    dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
 ) -> Change:
     """Make a delivery a dead letter whose admitted attempt has nothing to send. Raises NotFound if
     its row is missing."""
     locked = await lives.lock(connection, [delivery_id])
     if delivery_id not in locked:
         raise NotFound(f"There is no delivery {delivery_id}.")
-    return await _apply(connection, fact, endpoint_id, now=now, locked=locked[delivery_id])
+    return await _apply(
+        connection,
+        fact,
+        endpoint_id,
+        now=now,
+        locked=locked[delivery_id],
+        dead_letters=dead_letters,
+    )
 
 
 async def _apply(
@@ -141,10 +149,13 @@ async def _apply(
     *,
     now: datetime,
     locked: Locked,
+    dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
 ) -> Change:
     """Apply a fact about an admitted attempt that is not made."""
     one = locked.delivery_id
-    changes = await lives.apply(connection, [(one, fact)], now=now, locked={one: locked})
+    changes = await lives.apply(
+        connection, [(one, fact)], now=now, locked={one: locked}, dead_letters=dead_letters
+    )
     if changes[one].left_hold:
         await circuits.count_drained(connection, endpoint_id)
     return changes[one]
