@@ -183,7 +183,7 @@ FILTERS = Counter(
     "hookfast.filters",
     "{filter}",
     "Filters of subscriptions applied to emitted events, by result: passed, kept_out, "
-    "too_many_steps (the event passes).",
+    "not_applied (it takes too many steps, so the event passes).",
     labels=("result",),
     by="api worker",
 )

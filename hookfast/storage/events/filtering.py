@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import structlog
 
-from hookfast.errors import Unavailable
+from hookfast.errors import InvalidInput, Unavailable
 from hookfast.events.filter import MAX_STEPS, OverLimit, Steps, compiled, filter_text
 from hookfast.storage.events.fan_out import Subscriber
 from hookfast.telemetry import instruments
@@ -154,7 +154,7 @@ class Evaluation:
 
     def run(self, text: str, data: Any, *, most: int) -> tuple[bool | None, int]:
         """Return whether data match a stored filter, and how many steps it took, `most` at most.
-        None: it would take more."""
+        None: it would take more, or this version does not know the filter."""
         steps = Steps(allowed := most if most < self.left else self.left)
         try:
             found = compiled(text).matches(data, steps)
@@ -163,6 +163,8 @@ class Evaluation:
             if self._strict and allowed < most:
                 raise
             return None, allowed
+        except InvalidInput:  # stored by a version that has other operators
+            return None, 0
         used = allowed - steps.left
         self.left -= used
         return found, used
@@ -178,7 +180,7 @@ class EventEvaluation:
         self._left: defaultdict[str, int] = defaultdict(lambda: _TENANT_STEPS)
 
     def passes(self, text: str | None, *, tenant_id: str) -> bool | None:
-        """Whether the event passes a tenant's filter; None if that takes too many steps. Without a
+        """Whether the event passes a tenant's filter; None if that cannot be found out. Without a
         filter, it does."""
         if text is None:
             return True
@@ -232,14 +234,14 @@ def _evaluate(
         instruments.FILTERS.add(count, result=_RESULTS[result])
     if not_applied is not None:
         log.warning(
-            "Filters took too many steps: their subscriptions get the events unfiltered.",
+            "Filters could not be applied: their subscriptions get the events unfiltered.",
             count=results[None],
             subscription_id=not_applied,
         )
     return chosen
 
 
-_RESULTS: Final = {True: "passed", False: "kept_out", None: "too_many_steps"}
+_RESULTS: Final = {True: "passed", False: "kept_out", None: "not_applied"}
 
 
 def _work(requests: Sequence[Sequence[Candidate]]) -> int:

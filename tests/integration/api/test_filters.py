@@ -113,6 +113,7 @@ async def test_patch_replaces_the_filter_as_a_whole(
         changed = await client.patch(path, json=patch)
         assert (changed.status_code, changed.json()["filter"]) == (200, expected)
         assert (await client.get(path)).json() == changed.json()
+        assert await emit(client, {"amount": 1}) == (expected is None)
     entries = (await client.get("/audit", params={"resource_id": made["id"]})).json()["data"]
     changes = [entry["changes"].get("filter") for entry in entries]
     assert {"before": {"b": {"$lt": 5}, "c": None}, "after": None} in changes
