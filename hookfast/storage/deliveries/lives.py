@@ -148,6 +148,12 @@ class Change:
         return self.before.place is Place.HEAD and self.after.place is not Place.HEAD
 
     @property
+    def never_started(self) -> bool:
+        """Whether the delivery was queued from the beginning, so that it never had a workflow."""
+        locked, before = self.locked, self.before
+        return before.place is Place.QUEUED and before.round == 0 and locked.wakes == 0
+
+    @property
     def joined_line(self) -> bool:
         """Whether the delivery is queued in its lane since these facts."""
         queued = Place.QUEUED
@@ -299,8 +305,8 @@ async def apply(
         done = one.after.phase is Phase.DELIVERED and not locked[one.delivery_id].wakes
         if one.delivery_id in batched and not done:
             urgency = Urgency.RETRY
-        if one.after.place is Place.QUEUED:
-            urgency = None  # its workflow has nothing to do before it is the head
+        if one.after.place is Place.QUEUED or one.never_started:
+            urgency = None  # it has no workflow, or one that has nothing to do before its turn
         if urgency is None:
             silent.append(_values(one, now))
         else:
@@ -368,7 +374,7 @@ async def advance(
     }
     started, woken = [], []
     for one in changes.values():
-        if one.locked.wakes == 0 and one.after.round == 0:
+        if one.never_started:
             started.append(_values(one, now))
             continue
         resend = one.after.resend

@@ -18,6 +18,7 @@ from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.messages import Urgency
 from hookfast.dispatch import lane_sweep
 from hookfast.errors import Conflict
+from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, lives
 from hookfast.storage.emitting import late_subscribers
@@ -190,6 +191,9 @@ async def test_cancelled_deliveries_are_passed_over(database: Database) -> None:
     await seed_ordered(database)
     one, two, three, four = await emit(database, *"aaaa")
     await act(database, three, Action.CANCEL)
+    row = await delivery_row(database, three)
+    assert (row.status, row.wakes) == ("cancelled", 0)  # it had no workflow to wake
+    assert row.started_at is not None
     assert await ordered.heads(database) == [one]
     await act(database, one, Action.CANCEL)
     assert await ordered.heads(database) == [two]
@@ -444,6 +448,35 @@ async def test_lane_whose_head_was_deleted_continues(database: Database) -> None
         await connection.execute(delete(Delivery.__table__).where(_D.id == one))
     assert await lane_sweep.inspect_page(database, "", dead_letters=WAIT) == (1, None)
     assert await ordered.heads(database) == [two]
+
+
+async def test_background_tasks_repair_lanes_and_ring(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_sweep, "_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(lane_sweep, "_INSPECT_SECONDS", 0.01)
+    await seed_ordered(database)
+    a1, a2, b1, b2 = await emit(database, *"aabb")
+    async with database.write() as connection:
+        await connection.execute(delete(Delivery.__table__).where(_D.id == a1))
+        lane = Lane.__table__
+        in_b = lane.c.head == b1
+        await connection.execute(update(lane).where(in_b).values(head=None, needs_head=True))
+        await connection.execute(delete(Delivery.__table__).where(_D.id == b1))
+    doorbell = doorbell_for(database)
+    await doorbell.listen()
+    tasks = [
+        asyncio.create_task(lane_sweep.move_up_forever(database, doorbell)),
+        asyncio.create_task(lane_sweep.inspect_forever(database, doorbell, dead_letters=WAIT)),
+    ]
+    try:
+        while await ordered.heads(database) != [a2, b2]:
+            await doorbell.wait(PATIENCE)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await doorbell.close()
 
 
 async def test_sweep_reads_all_lanes_in_pages_and_keeps_those_in_use(database: Database) -> None:
