@@ -149,6 +149,8 @@ class _Types:
         required = schema.get("required", ())
         lines = [f"class {name}(TypedDict):", _docstring(schema, indent="    ")]
         for member, member_schema in schema["properties"].items():
+            if sent and member == "dry_run":
+                continue  # an argument of its own, because the answer's type depends on it
             text = self._type(member_schema, sent=sent)
             # an answer has each of its members, also those with a default
             if sent and member not in required:

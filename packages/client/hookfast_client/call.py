@@ -60,6 +60,11 @@ def post(path: str, body: object = None, *, repeatable: bool = False) -> Call:
     return Call(method="POST", path=path, body=content, repeatable=repeatable)
 
 
+def post_job(path: str, form: Mapping[str, Any], *, dry_run: bool) -> Call:
+    """Return a POST that starts a job or, as a dry run, only counts what the job would act on."""
+    return post(path, {**form, "dry_run": dry_run}, repeatable=dry_run)
+
+
 def put(path: str, body: object) -> Call:
     """Return a PUT of a JSON value."""
     return Call(method="PUT", path=path, body=encode(body), repeatable=True)

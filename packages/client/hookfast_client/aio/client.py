@@ -8,12 +8,21 @@ import sys
 import time
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx2
 
+from hookfast_client.aio.api_keys import AsyncApiKeys
+from hookfast_client.aio.dead_letters import AsyncDeadLetters
+from hookfast_client.aio.deliveries import AsyncDeliveries
+from hookfast_client.aio.endpoints import AsyncEndpoints
+from hookfast_client.aio.event_types import AsyncEventTypes
 from hookfast_client.aio.events import AsyncEvents
+from hookfast_client.aio.jobs import AsyncJobs
+from hookfast_client.aio.sources import AsyncSources
+from hookfast_client.aio.subscriptions import AsyncSubscriptions
+from hookfast_client.aio.tenants import AsyncTenants
 from hookfast_client.answer import Response, connection_error, parse_answer
 from hookfast_client.call import Call
 from hookfast_client.errors import HookfastError, NotFound, TimedOut, UnexpectedAnswer
@@ -77,9 +86,59 @@ class AsyncHookfast:
         return self._url
 
     @property
+    def limits(self) -> Limits:
+        """The limits of a call."""
+        return self._limits
+
+    @property
+    def api_keys(self) -> AsyncApiKeys:
+        """The operator's API keys."""
+        return AsyncApiKeys(self)
+
+    @property
+    def dead_letters(self) -> AsyncDeadLetters:
+        """Dead letters: list, redrive."""
+        return AsyncDeadLetters(self)
+
+    @property
+    def deliveries(self) -> AsyncDeliveries:
+        """Deliveries: list, pause, resume, resend, cancel, one or many at a time."""
+        return AsyncDeliveries(self)
+
+    @property
+    def endpoints(self) -> AsyncEndpoints:
+        """Endpoints: create, change, pause, test, recover."""
+        return AsyncEndpoints(self)
+
+    @property
+    def event_types(self) -> AsyncEventTypes:
+        """Event types: register, list."""
+        return AsyncEventTypes(self)
+
+    @property
     def events(self) -> AsyncEvents:
         """Events: emit, list, replay."""
         return AsyncEvents(self)
+
+    @property
+    def jobs(self) -> AsyncJobs:
+        """Jobs: list, wait, cancel."""
+        return AsyncJobs(self)
+
+    @property
+    def sources(self) -> AsyncSources:
+        """Sources: create, change, rotate their secrets."""
+        return AsyncSources(self)
+
+    @property
+    def subscriptions(self) -> AsyncSubscriptions:
+        """Subscriptions: create, change, list."""
+        return AsyncSubscriptions(self)
+
+    @property
+    def tenants(self) -> AsyncTenants:
+        """Tenants, their API keys and portal links."""
+        return AsyncTenants(self)
 
     def with_options(
         self,
@@ -116,6 +175,11 @@ class AsyncHookfast:
                 if pause is None:
                     raise
             await async_sleep(pause)
+
+    async def fetch(self, call: Call) -> Any:
+        """Send a call, and return the JSON of the answer."""
+        response = await self.send(call)
+        return response.value
 
     async def _attempt(self, call: Call, headers: dict[str, str], *, seconds: float) -> Response:
         ends = time.monotonic() + seconds
