@@ -236,7 +236,8 @@ class _Connections:
         )
 
     async def aclose(self) -> None:
-        if self._own is not None:
+        # connections of another owner cannot be closed from here, and go with their owner
+        if self._own is not None and self._owner in (None, async_connection_owner()):
             await self._own.aclose()
 
     def _http(self) -> httpx2.AsyncClient:

@@ -238,7 +238,8 @@ class _Connections:
         )
 
     def close(self) -> None:
-        if self._own is not None:
+        # connections of another owner cannot be closed from here, and go with their owner
+        if self._own is not None and self._owner in (None, connection_owner()):
             self._own.close()
 
     def _http(self) -> httpx2.Client:
