@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -139,6 +140,19 @@ def encode_event(
     }
     given = encode({name: value for name, value in members.items() if value is not None})
     return given[:-1] + b',"data":' + encode_data(data) + b"}"
+
+
+def emit(event: bytes, *, idempotency_key: str | None) -> Call:
+    """Return the call that emits an encoded event. It has a key of its own unless one is given, so
+    that it can be repeated. Raises ValueError for a key that a header cannot carry."""
+    key = uuid.uuid4().hex if idempotency_key is None else checked_key(idempotency_key)
+    return Call(method="POST", path="/events", body=event, idempotency_key=key, repeatable=True)
+
+
+def emit_batch(events: Iterable[bytes]) -> Call:
+    """Return the call that emits encoded events, each with an idempotency key."""
+    body = b'{"events":[' + b",".join(events) + b"]}"
+    return Call(method="POST", path="/events/batch", body=body, repeatable=True)
 
 
 def checked_key(key: str) -> str:
