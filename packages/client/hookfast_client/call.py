@@ -16,6 +16,7 @@ MERGE_PATCH = "application/merge-patch+json"
 QueryValue: TypeAlias = "str | int | float | datetime | Sequence[str] | None"
 
 _MAX_KEY = 255
+_MAX_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,15 +191,24 @@ def _texts(value: Any) -> list[str]:
 def _place(value: object) -> str:
     """Return where in a value the first part is that is not JSON: ` at /items/0/price`. Empty if it
     is the value itself."""
-    members: Any = ()
-    if isinstance(value, Mapping):
-        members = value.items()
-    elif isinstance(value, list | tuple):
-        members = enumerate(value)
-    for name, member in members:
-        try:
-            json.dumps(member, allow_nan=False, default=_time)
-        except (TypeError, ValueError, RecursionError):
-            rest = _place(member)
-            return f" at /{name}{rest.removeprefix(' at ')}"
-    return ""
+    place = ""
+    for _ in range(_MAX_DEPTH):  # a circular value has no end
+        members: Iterable[tuple[object, object]] = ()
+        if isinstance(value, Mapping):
+            members = value.items()
+        elif isinstance(value, list | tuple):
+            members = enumerate(value)
+        wrong = next((member for member in members if not _is_json(member[1])), None)
+        if wrong is None:
+            break
+        name, value = wrong
+        place += f"/{name}"
+    return place and f" at {place}"
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value, allow_nan=False, default=_time)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
