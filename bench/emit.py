@@ -58,7 +58,7 @@ class Side:
             self.spent.setdefault((way, name), []).append(each)
 
 
-def _event(event_type: str) -> dict[str, Any]:
+def sample_event(event_type: str) -> dict[str, Any]:
     data = {"invoice_id": "in_8Tx2", "amount": 129900, "currency": "EUR", "note": "x" * 200}
     return {"type": event_type, "data": data}
 
@@ -85,7 +85,7 @@ async def _send(port: int, path: str, body: bytes, requests: int) -> None:
 
 
 @asynccontextmanager
-async def running(
+async def running_api(
     name: str,
     checkout: Path,
     *,
@@ -144,7 +144,7 @@ async def _client(port: int) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-async def _register(client: httpx2.AsyncClient) -> None:
+async def register_endpoints(client: httpx2.AsyncClient) -> None:
     """Create one subscription for events of one type, and a hundred for those of the other."""
     tenant = (await create(client, "tenants", name="Bench"))["id"]
     for event_type, endpoints in ((ONE, 1), (MANY, FAN_OUT)):
@@ -168,16 +168,18 @@ async def create(client: httpx2.AsyncClient, path: str, **members: Any) -> dict[
 
 
 async def _compare(checkouts: dict[str, Path], *, count: int, rounds: int, kind: str) -> None:
-    batch = json.dumps({"events": [_event(ONE)] * BATCH}).encode()
+    batch = json.dumps({"events": [sample_event(ONE)] * BATCH}).encode()
     loads: tuple[tuple[str, str, bytes, int, int], ...] = (
-        (WAYS[0], "/v1/events", json.dumps(_event(ONE)).encode(), count, 1),
+        (WAYS[0], "/v1/events", json.dumps(sample_event(ONE)).encode(), count, 1),
         (WAYS[1], "/v1/events/batch", batch, count // 20, BATCH),
-        (WAYS[2], "/v1/events", json.dumps(_event(MANY)).encode(), count // 20, FAN_OUT),
+        (WAYS[2], "/v1/events", json.dumps(sample_event(MANY)).encode(), count // 20, FAN_OUT),
     )
     async with AsyncExitStack() as stack:
         sides = [
             await stack.enter_async_context(
-                running(name, path, postgresql=kind == "PostgreSQL", register=_register)
+                running_api(
+                    name, path, postgresql=kind == "PostgreSQL", register=register_endpoints
+                )
             )
             for name, path in checkouts.items()
         ]

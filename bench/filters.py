@@ -20,7 +20,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from bench.emit import Side, create, running
+from bench.emit import Side, create, running_api
 
 SUBSCRIPTIONS, MATCHING = 1_000, 10
 BY_TYPE, BY_FILTER, ALL = "order.invoice.typed", "order.invoice.filtered", "order.invoice.shared"
@@ -71,7 +71,7 @@ def _body(event_type: str) -> bytes:
 
 async def _measure(kind: str, *, count: int, rounds: int) -> None:
     rates: dict[str, list[float]] = {way: [] for way in WAYS}
-    async with running(
+    async with running_api(
         "here", Path.cwd(), postgresql=kind == "PostgreSQL", register=_register
     ) as side:
         for number in range(rounds + 1):

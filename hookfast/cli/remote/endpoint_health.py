@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.api import ApiResponse, path_of
 from hookfast.cli.remote.bulk import JobOptions, act
-from hookfast.cli.remote.client import ApiResponse, path_of
 from hookfast.cli.remote.commands import IdOf, command
 from hookfast.cli.remote.emit import read_data
 from hookfast.cli.remote.options import EndpointArgument, MappingFile, MappingText, read_mapping
