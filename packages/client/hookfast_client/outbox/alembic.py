@@ -1,12 +1,12 @@
 """Operations for Alembic's migrations. Importing this module adds them to `op`:
 
-    import hookfast_client.outbox.alembic
+import hookfast_client.outbox.alembic
 
-    def upgrade() -> None:
-        op.create_hookfast_outbox()
+def upgrade() -> None:
+    op.create_hookfast_outbox()
 
-    def downgrade() -> None:
-        op.drop_hookfast_outbox()
+def downgrade() -> None:
+    op.drop_hookfast_outbox()
 """
 
 from __future__ import annotations

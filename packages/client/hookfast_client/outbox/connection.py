@@ -16,7 +16,7 @@ _ANSWER_SECONDS = 120
 """How long PostgreSQL lets a relay hold its claim without a statement. It is longer than a request
 to Hookfast may take, and ends the claim of a machine that has vanished from the network."""
 _PERMANENT = ("28", "3D", "42")
-"""Classes of errors that no retry cures: not authorised, no such database, no such table or right."""
+"""Classes of errors that no retry cures: no authorisation, database, table or right."""
 # TimeoutError is an OSError; the other two: the connection was closed at an unexpected moment
 _CUT_OFF = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 

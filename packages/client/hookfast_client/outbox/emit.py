@@ -24,7 +24,7 @@ class _Connection(Protocol):
 
 
 @overload
-def emit_in(  # type: ignore[overload-overlap] # a coroutine is also an `Any`
+def emit_in(
     connection: _AsyncExecutor,
     type: str,
     data: Any,
@@ -57,14 +57,17 @@ def emit_in(
 ) -> str | Awaitable[str]:
     """Emit an event if, and only if, the connection's open transaction commits.
 
+    `data` is any JSON value; bytes are JSON already and are delivered byte for byte. Without
+    `tenant_id` the event is for all tenants.
+
     `connection` is a Connection, Session, AsyncConnection or AsyncSession of SQLAlchemy, a
     Connection of asyncpg, a Connection or Cursor of psycopg 3 (also its async ones), or Django's
     `connection`. Returns the event's idempotency key, by which Hookfast finds it; for an async
     connection, an awaitable of it.
 
     Nothing is committed here. A savepoint that is rolled back takes the event with it. Raises
-    NoTransaction in autocommit mode, ValueError or TypeError for an event that Hookfast would
-    reject, and the driver's own errors.
+    NoTransaction in autocommit mode, ValueError for an event that Hookfast would reject, TypeError
+    for another kind of connection, and the driver's own errors.
     """
     row = create_row(
         type,

@@ -100,15 +100,14 @@ class Queue:
             for row in found
         ]
 
-    async def mark_sent(
-        self, connection: Any, event_ids: Mapping[int, str], *, keep: bool
-    ) -> None:
+    async def mark_sent(self, connection: Any, event_ids: Mapping[int, str], *, keep: bool) -> None:
         """Record that these rows, by their id, are events now: delete them, or keep them with the
         id of their event."""
         ids = list(event_ids)
         if not keep:
             await connection.execute(
-                f"DELETE FROM {self.table} WHERE id = ANY ($1::bigint[])", ids  # noqa: S608
+                f"DELETE FROM {self.table} WHERE id = ANY ($1::bigint[])",  # noqa: S608
+                ids,
             )
             return
         await connection.execute(

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -35,6 +34,7 @@ from hookfast_client.outbox.sending import (
     Sent,
     send,
 )
+from hookfast_client.retry import backoff
 
 MAX_ROWS = 1_000
 """Most events of one request, which is Hookfast's limit."""
@@ -42,7 +42,7 @@ _DATA_BYTES = 900_000  # proxies often accept 1 MiB; the rest is for keys, types
 _FIGURES_SECONDS = 5.0
 _DELETE_SECONDS = 60.0
 _DELETE_ROWS = 1_000
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_LONGEST_RETRY_AFTER = 60.0
 _DENIED = frozenset({401, 403})
 
 
@@ -52,15 +52,15 @@ class KeyDenied(Exception):
 
 @dataclass(slots=True)
 class _Backoff:
-    """Pauses that double, and when the present one ends."""
+    """Pauses after failures, each longer than the one before."""
 
     until: float = 0.0
-    _next: float = _FIRST_PAUSE
+    failures: int = 0
 
     def begin(self, *, at_least: float = 0.0) -> float:
-        """Begin a pause, and return its length in seconds. The jitter keeps relays apart."""
-        seconds = max(at_least, self._next * random.uniform(0.8, 1.2))  # noqa: S311
-        self._next = min(2 * self._next, _LONGEST_PAUSE)
+        """Begin a pause, and return its length in seconds."""
+        seconds = max(at_least, backoff(self.failures))
+        self.failures += 1
         self.until = time.monotonic() + seconds
         return seconds
 
@@ -197,17 +197,15 @@ class Relay:
                 seconds=took,
             )
         )
-        for row, result in rejected:
+        for row, why in rejected:
             self.observer.rejected(
-                RejectedRow(
-                    id=row.id, key=row.key, type=row.type, code=result.code, detail=result.detail
-                )
+                RejectedRow(id=row.id, key=row.key, type=row.type, code=why.code, detail=why.detail)
             )
         for tenant in {row.tenant for row, _ in results} - waiting.keys():
             self._tenants.pop(tenant, None)
-        for tenant, result in waiting.items():
+        for tenant, reason in waiting.items():
             seconds = self._tenants.setdefault(tenant, _Backoff()).begin()
-            self.observer.postponed(tenant, result.code, seconds=seconds)
+            self.observer.postponed(tenant, reason.code, seconds=seconds)
 
     def _postponed_tenants(self) -> list[str]:
         return [tenant for tenant, backoff in self._tenants.items() if not backoff.is_over]
@@ -217,7 +215,7 @@ class Relay:
         if isinstance(error, ApiError) and error.status in _DENIED:
             raise KeyDenied(f"Hookfast does not accept the API key: {error.detail}") from None
         after = (error.retry_after if isinstance(error, ApiError) else None) or 0.0
-        seconds = self._api.begin(at_least=min(after, _LONGEST_PAUSE))
+        seconds = self._api.begin(at_least=min(after, _LONGEST_RETRY_AFTER))
         name = error.code if isinstance(error, ApiError) else type(error).__name__
         self.observer.api_away(name, seconds=seconds)
 

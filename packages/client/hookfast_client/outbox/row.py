@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from hookfast_client.call import encode_data, rfc3339
 from hookfast_client.outbox.table import TableName
+from hookfast_client.traceparent import current_traceparent
 
 MAX_TYPE = 128
 MAX_ORDERING_KEY = 256
 _MAX_DEPTH = 63  # Hookfast's limit is 64, with the object that is the event
+_TOO_DEEP = f"data nests deeper than {_MAX_DEPTH} levels; flatten it"
 _TYPE = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){0,5}")
 # Every value is sent as text and cast by the server, because drivers and their settings, such as
 # codecs for JSON, disagree about all other types.
@@ -54,7 +57,8 @@ class OutboxRow:
             f"CAST(CAST({placeholder(number, name)} AS text) AS {kind})"
             for number, (name, kind) in enumerate(_COLUMNS.items(), start=1)
         )
-        return f"INSERT INTO {self.table} ({', '.join(_COLUMNS)}) VALUES ({', '.join(values)})"
+        names, texts = ", ".join(_COLUMNS), ", ".join(values)
+        return f"INSERT INTO {self.table} ({names}) VALUES ({texts})"  # noqa: S608 - checked names
 
 
 def create_row(
@@ -67,15 +71,13 @@ def create_row(
     table: str,
 ) -> OutboxRow:
     """Check an event, and return its row with a new idempotency key and the `traceparent` of the
-    current OpenTelemetry span. Raises ValueError or TypeError, which say what is wrong."""
+    current OpenTelemetry span. Raises ValueError, which says what is wrong."""
     if not _TYPE.fullmatch(type) or len(type) > MAX_TYPE:
         raise ValueError(
             f"{type!r} is not an event type: one to six parts joined by dots, each a lower-case "
             f"letter followed by lower-case letters, digits or '_', {MAX_TYPE} characters at most, "
             "such as 'order.invoice.paid'"
         )
-    if deliver_at is not None and deliver_at.utcoffset() is None:
-        raise ValueError("deliver_at has no time zone; use datetime.now(timezone.utc)")
     if ordering_key is not None and not 1 <= len(ordering_key) <= MAX_ORDERING_KEY:
         raise ValueError(f"an ordering_key has 1 to {MAX_ORDERING_KEY} characters")
     for name, text in (("tenant_id", tenant_id), ("ordering_key", ordering_key)):
@@ -88,43 +90,42 @@ def create_row(
             type,
             json_text(data),
             tenant_id,
-            None if deliver_at is None else deliver_at.isoformat(),
+            None if deliver_at is None else rfc3339(deliver_at),
             ordering_key,
-            _current_traceparent(),
+            current_traceparent(),
         ),
     )
 
 
 def json_text(data: Any) -> str:
-    """Return the data as JSON that Hookfast accepts. Raises TypeError for what JSON has no form
-    for, and ValueError for what Hookfast rejects: NaN and infinity, NUL, lone surrogates, keys that
-    are equal as text, and nesting deeper than 63 levels."""
-    _check(data, "data", depth=0)
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    """Return the data as JSON that Hookfast accepts; bytes are JSON already. Raises ValueError for
+    what is not JSON, and for what Hookfast rejects: NUL, lone surrogates, members with the same
+    name, and nesting deeper than 63 levels."""
+    text = encode_data(data).decode()
+    try:
+        value = json.loads(text, object_pairs_hook=_unique)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
+    _check(value, depth=0)
+    return text
 
 
-def _check(value: Any, place: str, *, depth: int) -> None:
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the members of an object. Python's keys 1 and "1" have the same name in JSON."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("data has an object with two members of the same name")
+    return members
+
+
+def _check(value: Any, *, depth: int) -> None:
     if isinstance(value, str):
-        _check_text(value, place)
-    elif isinstance(value, dict | list | tuple):
+        _check_text(value, "data")
+    elif isinstance(value, dict | list):
         if depth == _MAX_DEPTH:
-            raise ValueError(f"data nests deeper than {_MAX_DEPTH} levels; flatten it")
-        if isinstance(value, dict):
-            keys = [_key_text(key) for key in value]
-            if len(set(keys)) < len(keys):
-                raise ValueError(f"{place} has keys that are equal as text, such as 1 and '1'")
-            for key in keys:
-                _check_text(key, f"a key of {place}")
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, item in items:
-            _check(item, f"{place}[{key!r}]", depth=depth + 1)
-
-
-def _key_text(key: Any) -> str:
-    """Return the text that JSON has in place of a key."""
-    if isinstance(key, str):
-        return key
-    return json.dumps(key)
+            raise ValueError(_TOO_DEEP)
+        for part in (*value, *value.values()) if isinstance(value, dict) else value:
+            _check(part, depth=depth + 1)
 
 
 def _check_text(text: str, place: str) -> None:
@@ -134,15 +135,3 @@ def _check_text(text: str, place: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError(f"{place} has half of a surrogate pair, which is not Unicode") from None
-
-
-def _current_traceparent() -> str | None:
-    """Return the W3C `traceparent` of the current span; None without a span or OpenTelemetry."""
-    try:
-        from opentelemetry import trace
-    except ImportError:
-        return None
-    span = trace.get_current_span().get_span_context()
-    if not span.is_valid:
-        return None
-    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"

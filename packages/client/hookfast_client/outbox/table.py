@@ -1,7 +1,7 @@
 """The outbox table: its name, and the statements that create and drop it.
 
-Needs PostgreSQL 13 or later. Besides `emit_in`, any program that can write SQL may insert rows: only
-`type` and `data` have no default.
+Needs PostgreSQL 13 or later. Besides `emit_in`, any program that can write SQL may insert rows:
+only `type` and `data` have no default.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """The name of an outbox table. `str()` of it is SQL, quoted, with the schema if there is one."""
+    """The name of an outbox table. `str()` of it is SQL: quoted, with the schema if it has one."""
 
     table: str
     schema: str | None = None
@@ -53,9 +53,9 @@ class TableName:
 def create_statements(table: str = DEFAULT_TABLE, *, notify: bool = True) -> list[str]:
     """Return the statements that create the table, for a migration.
 
-    With `notify`, a trigger wakes the relay at each commit. PostgreSQL lets transactions that notify
-    commit one after the other; where thousands commit each second, create the table without: then
-    the relay notices rows when it next looks. Raises ValueError for an invalid name.
+    With `notify`, a trigger wakes the relay at each commit. PostgreSQL lets transactions that
+    notify commit one after the other; where thousands commit each second, create the table without:
+    then the relay notices rows when it next looks. Raises ValueError for an invalid name.
     """
     name = TableName.parse(table)
     waiting = "sent_at IS NULL AND rejected_at IS NULL"
