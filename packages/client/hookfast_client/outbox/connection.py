@@ -80,7 +80,7 @@ async def _connect(url: str) -> Any:
             statement_cache_size=0,  # PgBouncer may run the next transaction on another connection
             server_settings={"application_name": "hookfast-outbox-relay"},
         )
-    except (ValueError, asyncpg.ClientConfigurationError):
+    except (ValueError, OverflowError, asyncpg.ClientConfigurationError):
         # without its text, which quotes parts of the URL
         raise DatabaseUnusable("The URL of the outbox's database is not valid.") from None
 

@@ -142,6 +142,7 @@ class Relay:
             if more:
                 continue
             if until_empty and self._api.is_over:
+                await self._read_figures(connection)
                 return
             await self._pause(self.poll_seconds, ends_early=True)
 
@@ -222,9 +223,7 @@ class Relay:
     async def _do_chores(self, connection: Any) -> None:
         """Read the table's state, and delete old rows, if one of them is due."""
         if self._figures_due.is_due():
-            async with transaction(connection):
-                figures = await self.queue.figures(connection)
-            self.observer.figures(figures)
+            await self._read_figures(connection)
         if self._delete_due.is_due():
             deleted = _DELETE_ROWS
             while deleted == _DELETE_ROWS and not self._stopping:
@@ -232,6 +231,11 @@ class Relay:
                     deleted = await self.queue.delete_sent(
                         connection, age=self.keep, rows=_DELETE_ROWS
                     )
+
+    async def _read_figures(self, connection: Any) -> None:
+        async with transaction(connection):
+            figures = await self.queue.figures(connection)
+        self.observer.figures(figures)
 
     async def _pause(self, seconds: float, *, ends_early: bool) -> None:
         """Wait, at most until `stop`; with `ends_early`, until the next notification."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from psycopg.rows import dict_row
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
@@ -29,8 +29,13 @@ LATER = datetime(2026, 12, 24, 18, 30, 0, 123456, tzinfo=UTC)
 Execute = Callable[[str], Any]
 
 
-class Rollback(Exception):
+class _Rollback(Exception):
     """Rolls the transaction, or savepoint, back that it leaves."""
+
+
+def _raise_if(roll_back: bool) -> None:
+    if roll_back:
+        raise _Rollback
 
 
 class Use:
@@ -49,14 +54,17 @@ class Use:
         await _result(self._execute(statement))
 
     @asynccontextmanager
-    async def savepoint(self) -> AsyncIterator[None]:
-        context = self._savepoint()
-        if hasattr(context, "__aenter__"):
-            async with context:
-                yield
-        else:
-            with context:
-                yield
+    async def savepoint(self, *, roll_back: bool = False) -> AsyncIterator[None]:
+        with suppress(_Rollback):
+            context = self._savepoint()
+            if hasattr(context, "__aenter__"):
+                async with context:
+                    yield
+                    _raise_if(roll_back)
+            else:
+                with context:
+                    yield
+                    _raise_if(roll_back)
 
 
 async def _result(value: Any) -> Any:
@@ -105,9 +113,9 @@ async def asyncpg_connection(url: str) -> AsyncIterator[Use]:
 
 @asynccontextmanager
 async def asyncpg_pool(url: str) -> AsyncIterator[Use]:
-    async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool:
-        async with pool.acquire() as connection, connection.transaction():
-            yield Use(connection, connection.execute, connection.transaction)
+    pool = asyncpg.create_pool(url, min_size=1, max_size=1)
+    async with pool, pool.acquire() as connection, connection.transaction():
+        yield Use(connection, connection.execute, connection.transaction)
 
 
 @asynccontextmanager
@@ -132,9 +140,9 @@ async def psycopg_autocommit_transaction(url: str) -> AsyncIterator[Use]:
 
 @asynccontextmanager
 async def psycopg_pipeline(url: str) -> AsyncIterator[Use]:
-    with psycopg.connect(url, autocommit=True) as connection:
-        with connection.pipeline(), connection.transaction():
-            yield Use(connection, connection.execute, connection.transaction)
+    connection = psycopg.connect(url, autocommit=True)
+    with connection, connection.pipeline(), connection.transaction():
+        yield Use(connection, connection.execute, connection.transaction)
 
 
 @asynccontextmanager
@@ -147,6 +155,38 @@ async def psycopg_async_connection(url: str) -> AsyncIterator[Use]:
 async def psycopg_async_cursor(url: str) -> AsyncIterator[Use]:
     async with await psycopg.AsyncConnection.connect(url) as connection:
         yield Use(connection.cursor(), connection.execute, connection.transaction)
+
+
+@asynccontextmanager
+async def django_connection(url: str) -> AsyncIterator[Use]:
+    import django
+    from django.conf import settings
+    from django.db import connections, transaction
+
+    if not settings.configured:
+        settings.configure(DATABASES={}, USE_TZ=True, LOGGING_CONFIG=None)
+        django.setup()
+    parsed = make_url(url)
+    given = {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": parsed.database,
+        "USER": parsed.username,
+        "HOST": parsed.query["host"],
+    }
+    connections.settings = connections.configure_settings({"default": {}, "outbox": given})
+    connection = connections["outbox"]
+    try:
+        with pytest.raises(NoTransaction):
+            emit_in(connection, TYPE, DATA)
+        with transaction.atomic(using="outbox"):
+            yield Use(
+                connection,
+                lambda sql: connection.cursor().execute(sql),
+                lambda: transaction.atomic(using="outbox"),
+            )
+    finally:
+        connection.close()
+        del connections["outbox"]
 
 
 DRIVERS: list[Callable[[str], AbstractAsyncContextManager[Use]]] = [
@@ -162,6 +202,7 @@ DRIVERS: list[Callable[[str], AbstractAsyncContextManager[Use]]] = [
     psycopg_pipeline,
     psycopg_async_connection,
     psycopg_async_cursor,
+    django_connection,
 ]
 
 
@@ -174,22 +215,23 @@ def rows(url: str) -> list[Any]:
 
 @pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.__name__)
 async def test_event_shares_the_fate_of_the_transaction_and_of_its_savepoint(
-    outbox_url: str, driver: Callable[[str], AbstractAsyncContextManager[Use]]
+    outbox_url: str,
+    driver: Callable[[str], AbstractAsyncContextManager[Use]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(Rollback):
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")  # Django blocks; that is for this test
+    with suppress(_Rollback):
         async with driver(outbox_url) as use:
             await use.emit()
-            raise Rollback
+            raise _Rollback
     assert rows(outbox_url) == []
 
     with TracerProvider().get_tracer("app").start_as_current_span("request") as span:
         async with driver(outbox_url) as use:
             await use.execute("INSERT INTO invoices VALUES ('in_8Tx2')")
             key = await use.emit(tenant_id="tnt_1", deliver_at=LATER, ordering_key="ключ")
-            with pytest.raises(Rollback):
-                async with use.savepoint():
-                    await use.emit("rolled back")
-                    raise Rollback
+            async with use.savepoint(roll_back=True):
+                await use.emit("rolled back")
             async with use.savepoint():
                 await use.emit(b'{"exact":  1.0}')
             assert rows(outbox_url) == []  # nothing is committed by `emit_in`
@@ -241,7 +283,7 @@ async def test_what_has_no_transaction_of_its_own_is_not_accepted(outbox_url: st
 async def test_table_may_have_another_name_and_schema(outbox_url: str) -> None:
     from hookfast_client.outbox import create_sql, drop_sql
 
-    table = 'billing.Outbox_2'
+    table = "billing.Outbox_2"
     with psycopg.connect(outbox_url) as connection:
         connection.execute("CREATE SCHEMA billing")
         connection.execute(create_sql(table).encode())
