@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,24 +17,10 @@ from hookfast_client.outbox.queue import Figures
 from hookfast_client.outbox.relay import KeyDenied
 from hookfast_client.outbox.run import poster
 from tests.integration.client.outbox.world import TYPE, Heard, World, running
-from tests.support.api_client import OPERATOR_KEY, development_settings
-from tests.support.api_server import api_server
 from tests.support.database_proxy import DatabaseProxy
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def world(outbox_url: str, sqlite_url: str, tmp_path: Path) -> AsyncIterator[World]:
-    settings = development_settings(sqlite_url, tmp_path)
-    async with (
-        api_server(settings) as served,
-        AsyncHookfast(served.url, OPERATOR_KEY) as hookfast,
-    ):
-        world = World(outbox_url, served, hookfast)
-        await world.put(f"/event-types/{TYPE}", {})
-        yield world
 
 
 async def test_rows_become_events_in_their_order_and_are_deleted(world: World) -> None:
@@ -79,11 +64,7 @@ async def test_row_that_commits_late_is_not_passed_over(world: World) -> None:
         await world.drain()
         assert await world.events() == ["quick"]
         await transaction.commit()
-    async with world.connection() as other, other.transaction():
-        undone = other.transaction()
-        await undone.start()
-        await emit_in(other, TYPE, "rolled back")
-        await undone.rollback()
+    await world.emit_and_roll_back("never")
     await world.drain()
     assert await world.events() == ["quick", "slow"]
 

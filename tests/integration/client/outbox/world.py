@@ -76,6 +76,14 @@ class World:
             for one in data:
                 await emit_in(connection, **({"type": TYPE, "data": one} | more))
 
+    async def emit_and_roll_back(self, data: Any) -> None:
+        """Emit an event in a transaction that is rolled back."""
+        async with self.connection() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            await emit_in(connection, TYPE, data)
+            await transaction.rollback()
+
     def relay(self, observer: Observer | None = None, **options: Any) -> Relay:
         given: dict[str, Any] = {"post": poster(self.hookfast), "poll_seconds": 0.2} | options
         return Relay(
@@ -108,6 +116,14 @@ class World:
                 f"SELECT * FROM hookfast_outbox WHERE {condition} ORDER BY id"  # noqa: S608
             )
             return found
+
+    async def free_rows(self) -> int:
+        """How many rows nobody has locked."""
+        async with self.connection() as connection, connection.transaction():
+            return len(await connection.fetch("SELECT FROM hookfast_outbox FOR UPDATE SKIP LOCKED"))
+
+    async def is_empty(self) -> bool:
+        return not await self.rows()
 
     async def execute(self, sql: str, *values: Any) -> None:
         async with self.connection() as connection:
