@@ -117,10 +117,12 @@ class World:
             )
             return found
 
-    async def free_rows(self) -> int:
-        """How many rows nobody has locked."""
+    async def all_free(self) -> bool:
+        """Whether nobody has locked a row."""
         async with self.connection() as connection, connection.transaction():
-            return len(await connection.fetch("SELECT FROM hookfast_outbox FOR UPDATE SKIP LOCKED"))
+            free = await connection.fetch("SELECT FROM hookfast_outbox FOR UPDATE SKIP LOCKED")
+            rows = await connection.fetchval("SELECT count(*) FROM hookfast_outbox")
+            return len(free) == int(rows)
 
     async def is_empty(self) -> bool:
         return not await self.rows()
