@@ -15,6 +15,12 @@ STATEMENT_SECONDS = 30.0
 _ANSWER_SECONDS = 120
 """How long PostgreSQL lets a relay hold its claim without a statement. It is longer than a request
 to Hookfast may take, and ends the claim of a machine that has vanished from the network."""
+# Without these two, a table without statistics is read and sorted as a whole for each batch.
+_SETTINGS = f"""
+    SET LOCAL idle_in_transaction_session_timeout = '{_ANSWER_SECONDS}s';
+    SET LOCAL enable_bitmapscan = off;
+    SET LOCAL enable_seqscan = off;
+"""
 _PERMANENT = ("28", "3D", "42")
 """Classes of errors that no retry cures: no authorisation, database, table or right."""
 # TimeoutError is an OSError; the other two: the connection was closed at an unexpected moment
@@ -51,9 +57,7 @@ async def transaction(connection: Any) -> AsyncIterator[None]:
     """Run the block in a transaction that sees what others commit while it runs, whatever the
     database's default is."""
     async with connection.transaction(isolation="read_committed"):
-        await connection.execute(
-            f"SET LOCAL idle_in_transaction_session_timeout = '{_ANSWER_SECONDS}s'"
-        )
+        await connection.execute(_SETTINGS)
         yield
 
 

@@ -149,7 +149,6 @@ async def two_relays(env: dict[str, str], log: Path) -> AsyncIterator[Relays]:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 async def test_two_relays_are_killed_again_and_again_and_hookfast_is_away_for_a_minute(
     world: World, tmp_path: Path
 ) -> None:
