@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -167,6 +168,29 @@ async def test_two_relays_at_once_send_each_row_once(world: World, parallel: boo
     assert sum(batch.replayed for heard in (first, second) for batch in heard.batches) == 0
     events = await world.events()
     assert (sorted(events) if parallel else events) == list(range(200))
+
+
+@pytest.mark.parametrize(("parallel", "overtaking"), [(False, []), (True, [3, 4])])
+async def test_no_relay_overtakes_another_unless_it_is_parallel(
+    world: World, parallel: bool, overtaking: list[int]
+) -> None:
+    post = poster(world.hookfast)
+    under_way, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(body: bytes) -> Sequence[Mapping[str, Any]]:
+        under_way.set()
+        await go_on.wait()
+        return await post(body)
+
+    await world.emit(1, 2)
+    async with running(world.relay(post=slow, parallel=parallel)):
+        await under_way.wait()
+        await world.emit(3, 4)
+        await world.drain(parallel=parallel)
+        assert await world.events() == overtaking
+        go_on.set()
+        await eventually(world.is_empty)
+    assert await world.events() == [*overtaking, *(n for n in (1, 2, 3, 4) if n not in overtaking)]
 
 
 async def test_rows_whose_answer_was_lost_become_no_second_event(world: World) -> None:
