@@ -352,9 +352,6 @@ class DeliveryChoiceForm(TypedDict):
 class DeliveryActionForm(TypedDict):
     """An action, and the deliveries to act on."""
 
-    dry_run: NotRequired[bool]
-    """Only count the deliveries; change nothing."""
-
     rate_per_second: NotRequired[float | None]
     """Deliveries to act on per second; default, and maximum for a tenant's key:
     `HOOKFAST_JOB_RATE_PER_SECOND`."""
@@ -1064,9 +1061,6 @@ class DeadLetterChoiceForm(TypedDict):
 class RedriveForm(TypedDict):
     """The dead letters to send again."""
 
-    dry_run: NotRequired[bool]
-    """Only count the deliveries; change nothing."""
-
     rate_per_second: NotRequired[float | None]
     """Deliveries to act on per second; default, and maximum for a tenant's key:
     `HOOKFAST_JOB_RATE_PER_SECOND`."""
@@ -1079,9 +1073,6 @@ class RedriveForm(TypedDict):
 
 class RecoverForm(TypedDict):
     """The time window of the failed deliveries."""
-
-    dry_run: NotRequired[bool]
-    """Only count the deliveries; change nothing."""
 
     rate_per_second: NotRequired[float | None]
     """Deliveries to act on per second; default, and maximum for a tenant's key:
@@ -1096,9 +1087,6 @@ class RecoverForm(TypedDict):
 
 class ReplayForm(TypedDict):
     """The deliveries of an event to send again."""
-
-    dry_run: NotRequired[bool]
-    """Only count the deliveries; change nothing."""
 
     rate_per_second: NotRequired[float | None]
     """Deliveries to act on per second; default, and maximum for a tenant's key:

@@ -1,57 +1,80 @@
-"""The API served on loopback, and both kinds of client for it."""
+"""The API served on loopback, a faulty proxy in front of it, and both kinds of client."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from hookfast.settings.settings import Settings
-from hookfast_client import AsyncHookfast, Hookfast
+from hookfast_client import AsyncHookfast, Hookfast, retry
 from hookfast_client.sync.pages import Pages
 from tests.support.api_client import OPERATOR_KEY, development_settings
 from tests.support.api_server import ApiServer, api_server
+from tests.support.faulty_proxy import FaultyProxy
 
 TYPE = "order.invoice.paid"
 
+Connect: TypeAlias = Callable[..., Any]
+"""`connect(url, timeout=…)` returns a client, which is closed after the test. Its methods are
+awaited, whichever kind it is."""
 
-class InThread:
-    """A blocking client, called in a thread, so that one test can use either kind: `await` its
-    methods, and `async for` over its lists."""
+
+class _InThread:
+    """A blocking client, or a part of it, each of whose methods runs in a thread: so one test can
+    use either kind of client. A list is read completely at once."""
 
     def __init__(self, target: Any) -> None:
         self._target = target
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
-        return (
-            InThread(found)
-            if type(found).__module__.startswith("hookfast_client")
-            else (_called_in_thread(found) if callable(found) else found)
-        )
+        if isinstance(found, str) or name == "with_options":
+            return found
+        if not callable(found):
+            return _InThread(found)
+        if name.startswith("list"):
+            return lambda *arguments, **named: _listed(found(*arguments, **named))
+        return lambda *arguments, **named: asyncio.to_thread(found, *arguments, **named)
 
 
-def _called_in_thread(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*arguments: Any, **named: Any) -> Any:
-        if function.__name__ in ("list", "deliveries", "keys", "operator_keys"):
-            return _in_thread_pages(function(*arguments, **named))
-        return asyncio.to_thread(function, *arguments, **named)
-
-    return call
-
-
-async def _in_thread_pages(pages: Pages[Any]) -> AsyncIterator[Any]:
+async def _listed(pages: Pages[Any]) -> AsyncIterator[Any]:
     for item in await asyncio.to_thread(list, pages):
         yield item
+
+
+@pytest.fixture(params=["async", "sync"])
+async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Connect]:
+    """Both kinds of client, one after the other."""
+    clients: list[AsyncHookfast | Hookfast] = []
+
+    def connect(url: str, key: str = OPERATOR_KEY, **options: Any) -> Any:
+        kind = AsyncHookfast if request.param == "async" else Hookfast
+        client = kind(url, key, **options)
+        clients.append(client)
+        return client if isinstance(client, AsyncHookfast) else _InThread(client)
+
+    yield connect
+    for client in clients:
+        if isinstance(client, AsyncHookfast):
+            await client.aclose()
+        else:
+            client.close()
 
 
 @pytest.fixture(autouse=True)
 def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Temporal is unreachable. Port 9 (discard) is closed."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pauses between attempts are a fiftieth of the usual ones."""
+    monkeypatch.setattr(retry, "FIRST_PAUSE", 0.01)
 
 
 @pytest.fixture
@@ -66,14 +89,14 @@ async def served(settings: Settings) -> AsyncIterator[ApiServer]:
 
 
 @pytest.fixture
-async def hookfast(served: ApiServer) -> AsyncIterator[AsyncHookfast]:
-    """The client for asyncio, with the operator's key."""
-    async with AsyncHookfast(served.url, OPERATOR_KEY) as client:
-        yield client
+async def proxy(served: ApiServer) -> AsyncIterator[FaultyProxy]:
+    async with FaultyProxy(served.url) as proxy:
+        yield proxy
 
 
 @pytest.fixture
-def blocking(served: ApiServer) -> AsyncIterator[Any]:
-    """The blocking client, called in threads."""
-    with Hookfast(served.url, OPERATOR_KEY) as client:
-        yield InThread(client)
+async def hookfast(connect: Connect, proxy: FaultyProxy) -> Any:
+    """A client with the operator's key, through the faulty proxy. `TYPE` is registered."""
+    client = connect(proxy.url)
+    await client.event_types.put(TYPE, description="An invoice was paid.")
+    return client

@@ -8,12 +8,21 @@ import sys
 import time
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx2
 
+from hookfast_client.aio.api_keys import AsyncApiKeys
+from hookfast_client.aio.dead_letters import AsyncDeadLetters
+from hookfast_client.aio.deliveries import AsyncDeliveries
+from hookfast_client.aio.endpoints import AsyncEndpoints
+from hookfast_client.aio.event_types import AsyncEventTypes
 from hookfast_client.aio.events import AsyncEvents
+from hookfast_client.aio.jobs import AsyncJobs
+from hookfast_client.aio.sources import AsyncSources
+from hookfast_client.aio.subscriptions import AsyncSubscriptions
+from hookfast_client.aio.tenants import AsyncTenants
 from hookfast_client.answer import Response, connection_error, parse_answer
 from hookfast_client.call import Call
 from hookfast_client.errors import HookfastError, NotFound, TimedOut, UnexpectedAnswer
@@ -77,9 +86,59 @@ class AsyncHookfast:
         return self._url
 
     @property
+    def limits(self) -> Limits:
+        """The limits of a call."""
+        return self._limits
+
+    @property
+    def api_keys(self) -> AsyncApiKeys:
+        """The operator's API keys."""
+        return AsyncApiKeys(self)
+
+    @property
+    def dead_letters(self) -> AsyncDeadLetters:
+        """Dead letters: list, redrive."""
+        return AsyncDeadLetters(self)
+
+    @property
+    def deliveries(self) -> AsyncDeliveries:
+        """Deliveries: list, pause, resume, resend, cancel, one or many at a time."""
+        return AsyncDeliveries(self)
+
+    @property
+    def endpoints(self) -> AsyncEndpoints:
+        """Endpoints: create, change, pause, test, recover."""
+        return AsyncEndpoints(self)
+
+    @property
+    def event_types(self) -> AsyncEventTypes:
+        """Event types: register, list."""
+        return AsyncEventTypes(self)
+
+    @property
     def events(self) -> AsyncEvents:
         """Events: emit, list, replay."""
         return AsyncEvents(self)
+
+    @property
+    def jobs(self) -> AsyncJobs:
+        """Jobs: list, wait, cancel."""
+        return AsyncJobs(self)
+
+    @property
+    def sources(self) -> AsyncSources:
+        """Sources: create, change, rotate their secrets."""
+        return AsyncSources(self)
+
+    @property
+    def subscriptions(self) -> AsyncSubscriptions:
+        """Subscriptions: create, change, list."""
+        return AsyncSubscriptions(self)
+
+    @property
+    def tenants(self) -> AsyncTenants:
+        """Tenants, their API keys and portal links."""
+        return AsyncTenants(self)
 
     def with_options(
         self,
@@ -117,6 +176,11 @@ class AsyncHookfast:
                     raise
             await async_sleep(pause)
 
+    async def fetch(self, call: Call) -> Any:
+        """Send a call, and return the JSON of the answer."""
+        response = await self.send(call)
+        return response.value
+
     async def _attempt(self, call: Call, headers: dict[str, str], *, seconds: float) -> Response:
         ends = time.monotonic() + seconds
         content = bytearray()
@@ -134,6 +198,8 @@ class AsyncHookfast:
             ) from None
         except httpx2.TransportError as error:
             raise connection_error(error, url=self._url) from None
+        except httpx2.InvalidURL as error:
+            raise ValueError(f"this cannot be sent: {error}") from None
         except httpx2.DecodingError as error:
             raise UnexpectedAnswer(
                 f"{self._url} answered what cannot be decoded: {error}", status=answer.status_code
@@ -172,7 +238,8 @@ class _Connections:
         )
 
     async def aclose(self) -> None:
-        if self._own is not None:
+        # connections of another owner cannot be closed from here, and go with their owner
+        if self._own is not None and self._owner in (None, async_connection_owner()):
             await self._own.aclose()
 
     def _http(self) -> httpx2.AsyncClient:

@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx2
@@ -19,7 +19,16 @@ from hookfast_client.answer import Response, connection_error, parse_answer
 from hookfast_client.call import Call
 from hookfast_client.errors import HookfastError, NotFound, TimedOut, UnexpectedAnswer
 from hookfast_client.retry import DEFAULT_LIMITS, Attempts, Limits
+from hookfast_client.sync.api_keys import ApiKeys
+from hookfast_client.sync.dead_letters import DeadLetters
+from hookfast_client.sync.deliveries import Deliveries
+from hookfast_client.sync.endpoints import Endpoints
+from hookfast_client.sync.event_types import EventTypes
 from hookfast_client.sync.events import Events
+from hookfast_client.sync.jobs import Jobs
+from hookfast_client.sync.sources import Sources
+from hookfast_client.sync.subscriptions import Subscriptions
+from hookfast_client.sync.tenants import Tenants
 from hookfast_client.traceparent import current_traceparent
 from hookfast_client.url import checked_api_key, checked_url, is_local
 from hookfast_client.version import VERSION
@@ -79,9 +88,59 @@ class Hookfast:
         return self._url
 
     @property
+    def limits(self) -> Limits:
+        """The limits of a call."""
+        return self._limits
+
+    @property
+    def api_keys(self) -> ApiKeys:
+        """The operator's API keys."""
+        return ApiKeys(self)
+
+    @property
+    def dead_letters(self) -> DeadLetters:
+        """Dead letters: list, redrive."""
+        return DeadLetters(self)
+
+    @property
+    def deliveries(self) -> Deliveries:
+        """Deliveries: list, pause, resume, resend, cancel, one or many at a time."""
+        return Deliveries(self)
+
+    @property
+    def endpoints(self) -> Endpoints:
+        """Endpoints: create, change, pause, test, recover."""
+        return Endpoints(self)
+
+    @property
+    def event_types(self) -> EventTypes:
+        """Event types: register, list."""
+        return EventTypes(self)
+
+    @property
     def events(self) -> Events:
         """Events: emit, list, replay."""
         return Events(self)
+
+    @property
+    def jobs(self) -> Jobs:
+        """Jobs: list, wait, cancel."""
+        return Jobs(self)
+
+    @property
+    def sources(self) -> Sources:
+        """Sources: create, change, rotate their secrets."""
+        return Sources(self)
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """Subscriptions: create, change, list."""
+        return Subscriptions(self)
+
+    @property
+    def tenants(self) -> Tenants:
+        """Tenants, their API keys and portal links."""
+        return Tenants(self)
 
     def with_options(
         self,
@@ -119,6 +178,11 @@ class Hookfast:
                     raise
             sleep(pause)
 
+    def fetch(self, call: Call) -> Any:
+        """Send a call, and return the JSON of the answer."""
+        response = self.send(call)
+        return response.value
+
     def _attempt(self, call: Call, headers: dict[str, str], *, seconds: float) -> Response:
         ends = time.monotonic() + seconds
         content = bytearray()
@@ -136,6 +200,8 @@ class Hookfast:
             ) from None
         except httpx2.TransportError as error:
             raise connection_error(error, url=self._url) from None
+        except httpx2.InvalidURL as error:
+            raise ValueError(f"this cannot be sent: {error}") from None
         except httpx2.DecodingError as error:
             raise UnexpectedAnswer(
                 f"{self._url} answered what cannot be decoded: {error}", status=answer.status_code
@@ -174,7 +240,8 @@ class _Connections:
         )
 
     def close(self) -> None:
-        if self._own is not None:
+        # connections of another owner cannot be closed from here, and go with their owner
+        if self._own is not None and self._owner in (None, connection_owner()):
             self._own.close()
 
     def _http(self) -> httpx2.Client:

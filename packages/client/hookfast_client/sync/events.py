@@ -4,28 +4,28 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 
 from hookfast_client import call
 from hookfast_client.batch import Batch, BatchResult, EmittedEvent, NewEvent
-from hookfast_client.call import Call, checked_key, encode_event, path
+from hookfast_client.call import encode_event, path
 from hookfast_client.errors import HookfastError, TooLarge
 from hookfast_client.sync.pages import Pages
-from hookfast_client.types import (
-    Delivery,
-    Event,
-    EventSummary,
-    ListEventsQuery,
-    Replay,
-    ReplayDryRun,
-    ReplayForm,
-)
 
 if TYPE_CHECKING:
     from hookfast_client.sync.client import Hookfast
+    from hookfast_client.types import (
+        Delivery,
+        Event,
+        EventSummary,
+        ListEventDeliveriesQuery,
+        ListEventsQuery,
+        Replay,
+        ReplayDryRun,
+        ReplayForm,
+    )
 
 
 class Events:
@@ -52,13 +52,10 @@ class Events:
 
         Raises ValueError for what cannot be sent, and HookfastError.
         """
-        key = uuid.uuid4().hex if idempotency_key is None else checked_key(idempotency_key)
-        body = encode_event(
+        event = encode_event(
             type, data, tenant_id=tenant_id, deliver_at=deliver_at, ordering_key=ordering_key
         )
-        answer = self._client.send(
-            Call(method="POST", path="/events", body=body, idempotency_key=key, repeatable=True)
-        )
+        answer = self._client.send(call.emit(event, idempotency_key=idempotency_key))
         replayed = answer.headers.get("Idempotent-Replayed") == "true"
         return cast("EmittedEvent", {**answer.value, "replayed": replayed})
 
@@ -91,17 +88,26 @@ class Events:
 
     def get(self, event_id: str) -> Event:
         """Return an event with its data. Raises NotFound."""
-        answer = self._client.send(call.get(path("events", event_id)))
-        return cast("Event", answer.value)
+        return cast("Event", self._client.fetch(call.get(path("events", event_id))))
 
-    def deliveries(self, event_id: str) -> Pages[Delivery]:
+    def list_deliveries(
+        self, event_id: str, **query: Unpack[ListEventDeliveriesQuery]
+    ) -> Pages[Delivery]:
         """List the deliveries of an event."""
-        return Pages(self._client, path("events", event_id, "deliveries"), {})
+        return Pages(self._client, path("events", event_id, "deliveries"), query)
 
-    def replay(self, event_id: str, **form: Unpack[ReplayForm]) -> Replay | ReplayDryRun:
-        """Send an event again; with `dry_run`, only count the deliveries."""
-        repeatable = form.get("dry_run", False)
-        answer = self._client.send(
-            call.post(path("events", event_id, "replay"), form, repeatable=repeatable)
-        )
-        return cast("Replay | ReplayDryRun", answer.value)
+    @overload
+    def replay(
+        self, event_id: str, *, dry_run: Literal[True], **form: Unpack[ReplayForm]
+    ) -> ReplayDryRun: ...
+    @overload
+    def replay(
+        self, event_id: str, *, dry_run: Literal[False] = False, **form: Unpack[ReplayForm]
+    ) -> Replay: ...
+    def replay(
+        self, event_id: str, *, dry_run: bool = False, **form: Unpack[ReplayForm]
+    ) -> ReplayDryRun | Replay:
+        """Send an event again, in a job; or only count the deliveries. Not repeated when the answer
+        is lost, unless it only counts."""
+        request = call.post_job(path("events", event_id, "replay"), form, dry_run=dry_run)
+        return cast("ReplayDryRun | Replay", self._client.fetch(request))
