@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from hookfast_client.outbox.table import TableName
+from hookfast_client.outbox.table import MAX_DATA_BYTES, TableName
 
 COUNTED = 100_000
 """Rows are counted up to this number, because counting takes as long as they are many."""
@@ -31,13 +31,14 @@ _MEMBERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedRow:
-    """A claimed row; `event` is the element of a batch request. `tenant` is "" for none."""
+    """A claimed row; `event` is the element of a batch request, None if its data is larger than
+    Hookfast ever accepts. `tenant` is "" for none."""
 
     id: int
     key: str
     type: str
     tenant: str
-    event: bytes
+    event: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +69,7 @@ class Queue:
     async def claim(
         self, connection: Any, *, rows: int, data_bytes: int, without_tenants: Collection[str]
     ) -> list[ClaimedRow]:
-        """Claim the oldest rows, as long as their data is less than `data_bytes` together, but at
+        """Claim the oldest rows, as long as their data is at most `data_bytes` together, but at
         least one. Those of the tenants `without_tenants` stay, and so do rows that somebody else
         has locked."""
         found = await connection.fetch(
@@ -79,11 +80,13 @@ class Queue:
                 AND coalesce(tenant_id, '') <> ALL ($3::text[])
               ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
             ), sized AS (
-              SELECT id, sum(size) OVER (ORDER BY id) - size AS before FROM claimed
+              SELECT id, size, sum(size) OVER (ORDER BY id) AS total FROM claimed
             )
-            SELECT id, key::text, type, data::text, tenant_id, deliver_at, ordering_key, traceparent
+            SELECT id, key::text, type, tenant_id, ordering_key, traceparent,
+              CASE WHEN size <= {MAX_DATA_BYTES} THEN data::text END AS data,
+              to_json(deliver_at) #>> '{{}}' AS deliver_at -- of years that Python has no date for
             FROM sized JOIN {self.table} USING (id)
-            WHERE before < $2 ORDER BY id
+            WHERE total <= $2 OR total = size ORDER BY id
             """,  # noqa: S608 - the name of the table is checked and quoted
             rows,
             data_bytes,
@@ -95,7 +98,7 @@ class Queue:
                 key=row["key"],
                 type=row["type"],
                 tenant=row["tenant_id"] or "",
-                event=_event(row),
+                event=None if row["data"] is None else _event(row),
             )
             for row in found
         ]
@@ -156,7 +159,8 @@ class Queue:
                  SELECT FROM {self.table} WHERE rejected_at IS NOT NULL LIMIT {COUNTED}
                ) AS r) AS rejected,
               extract(epoch FROM clock_timestamp() - (
-                SELECT created_at {waiting} ORDER BY id LIMIT 1))::float8 AS lag
+                SELECT created_at {waiting} AND isfinite(created_at) ORDER BY id LIMIT 1
+              ))::float8 AS lag
             """  # noqa: S608
         )
         return Figures(
@@ -172,10 +176,6 @@ def batch_body(events: Iterable[bytes]) -> bytes:
 def _event(row: Any) -> bytes:
     """Return a row as the API takes it. The text of its data is sent unchanged: Hookfast delivers
     it byte for byte."""
-    members: dict[str, Any] = {}
-    for column, name in _MEMBERS.items():
-        value = row[column]
-        if value is not None:
-            members[name] = value.isoformat() if column == "deliver_at" else value
+    members = {name: row[column] for column, name in _MEMBERS.items() if row[column] is not None}
     head = json.dumps(members, ensure_ascii=False, separators=(",", ":"))
     return f'{head[:-1]},"data":{row["data"]}}}'.encode()

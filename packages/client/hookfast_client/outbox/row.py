@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from hookfast_client.call import encode_data, rfc3339
-from hookfast_client.outbox.table import TableName
+from hookfast_client.outbox.table import MAX_DATA_BYTES, TableName
 from hookfast_client.traceparent import current_traceparent
 
 MAX_TYPE = 128
@@ -100,8 +100,10 @@ def create_row(
 def json_text(data: Any) -> str:
     """Return the data as JSON that Hookfast accepts; bytes are JSON already. Raises ValueError for
     what is not JSON, and for what Hookfast rejects: NUL, lone surrogates, members with the same
-    name, and nesting deeper than 63 levels."""
+    name, nesting deeper than 63 levels, and more than 1.5 MB."""
     text = encode_data(data).decode()
+    if len(text) > MAX_DATA_BYTES:
+        raise ValueError(f"data is larger than {MAX_DATA_BYTES:,} bytes")
     try:
         value = json.loads(text, object_pairs_hook=_unique)
     except RecursionError:

@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 from hookfast_client.errors import ApiError, UnexpectedAnswer
 from hookfast_client.outbox.queue import ClaimedRow, batch_body
+from hookfast_client.outbox.table import MAX_DATA_BYTES
 
 Post: TypeAlias = Callable[[bytes], Awaitable[Sequence[Mapping[str, Any]]]]
 """Posts the body of a batch, and returns the items of the answer. Raises HookfastError."""
 
 _REJECTS_BATCH = frozenset({400, 413, 422})
-_TOO_LARGE = 413
 _LONGEST_ERROR = 2_000
 
 
@@ -46,6 +46,8 @@ class Postponed:
     code: str
 
 
+_TOO_LARGE = Rejected("too_large", f"The data is larger than {MAX_DATA_BYTES:,} bytes.")
+
 Result: TypeAlias = Sent | Rejected | Postponed
 
 
@@ -60,17 +62,23 @@ async def send(post: Post, rows: Sequence[ClaimedRow]) -> list[Result]:
     Raises BatchRejected, except for a single row, and HookfastError if Hookfast took none of them,
     or nobody knows how many.
     """
+    events = [row.event for row in rows if row.event is not None]
+    results = iter(await _send(post, events) if events else ())
+    return [_TOO_LARGE if row.event is None else next(results) for row in rows]
+
+
+async def _send(post: Post, events: Sequence[bytes]) -> list[Result]:
     try:
-        items = await post(batch_body(row.event for row in rows))
+        items = await post(batch_body(events))
     except (ApiError, UnexpectedAnswer) as error:
         if not _rejects_batch(error):
             raise
-        if len(rows) > 1:
+        if len(events) > 1:
             raise BatchRejected from None
         return [_rejected(error)]
-    if len(items) != len(rows):
+    if len(items) != len(events):
         raise UnexpectedAnswer(
-            f"Hookfast answered {len(rows)} events with {len(items)} results.", status=202
+            f"Hookfast answered {len(events)} events with {len(items)} results.", status=202
         )
     return [_result(item) for item in items]
 
@@ -80,7 +88,7 @@ def _rejects_batch(error: ApiError | UnexpectedAnswer) -> bool:
     the size; all its other answers say nothing about the rows."""
     if isinstance(error, ApiError):
         return error.status in _REJECTS_BATCH
-    return error.status == _TOO_LARGE
+    return error.status == 413
 
 
 def _rejected(error: ApiError | UnexpectedAnswer) -> Rejected:

@@ -13,6 +13,10 @@ DEFAULT_TABLE = "hookfast_outbox"
 CHANNEL = "hookfast_outbox"
 """The channel on which the table's trigger notifies relays; one for all tables of a database."""
 
+MAX_DATA_BYTES = 1_500_000
+"""The largest event that Hookfast can be set to accept (`HOOKFAST_MAX_EVENT_BYTES`); its default is
+256 KiB."""
+
 _LONGEST_TABLE = 50  # names of indexes add up to 9 characters, and PostgreSQL cuts names after 63
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

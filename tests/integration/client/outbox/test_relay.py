@@ -43,14 +43,15 @@ async def test_everything_of_a_row_reaches_the_event(world: World) -> None:
         "VALUES ($1, $2, $3, now() + interval '1 day', $4)",
         *(TYPE, data, tenant, trace),
     )
-    [row] = await world.rows()
+    async with world.connection() as connection:
+        deliver_at = await connection.fetchval("SELECT deliver_at FROM hookfast_outbox")
     await world.drain(keep=timedelta(hours=1))
     [kept] = await world.rows("sent_at IS NOT NULL")
     async with world.served.context.database.read() as connection:
         event = (await connection.execute(select(Event.__table__))).one()
     assert kept["event_id"] == event.id
     assert (event.type, event.tenant_id, event.traceparent) == (TYPE, tenant, trace)
-    assert event.deliver_at == row["deliver_at"]
+    assert event.deliver_at == deliver_at
     body = event.body if isinstance(event.body, str) else event.body.decode()
     assert data in body  # byte for byte
 
@@ -108,10 +109,17 @@ async def test_rejected_rows_stay_and_stop_no_others(world: World) -> None:
     await world.emit("schema", type="order.invoice.voided")
     await world.emit("tenant", tenant_id="tnt_" + "0" * 32)
     await world.emit("x" * world.served.context.settings.max_event_bytes)
-    # only other programs can insert these; the first three make a whole batch unreadable
+    # only other programs can insert these; the first four make a whole batch unreadable
     for data in ('{"a": 1, "a": 2}', '"\\ud800"', "[" * 80 + "]" * 80):
         await world.execute(insert, TYPE, data)
+    await world.execute(insert, TYPE, f'"{"x" * 20_000_000}"')
     await world.execute(insert, "Not A Type", "1")
+    for at in ("infinity", "-infinity", "0044-03-15 00:00:00+00 BC"):
+        await world.execute(
+            "INSERT INTO hookfast_outbox (type, data, deliver_at, created_at) "
+            "VALUES ($1, '1', $2::text::timestamptz, $2::text::timestamptz)",
+            *(TYPE, at),
+        )
     await world.emit("last")
     heard = await world.drain()
     assert await world.events() == ["first", "last"]
@@ -122,10 +130,12 @@ async def test_rejected_rows_stay_and_stop_no_others(world: World) -> None:
         "not_found",
         "too_large",
         *["invalid_json"] * 3,
+        "too_large",
         "invalid_event_type",
+        *["invalid_input"] * 3,
     ]
     assert [row.id for row in heard.rejections] == [row["id"] for row in rejected]
-    assert heard.last == Figures(waiting=0, rejected=8, lag_seconds=0)
+    assert heard.last == Figures(waiting=0, rejected=12, lag_seconds=0)
 
     # as docs/outbox.md says
     await world.put("/event-types/order.invoice.unknown", {})

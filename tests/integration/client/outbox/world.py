@@ -113,7 +113,8 @@ class World:
     async def rows(self, condition: str = "true") -> list[asyncpg.Record]:
         async with self.connection() as connection:
             found: list[asyncpg.Record] = await connection.fetch(
-                f"SELECT * FROM hookfast_outbox WHERE {condition} ORDER BY id"  # noqa: S608
+                "SELECT id, type, data::text, event_id, error FROM hookfast_outbox "  # noqa: S608
+                f"WHERE {condition} ORDER BY id"
             )
             return found
 

@@ -49,6 +49,7 @@ def test_every_json_value_is_accepted(data: Any) -> None:
         *((text, "surrogate") for text in ("\ud800", {"\udfff": 1}, b'"\\ud800"')),
         ({1: 1, "1": 2}, "same name"),
         (b'{"a": 1, "a": 1}', "same name"),
+        ("x" * 1_500_000, "larger than"),
         ([DEEP], "63 levels"),
         (b"[" * 100_000 + b"]" * 100_000, "63 levels|not JSON"),
     ],
