@@ -12,7 +12,7 @@ from hookfast_client.outbox.table import CHANNEL
 
 CONNECT_SECONDS = 10.0
 STATEMENT_SECONDS = 30.0
-_ANSWER_SECONDS = 120
+_ANSWER_SECONDS = 60
 """How long PostgreSQL lets a relay hold its claim without a statement. It is longer than a request
 to Hookfast may take, and ends the claim of a machine that has vanished from the network."""
 # Without these two, a table without statistics is read and sorted as a whole for each batch.

@@ -125,7 +125,7 @@ class Relay:
         while not self._stopping:
             try:
                 async with connected(self.database_url, on_wake=self._wake.set) as connection:
-                    self.observer.started(table=str(self.queue.table))
+                    self.observer.started(table=self.queue.table.text)
                     database = _Backoff()
                     await self._relay(connection, until_empty=until_empty)
                     return

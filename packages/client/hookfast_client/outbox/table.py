@@ -48,6 +48,11 @@ class TableName:
     def __str__(self) -> str:
         return self.derived("")
 
+    @property
+    def text(self) -> str:
+        """The name as `parse` takes it, for people."""
+        return self.table if self.schema is None else f"{self.schema}.{self.table}"
+
     def derived(self, suffix: str) -> str:
         """Return the quoted name of something that belongs to the table, in the same schema."""
         name = f'"{self.table}{suffix}"'
