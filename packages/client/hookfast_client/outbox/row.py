@@ -80,6 +80,8 @@ def create_row(
         )
     if ordering_key is not None and not 1 <= len(ordering_key) <= MAX_ORDERING_KEY:
         raise ValueError(f"an ordering_key has 1 to {MAX_ORDERING_KEY} characters")
+    if ordering_key is not None and deliver_at is not None:
+        raise ValueError("an event with an ordering_key cannot have a deliver_at")
     for name, text in (("tenant_id", tenant_id), ("ordering_key", ordering_key)):
         if text is not None:
             _check_text(text, name)

@@ -229,20 +229,24 @@ async def test_event_shares_the_fate_of_the_transaction_and_of_its_savepoint(
     with TracerProvider().get_tracer("app").start_as_current_span("request") as span:
         async with driver(outbox_url) as use:
             await use.execute("INSERT INTO invoices VALUES ('in_8Tx2')")
-            key = await use.emit(tenant_id="tnt_1", deliver_at=LATER, ordering_key="ключ")
+            key = await use.emit(tenant_id="tnt_1", deliver_at=LATER)
             async with use.savepoint(roll_back=True):
                 await use.emit("rolled back")
             async with use.savepoint():
-                await use.emit(b'{"exact":  1.0}')
+                await use.emit(b'{"exact":  1.0}', ordering_key="ключ")
             assert rows(outbox_url) == []  # nothing is committed by `emit_in`
     first, second = rows(outbox_url)
     assert UUID(key) == first["key"] != second["key"]
     assert first["data"] == DATA
     assert (first["type"], first["tenant_id"]) == (TYPE, "tnt_1")
-    assert (first["deliver_at"], first["ordering_key"]) == (LATER, "ключ")
+    assert (first["deliver_at"], first["ordering_key"]) == (LATER, None)
     assert f"{span.get_span_context().trace_id:032x}" in first["traceparent"]
     assert second["json"] == '{"exact":  1.0}'
-    assert (second["tenant_id"], second["deliver_at"], second["ordering_key"]) == (None,) * 3
+    assert (second["tenant_id"], second["deliver_at"], second["ordering_key"]) == (
+        None,
+        None,
+        "ключ",
+    )
 
 
 async def test_event_outside_a_transaction_is_an_error(outbox_url: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -67,6 +67,7 @@ def test_other_data_is_an_error_that_says_why(data: Any, why: str) -> None:
         {"deliver_at": datetime(2026, 12, 24)},
         *({"ordering_key": key} for key in ("", "x" * 257, "a\0", "\ud800")),
         {"tenant_id": "tnt_\0"},
+        {"ordering_key": "a", "deliver_at": datetime(2026, 12, 24, tzinfo=UTC)},
         *({"table": name} for name in ("", "a b", 'a"b', "a.b.c", ".a", "a.", "ä", "x" * 51)),
         *({"table": name} for name in ("a;DROP TABLE b", "a%s", "x" * 64 + ".a", "1a", "a\n")),
     ],
