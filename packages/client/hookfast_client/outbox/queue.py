@@ -9,7 +9,7 @@ the relay that holds it, however that ends, and no lease has to run out.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -166,11 +166,6 @@ class Queue:
         return Figures(
             waiting=row["waiting"], rejected=row["rejected"], lag_seconds=max(0.0, row["lag"] or 0)
         )
-
-
-def batch_body(events: Iterable[bytes]) -> bytes:
-    """Return the body of a batch request with these events."""
-    return b'{"events":[' + b",".join(events) + b"]}"
 
 
 def _event(row: Any) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from hookfast_client.call import encode_data, rfc3339
+from hookfast_client.call import encode, rfc3339
 from hookfast_client.outbox.table import MAX_DATA_BYTES, TableName
 from hookfast_client.traceparent import current_traceparent
 
@@ -20,6 +20,7 @@ MAX_ORDERING_KEY = 256
 _MAX_DEPTH = 63  # Hookfast's limit is 64, with the object that is the event
 _TOO_DEEP = f"data nests deeper than {_MAX_DEPTH} levels; flatten it"
 _TYPE = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*){0,5}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # Every value is sent as text and cast by the server, because drivers and their settings, such as
 # codecs for JSON, disagree about all other types.
 _COLUMNS = {
@@ -78,8 +79,12 @@ def create_row(
             f"letter followed by lower-case letters, digits or '_', {MAX_TYPE} characters at most, "
             "such as 'order.invoice.paid'"
         )
-    if ordering_key is not None and not 1 <= len(ordering_key) <= MAX_ORDERING_KEY:
-        raise ValueError(f"an ordering_key has 1 to {MAX_ORDERING_KEY} characters")
+    if ordering_key is not None and (
+        not 1 <= len(ordering_key) <= MAX_ORDERING_KEY or _CONTROL.search(ordering_key)
+    ):
+        raise ValueError(
+            f"an ordering_key has 1 to {MAX_ORDERING_KEY} characters, and no control characters"
+        )
     if ordering_key is not None and deliver_at is not None:
         raise ValueError("an event with an ordering_key cannot have a deliver_at")
     for name, text in (("tenant_id", tenant_id), ("ordering_key", ordering_key)):
@@ -103,13 +108,16 @@ def json_text(data: Any) -> str:
     """Return the data as JSON that Hookfast accepts; bytes are JSON already. Raises ValueError for
     what is not JSON, and for what Hookfast rejects: NUL, lone surrogates, members with the same
     name, nesting deeper than 63 levels, and more than 1.5 MB."""
-    text = encode_data(data).decode()
-    if len(text) > MAX_DATA_BYTES:
+    encoded = data if isinstance(data, bytes) else encode(data)
+    if len(encoded) > MAX_DATA_BYTES:
         raise ValueError(f"data is larger than {MAX_DATA_BYTES:,} bytes")
     try:
-        value = json.loads(text, object_pairs_hook=_unique)
+        text = encoded.decode()
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
+    except ValueError as error:
+        raise ValueError(f"data is not JSON that Hookfast accepts: {error}") from None
     _check(value, depth=0)
     return text
 
@@ -118,8 +126,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the members of an object. Python's keys 1 and "1" have the same name in JSON."""
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("data has an object with two members of the same name")
+        raise ValueError("an object has two members of the same name")
     return members
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
 
 
 def _check(value: Any, *, depth: int) -> None:

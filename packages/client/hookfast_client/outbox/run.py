@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from hookfast_client.aio.client import AsyncHookfast
-from hookfast_client.call import Call
+from hookfast_client.call import emit_batch
 from hookfast_client.outbox.observer import Observer
 from hookfast_client.outbox.queue import Queue
 from hookfast_client.outbox.relay import Relay
@@ -62,10 +62,10 @@ def poster(hookfast: AsyncHookfast) -> Post:
         timeout=ANSWER_SECONDS, attempt_timeout=ANSWER_SECONDS, max_retries=0
     )
 
-    async def post(body: bytes) -> Sequence[Mapping[str, Any]]:
-        answer = await client.send(Call(method="POST", path="/events/batch", body=body))
-        items: Sequence[Mapping[str, Any]] = answer.value["data"]
-        return items
+    async def post(events: Sequence[bytes]) -> Sequence[Mapping[str, Any]]:
+        answer = await client.send(emit_batch(events))
+        items = answer.value.get("data")
+        return items if isinstance(items, list) else ()
 
     return post
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hookfast_client.errors import ApiError, UnexpectedAnswer
-from hookfast_client.outbox.queue import ClaimedRow, batch_body
+from hookfast_client.outbox.queue import ClaimedRow
 from hookfast_client.outbox.table import MAX_DATA_BYTES
 
-Post: TypeAlias = Callable[[bytes], Awaitable[Sequence[Mapping[str, Any]]]]
-"""Posts the body of a batch, and returns the items of the answer. Raises HookfastError."""
+Post: TypeAlias = Callable[[Sequence[bytes]], Awaitable[Sequence[Mapping[str, Any]]]]
+"""Posts events as a batch, and returns the items of the answer. Raises HookfastError."""
 
 _REJECTS_BATCH = frozenset({400, 413, 422})
 _LONGEST_ERROR = 2_000
@@ -69,7 +69,7 @@ async def send(post: Post, rows: Sequence[ClaimedRow]) -> list[Result]:
 
 async def _send(post: Post, events: Sequence[bytes]) -> list[Result]:
     try:
-        items = await post(batch_body(events))
+        items = await post(events)
     except (ApiError, UnexpectedAnswer) as error:
         if not _rejects_batch(error):
             raise

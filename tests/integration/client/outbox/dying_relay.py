@@ -50,8 +50,8 @@ def _dying_poster(poster: Any) -> Any:
     def dying(hookfast: Any) -> Post:
         post = poster(hookfast)
 
-        async def begin(body: bytes) -> Sequence[Mapping[str, Any]]:
-            request = asyncio.ensure_future(post(body))
+        async def begin(events: Sequence[bytes]) -> Sequence[Mapping[str, Any]]:
+            request = asyncio.ensure_future(post(events))
             await asyncio.sleep(0.01)
             kill_process()
             return await request  # type: ignore[unreachable]

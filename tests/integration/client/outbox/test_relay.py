@@ -187,10 +187,10 @@ async def test_no_relay_overtakes_another_unless_it_is_parallel(
     post = poster(world.hookfast)
     under_way, go_on = asyncio.Event(), asyncio.Event()
 
-    async def slow(body: bytes) -> Sequence[Mapping[str, Any]]:
+    async def slow(events: Sequence[bytes]) -> Sequence[Mapping[str, Any]]:
         under_way.set()
         await go_on.wait()
-        return await post(body)
+        return await post(events)
 
     await world.emit(1, 2)
     async with running(world.relay(post=slow, parallel=parallel)):
@@ -207,8 +207,8 @@ async def test_rows_whose_answer_was_lost_become_no_second_event(world: World) -
     post = poster(world.hookfast)
     lost = iter([True, True, False])
 
-    async def losing(body: bytes) -> Sequence[Mapping[str, Any]]:
-        items = await post(body)
+    async def losing(events: Sequence[bytes]) -> Sequence[Mapping[str, Any]]:
+        items = await post(events)
         if next(lost, False):
             raise ConnectionFailed("lost", outcome_unknown=True)
         return items
