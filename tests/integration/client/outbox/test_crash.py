@@ -172,6 +172,7 @@ async def test_two_relays_are_killed_again_and_again_and_hookfast_is_away_for_a_
         for kill in range(12):
             await asyncio.sleep(random.uniform(0, 1))
             await relays.kill_one()
+            await world.end_relays_connections()
             await relays.start()
             if kill == 6:
                 await gate.close()

@@ -76,10 +76,7 @@ async def test_relay_wakes_at_a_commit_also_after_its_connection_was_lost(world:
     async with running(world.relay(heard, poll_seconds=3600)):
         await world.emit("woken")
         await eventually(lambda: _true(heard.sent == 1))
-        await world.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'hookfast-outbox-relay'"
-        )
+        await world.end_relays_connections()
         await eventually(lambda: _true(heard.connections == 2))
         await world.emit("again")
         await eventually(lambda: _true(heard.sent == 2))

@@ -125,6 +125,13 @@ class World:
             rows = await connection.fetchval("SELECT count(*) FROM hookfast_outbox")
             return len(free) == int(rows)
 
+    async def end_relays_connections(self) -> None:
+        """End the relays' connections to the database, with whatever they are doing."""
+        await self.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'hookfast-outbox-relay'"
+        )
+
     async def is_empty(self) -> bool:
         return not await self.rows()
 
