@@ -108,6 +108,8 @@ class Relay:
     _delete_due: _Every = field(default_factory=lambda: _Every(_DELETE_SECONDS), init=False)
 
     def __post_init__(self) -> None:
+        if not 1 <= self.rows <= MAX_ROWS or self.poll_seconds <= 0:
+            raise ValueError(f"a batch has 1 to {MAX_ROWS} rows, and the poll interval is positive")
         self._at_once = self.rows
 
     def stop(self) -> None:

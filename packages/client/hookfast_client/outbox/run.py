@@ -40,7 +40,7 @@ def run_relay(
 
     `rows` is the most events of a request. Sent rows are kept for `keep`, and deleted at once
     without it. `parallel` lets several relays of a table work at the same time, without any order
-    between events. Raises ValueError for an invalid table, DatabaseUnusable and KeyDenied.
+    between events. Raises ValueError for an invalid argument, DatabaseUnusable and KeyDenied.
     """
     relay = Relay(
         database_url=database_url,
