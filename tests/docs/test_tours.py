@@ -26,6 +26,7 @@ ELSEWHERE = {
     "api": "tests/e2e/test_crash.py",
     "migrate": "tests/integration/storage/database/test_migrate.py",
     "doctor": "tests/integration/doctor",
+    "outbox-relay": "needs a database: tests/integration/client/outbox",
     "config": "tests/unit/cli/test_config.py",
     "secrets": "tests/integration/cli/test_secrets.py",
 }

@@ -333,7 +333,7 @@ def _decide_one(
         return error
     if key is not None:
         used.add(key)
-    span = emission.begin(event.type)
+    span = emission.begin(event.type, event.traceparent)
     draft = Draft.create(
         event,
         at=at,
