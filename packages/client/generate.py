@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,25 +47,17 @@ _SYNC_WORDS = {
 }
 
 
-def generated() -> Iterator[tuple[Path, str]]:
-    """Yield each generated file with its content."""
-    types = MODULE / "types.py"
-    yield types, formatted(types_module(json.loads(DOCUMENT.read_text())), types)
+def write(folder: Path) -> None:
+    """Write the generated files into a folder, as ruff formats them."""
+    (folder / "sync").mkdir(exist_ok=True)
+    files = {folder / "types.py": types_module(json.loads(DOCUMENT.read_text()))}
     for source in sorted((MODULE / "aio").glob("*.py")):
-        path = MODULE / "sync" / source.name
-        yield path, formatted(sync_module(source.read_text()), path)
-
-
-def formatted(code: str, path: Path) -> str:
-    """Return the code as ruff formats it."""
-    command = [sys.executable, "-m", "ruff"]
-    options = ["--quiet", "--stdin-filename", str(path), "-"]
-    for arguments in (["check", "--select", "I", "--fix", *options], ["format", *options]):
-        done = subprocess.run(  # noqa: S603 - our own tool, on our own code
-            [*command, *arguments], input=code, capture_output=True, text=True, check=True, cwd=ROOT
-        )
-        code = done.stdout
-    return code
+        files[folder / "sync" / source.name] = sync_module(source.read_text())
+    for path, code in files.items():
+        path.write_text(code)
+    for command in (["check", "--select", "I", "--fix"], ["format"]):
+        options = ["--quiet", "--config", str(ROOT / "pyproject.toml"), *map(str, files)]
+        subprocess.run([sys.executable, "-m", "ruff", *command, *options], check=True)  # noqa: S603
 
 
 def sync_module(code: str) -> str:
@@ -224,12 +216,5 @@ def _docstring(schema: Schema, *, indent: str) -> str:
     return "\n".join(f"{indent}{line}" for line in wrapped) + "\n"
 
 
-def main() -> None:
-    """Write the files."""
-    for path, code in generated():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(code)
-
-
 if __name__ == "__main__":
-    main()
+    write(MODULE)

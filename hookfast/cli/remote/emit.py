@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import typer
 
 from hookfast.cli.remote import EmitOptions
-from hookfast.cli.remote.client import ApiResponse
+from hookfast.cli.remote.api import ApiResponse
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import pluralize
 from hookfast.cli.remote.times import parse_future
 from hookfast.errors import InvalidInput
 from hookfast.strict_json.parser import parse
+from hookfast_client import call
 
 
 def emit(remote: Remote, event_type: str, options: EmitOptions) -> None:
     """Emit an event, and print its id and number of deliveries."""
     text = _read_data(options.data, options.data_file)
-    members = {"type": event_type}
-    if options.tenant is not None:
-        members["tenant_id"] = options.tenant
-    if options.deliver_at is not None:
-        members["deliver_at"] = parse_future(options.deliver_at)
-    # the data exactly as given, because it is delivered byte for byte as it is sent here
-    body = json.dumps(members).encode()[:-1] + b', "data": ' + text + b"}"
     key = options.idempotency_key
-    headers = {} if key is None else {"Idempotency-Key": checked_idempotency_key(key)}
-    response = remote.api.post("/events", body, headers=headers)
+    later = options.deliver_at
+    event = call.encode_event(
+        event_type,
+        text,  # exactly as given, because it is delivered byte for byte as it is sent here
+        tenant_id=options.tenant,
+        deliver_at=None if later is None else parse_future(later),
+    )
+    response = remote.api.send(
+        call.emit(event, idempotency_key=None if key is None else checked_idempotency_key(key))
+    )
     if not remote.printed_json(response):
         typer.echo(_sentence(response))
 

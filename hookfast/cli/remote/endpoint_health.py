@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.api import ApiResponse, path_of
 from hookfast.cli.remote.bulk import JobOptions, act
-from hookfast.cli.remote.client import ApiResponse, path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import EndpointArgument
 from hookfast.cli.remote.remote import Remote

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.bulk import confirm
-from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.endpoint_credentials import credential_facts
 from hookfast.cli.remote.names import endpoint_name

@@ -16,7 +16,7 @@ import typer
 from hookfast.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from hookfast.cli.remote.client import Api, ApiResponse, Query
+    from hookfast.cli.remote.api import Api, ApiResponse, Query
     from hookfast.cli.remote.commands import IdOf
     from hookfast.cli.remote.names import Names
     from hookfast.cli.remote.screen import Columns, Row
@@ -64,7 +64,7 @@ class Remote:
     def api(self) -> Api:
         """The client. Raises Misconfigured when no key is given."""
         if self._api is None:
-            from hookfast.cli.remote.client import Api
+            from hookfast.cli.remote.api import Api
 
             key, origin = _find_key(self.key_file)
             self._api = Api(self.url or _local_url(), key=key, key_origin=origin)

@@ -81,7 +81,7 @@ def connection_error(error: httpx2.TransportError, *, url: str) -> ConnectionFai
         return TimedOut(f"{url} did not answer in time.", outcome_unknown=unknown)
     if isinstance(error, httpx2.ConnectError):
         return ConnectionFailed(
-            f"There is no Hookfast at {url}: {error_text(error)}.", outcome_unknown=unknown
+            f"There is no Hookfast at {url} ({error_text(error)}).", outcome_unknown=unknown
         )
     return ConnectionFailed(
         f"The connection to {url} failed: {error_text(error)}.", outcome_unknown=unknown

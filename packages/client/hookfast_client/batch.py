@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NotRequired, TypedDict, cast
 
 from hookfast_client.answer import Response
-from hookfast_client.call import Call, checked_key, encode_event
+from hookfast_client.call import Call, checked_key, emit_batch, encode_event
 from hookfast_client.errors import ApiError, TooLarge, UnexpectedAnswer
 
 MAX_EVENTS = 1_000
@@ -97,8 +97,7 @@ class Batch:
         """Yield the calls that are still to be made. Each has to be followed by `done` or
         `too_large`."""
         while len(self._items) < len(self._events):
-            body = b'{"events":[' + b",".join(self._next()) + b"]}"
-            yield Call(method="POST", path="/events/batch", body=body, repeatable=True)
+            yield emit_batch(self._next())
 
     def done(self, response: Response) -> None:
         """Add the results of a call. Raises UnexpectedAnswer if there is not one for each event."""

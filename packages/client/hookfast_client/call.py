@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -15,6 +16,7 @@ MERGE_PATCH = "application/merge-patch+json"
 QueryValue: TypeAlias = "str | int | float | datetime | Sequence[str] | None"
 
 _MAX_KEY = 255
+_MAX_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,19 @@ def encode_event(
     return given[:-1] + b',"data":' + encode_data(data) + b"}"
 
 
+def emit(event: bytes, *, idempotency_key: str | None) -> Call:
+    """Return the call that emits an encoded event. It has a key of its own unless one is given, so
+    that it can be repeated. Raises ValueError for a key that a header cannot carry."""
+    key = uuid.uuid4().hex if idempotency_key is None else checked_key(idempotency_key)
+    return Call(method="POST", path="/events", body=event, idempotency_key=key, repeatable=True)
+
+
+def emit_batch(events: Iterable[bytes]) -> Call:
+    """Return the call that emits encoded events, each with an idempotency key."""
+    body = b'{"events":[' + b",".join(events) + b"]}"
+    return Call(method="POST", path="/events/batch", body=body, repeatable=True)
+
+
 def checked_key(key: str) -> str:
     """Return an idempotency key. Raises ValueError if a header cannot carry it."""
     if not 1 <= len(key) <= _MAX_KEY or not all("!" <= character <= "~" for character in key):
@@ -176,15 +191,24 @@ def _texts(value: Any) -> list[str]:
 def _place(value: object) -> str:
     """Return where in a value the first part is that is not JSON: ` at /items/0/price`. Empty if it
     is the value itself."""
-    members: Any = ()
-    if isinstance(value, Mapping):
-        members = value.items()
-    elif isinstance(value, list | tuple):
-        members = enumerate(value)
-    for name, member in members:
-        try:
-            json.dumps(member, allow_nan=False, default=_time)
-        except (TypeError, ValueError, RecursionError):
-            rest = _place(member)
-            return f" at /{name}{rest.removeprefix(' at ')}"
-    return ""
+    place = ""
+    for _ in range(_MAX_DEPTH):  # a circular value has no end
+        members: Iterable[tuple[object, object]] = ()
+        if isinstance(value, Mapping):
+            members = value.items()
+        elif isinstance(value, list | tuple):
+            members = enumerate(value)
+        wrong = next((member for member in members if not _is_json(member[1])), None)
+        if wrong is None:
+            break
+        name, value = wrong
+        place += f"/{name}"
+    return place and f" at {place}"
+
+
+def _is_json(value: object) -> bool:
+    try:
+        json.dumps(value, allow_nan=False, default=_time)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
 
 from hookfast_client import call
 from hookfast_client.aio.pages import AsyncPages
-from hookfast_client.types import (
-    CountDeadLettersQuery,
-    DeadLetterStats,
-    Delivery,
-    DryRun,
-    Job,
-    ListDeadLettersQuery,
-    RedriveForm,
-)
 
 if TYPE_CHECKING:
     from hookfast_client.aio.client import AsyncHookfast
+    from hookfast_client.types import (
+        CountDeadLettersQuery,
+        DeadLetterStats,
+        Delivery,
+        DryRun,
+        Job,
+        ListDeadLettersQuery,
+        RedriveForm,
+    )
 
 
 class AsyncDeadLetters:

@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
 from hookfast_client import call
 from hookfast_client.aio.pages import AsyncPages
 from hookfast_client.call import path
-from hookfast_client.types import (
-    BasicForm,
-    BearerForm,
-    ChangeEndpoint,
-    CreatedEndpoint,
-    DryRun,
-    EnabledEndpoint,
-    EnableForm,
-    Endpoint,
-    GetEndpointStatsQuery,
-    HealthView,
-    Job,
-    ListEndpointsQuery,
-    NewEndpoint,
-    OAuth2Form,
-    RecoverForm,
-    RotatedEndpoint,
-    RotationForm,
-    Stats,
-    Test,
-    TestForm,
-    TlsForm,
-    Verified,
-)
 
 if TYPE_CHECKING:
     from hookfast_client.aio.client import AsyncHookfast
+    from hookfast_client.types import (
+        BasicForm,
+        BearerForm,
+        ChangeEndpoint,
+        CreatedEndpoint,
+        DryRun,
+        EnabledEndpoint,
+        EnableForm,
+        Endpoint,
+        GetEndpointStatsQuery,
+        HealthView,
+        Job,
+        ListEndpointsQuery,
+        NewEndpoint,
+        OAuth2Form,
+        RecoverForm,
+        RotatedEndpoint,
+        RotationForm,
+        Stats,
+        Test,
+        TestForm,
+        TlsForm,
+        Verified,
+    )
 
 
 class AsyncEndpoints:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
@@ -10,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, overload
 from hookfast_client import call
 from hookfast_client.aio.pages import AsyncPages
 from hookfast_client.batch import Batch, BatchResult, EmittedEvent, NewEvent
-from hookfast_client.call import Call, checked_key, encode_event, path
+from hookfast_client.call import encode_event, path
 from hookfast_client.errors import HookfastError, TooLarge
-from hookfast_client.types import (
-    Delivery,
-    Event,
-    EventSummary,
-    ListEventDeliveriesQuery,
-    ListEventsQuery,
-    Replay,
-    ReplayDryRun,
-    ReplayForm,
-)
 
 if TYPE_CHECKING:
     from hookfast_client.aio.client import AsyncHookfast
+    from hookfast_client.types import (
+        Delivery,
+        Event,
+        EventSummary,
+        ListEventDeliveriesQuery,
+        ListEventsQuery,
+        Replay,
+        ReplayDryRun,
+        ReplayForm,
+    )
 
 
 class AsyncEvents:
@@ -51,13 +50,10 @@ class AsyncEvents:
 
         Raises ValueError for what cannot be sent, and HookfastError.
         """
-        key = uuid.uuid4().hex if idempotency_key is None else checked_key(idempotency_key)
-        body = encode_event(
+        event = encode_event(
             type, data, tenant_id=tenant_id, deliver_at=deliver_at, ordering_key=ordering_key
         )
-        answer = await self._client.send(
-            Call(method="POST", path="/events", body=body, idempotency_key=key, repeatable=True)
-        )
+        answer = await self._client.send(call.emit(event, idempotency_key=idempotency_key))
         replayed = answer.headers.get("Idempotent-Replayed") == "true"
         return cast("EmittedEvent", {**answer.value, "replayed": replayed})
 

@@ -16,11 +16,11 @@ from hookfast_client.errors import (
     RateLimited,
     Unavailable,
 )
-from hookfast_client.types import Job, ListJobsQuery
 from hookfast_client.waiting import async_sleep
 
 if TYPE_CHECKING:
     from hookfast_client.aio.client import AsyncHookfast
+    from hookfast_client.types import Job, ListJobsQuery
 
 PATIENCE_SECONDS = 300.0
 """How long the API may be away while a job is waited for; the job itself does not need it."""

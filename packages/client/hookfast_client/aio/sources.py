@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Unpack, cast
 from hookfast_client import call
 from hookfast_client.aio.pages import AsyncPages
 from hookfast_client.call import path
-from hookfast_client.types import (
-    ChangeSource,
-    CreatedSource,
-    ListSourcesQuery,
-    NewSource,
-    Source,
-    SourceRotationForm,
-    SourceStats,
-)
 
 if TYPE_CHECKING:
     from hookfast_client.aio.client import AsyncHookfast
+    from hookfast_client.types import (
+        ChangeSource,
+        CreatedSource,
+        ListSourcesQuery,
+        NewSource,
+        Source,
+        SourceRotationForm,
+        SourceStats,
+    )
 
 
 class AsyncSources:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Unpack, cast
 from hookfast_client import call
 from hookfast_client.aio.pages import AsyncPages
 from hookfast_client.call import path
-from hookfast_client.types import (
-    ChangeSubscription,
-    ListSubscriptionsQuery,
-    NewSubscription,
-    Subscription,
-)
 
 if TYPE_CHECKING:
     from hookfast_client.aio.client import AsyncHookfast
+    from hookfast_client.types import (
+        ChangeSubscription,
+        ListSubscriptionsQuery,
+        NewSubscription,
+        Subscription,
+    )
 
 
 class AsyncSubscriptions:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Unpack, cast
 from hookfast_client import call
 from hookfast_client.call import path
 from hookfast_client.sync.pages import Pages
-from hookfast_client.types import CreatedKey, Key, ListOperatorKeysQuery, NewOperatorKey
 
 if TYPE_CHECKING:
     from hookfast_client.sync.client import Hookfast
+    from hookfast_client.types import CreatedKey, Key, ListOperatorKeysQuery, NewOperatorKey
 
 
 class ApiKeys:

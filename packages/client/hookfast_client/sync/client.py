@@ -200,6 +200,8 @@ class Hookfast:
             ) from None
         except httpx2.TransportError as error:
             raise connection_error(error, url=self._url) from None
+        except httpx2.InvalidURL as error:
+            raise ValueError(f"this cannot be sent: {error}") from None
         except httpx2.DecodingError as error:
             raise UnexpectedAnswer(
                 f"{self._url} answered what cannot be decoded: {error}", status=answer.status_code

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
 
 from hookfast_client import call
 from hookfast_client.sync.pages import Pages
-from hookfast_client.types import (
-    CountDeadLettersQuery,
-    DeadLetterStats,
-    Delivery,
-    DryRun,
-    Job,
-    ListDeadLettersQuery,
-    RedriveForm,
-)
 
 if TYPE_CHECKING:
     from hookfast_client.sync.client import Hookfast
+    from hookfast_client.types import (
+        CountDeadLettersQuery,
+        DeadLetterStats,
+        Delivery,
+        DryRun,
+        Job,
+        ListDeadLettersQuery,
+        RedriveForm,
+    )
 
 
 class DeadLetters:

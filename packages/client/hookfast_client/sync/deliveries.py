@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
 from hookfast_client import call
 from hookfast_client.call import path
 from hookfast_client.sync.pages import Pages
-from hookfast_client.types import (
-    AcceptedAction,
-    Delivery,
-    DeliveryActionForm,
-    DeliveryDetail,
-    DryRun,
-    Job,
-    ListDeliveriesQuery,
-)
 
 if TYPE_CHECKING:
     from hookfast_client.sync.client import Hookfast
+    from hookfast_client.types import (
+        AcceptedAction,
+        Delivery,
+        DeliveryActionForm,
+        DeliveryDetail,
+        DryRun,
+        Job,
+        ListDeliveriesQuery,
+    )
 
 
 class Deliveries:

@@ -18,11 +18,11 @@ from hookfast_client.errors import (
     Unavailable,
 )
 from hookfast_client.sync.pages import Pages
-from hookfast_client.types import Job, ListJobsQuery
 from hookfast_client.waiting import sleep
 
 if TYPE_CHECKING:
     from hookfast_client.sync.client import Hookfast
+    from hookfast_client.types import Job, ListJobsQuery
 
 PATIENCE_SECONDS = 300.0
 """How long the API may be away while a job is waited for; the job itself does not need it."""

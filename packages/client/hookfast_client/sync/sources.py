@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Unpack, cast
 from hookfast_client import call
 from hookfast_client.call import path
 from hookfast_client.sync.pages import Pages
-from hookfast_client.types import (
-    ChangeSource,
-    CreatedSource,
-    ListSourcesQuery,
-    NewSource,
-    Source,
-    SourceRotationForm,
-    SourceStats,
-)
 
 if TYPE_CHECKING:
     from hookfast_client.sync.client import Hookfast
+    from hookfast_client.types import (
+        ChangeSource,
+        CreatedSource,
+        ListSourcesQuery,
+        NewSource,
+        Source,
+        SourceRotationForm,
+        SourceStats,
+    )
 
 
 class Sources:

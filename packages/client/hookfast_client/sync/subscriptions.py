@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Unpack, cast
 from hookfast_client import call
 from hookfast_client.call import path
 from hookfast_client.sync.pages import Pages
-from hookfast_client.types import (
-    ChangeSubscription,
-    ListSubscriptionsQuery,
-    NewSubscription,
-    Subscription,
-)
 
 if TYPE_CHECKING:
     from hookfast_client.sync.client import Hookfast
+    from hookfast_client.types import (
+        ChangeSubscription,
+        ListSubscriptionsQuery,
+        NewSubscription,
+        Subscription,
+    )
 
 
 class Subscriptions:

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Unpack, cast
 from hookfast_client import call
 from hookfast_client.call import path
 from hookfast_client.sync.pages import Pages
-from hookfast_client.types import (
-    ChangeTenant,
-    CreatedKey,
-    Key,
-    ListTenantKeysQuery,
-    ListTenantsQuery,
-    NewTenantKey,
-    PortalLink,
-    PortalLinkForm,
-    Tenant,
-    TenantForm,
-    Usage,
-)
 
 if TYPE_CHECKING:
     from hookfast_client.sync.client import Hookfast
+    from hookfast_client.types import (
+        ChangeTenant,
+        CreatedKey,
+        Key,
+        ListTenantKeysQuery,
+        ListTenantsQuery,
+        NewTenantKey,
+        PortalLink,
+        PortalLinkForm,
+        Tenant,
+        TenantForm,
+        Usage,
+    )
 
 
 class Tenants:
