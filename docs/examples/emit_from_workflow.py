@@ -66,16 +66,14 @@ async def main(order: Order) -> None:
     connect = ClientConfigProfile.load().to_client_connect_config()
     client = await Client.connect(**connect)
     hookfast = AsyncHookfast(os.environ["HOOKFAST_URL"], os.environ["HOOKFAST_API_KEY"])
-    async with (
-        hookfast,
-        Worker(
-            client,
-            task_queue=TASK_QUEUE,
-            workflows=[OrderWorkflow],
-            activities=[charge],
-            plugins=[HookfastPlugin(hookfast)],
-        ),
-    ):
+    worker = Worker(
+        client,
+        task_queue=TASK_QUEUE,
+        workflows=[OrderWorkflow],
+        activities=[charge],
+        plugins=[HookfastPlugin(hookfast)],
+    )
+    async with hookfast, worker:
         await client.execute_workflow(
             OrderWorkflow.run, order, id=f"order/{order.id}", task_queue=TASK_QUEUE
         )
