@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow client-js chaos check bench drain overload inbox-bench emit-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
+.PHONY: demo run quick test fuzz slow client-js chaos check bench drain overload inbox-bench emit-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -75,6 +75,12 @@ log-bench: $(VENV)/.dev-ready ## the cost of log lines per delivery
 
 shortcuts-bench: $(VENV)/.dev-ready ## savings of our payload converter and SQLite connection
 	$(BIN)/python -m bench.shortcuts
+
+client: $(VENV)/.dev-ready  ## write the generated parts of packages/client
+	$(BIN)/python packages/client/generate.py
+
+client-bench: $(VENV)/.dev-ready ## emitting through the Python client, against bare HTTP
+	$(BIN)/python -m bench.client
 
 openapi: $(VENV)/.dev-ready ## write docs/openapi.json
 	$(BIN)/hookfast openapi > docs/openapi.json

@@ -58,7 +58,7 @@ class Side:
             self.spent.setdefault((way, name), []).append(each)
 
 
-def _event(event_type: str) -> dict[str, Any]:
+def sample_event(event_type: str) -> dict[str, Any]:
     data = {"invoice_id": "in_8Tx2", "amount": 129900, "currency": "EUR", "note": "x" * 200}
     return {"type": event_type, "data": data}
 
@@ -85,7 +85,7 @@ async def _send(port: int, path: str, body: bytes, requests: int) -> None:
 
 
 @asynccontextmanager
-async def _running(name: str, checkout: Path, *, postgresql: bool) -> AsyncIterator[Side]:
+async def running_api(name: str, checkout: Path, *, postgresql: bool) -> AsyncIterator[Side]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -146,15 +146,17 @@ async def _register(port: int) -> None:
 
 
 async def _compare(checkouts: dict[str, Path], *, count: int, rounds: int, kind: str) -> None:
-    batch = json.dumps({"events": [_event(ONE)] * BATCH}).encode()
+    batch = json.dumps({"events": [sample_event(ONE)] * BATCH}).encode()
     loads: tuple[tuple[str, str, bytes, int, int], ...] = (
-        (WAYS[0], "/v1/events", json.dumps(_event(ONE)).encode(), count, 1),
+        (WAYS[0], "/v1/events", json.dumps(sample_event(ONE)).encode(), count, 1),
         (WAYS[1], "/v1/events/batch", batch, count // 20, BATCH),
-        (WAYS[2], "/v1/events", json.dumps(_event(MANY)).encode(), count // 20, FAN_OUT),
+        (WAYS[2], "/v1/events", json.dumps(sample_event(MANY)).encode(), count // 20, FAN_OUT),
     )
     async with AsyncExitStack() as stack:
         sides = [
-            await stack.enter_async_context(_running(name, path, postgresql=kind == "PostgreSQL"))
+            await stack.enter_async_context(
+                running_api(name, path, postgresql=kind == "PostgreSQL")
+            )
             for name, path in checkouts.items()
         ]
         for number in range(rounds + 1):

@@ -1,4 +1,4 @@
-"""A client for Hookfast: emit events, and steer their deliveries.
+"""A client for Hookfast: emit events, and control their deliveries.
 
     from hookfast_client import Hookfast
 

@@ -98,28 +98,13 @@ def encode(value: object) -> bytes:
     """Return a value as JSON. Aware datetimes become RFC 3339 times. Raises ValueError, with the
     place of what is not JSON."""
     try:
-        text = json.dumps(
-            value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_time
-        )
-        return text.encode()
+        return _ENCODER.encode(value).encode()
     except RecursionError:
         raise ValueError("the value is nested too deeply to be JSON") from None
     except UnicodeEncodeError:
         raise ValueError("the value has text that is not Unicode (a lone surrogate)") from None
     except (TypeError, ValueError) as error:
         raise ValueError(f"the value is not JSON{_place(value)}: {error}") from None
-
-
-def encode_data(data: object) -> bytes:
-    """Return the data of an event as JSON; bytes are JSON already, and stay as they are, byte for
-    byte. Raises ValueError if it is not JSON."""
-    if not isinstance(data, bytes):
-        return encode(data)
-    try:
-        json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"these bytes are not JSON: {error}") from None
-    return data
 
 
 def encode_event(
@@ -131,7 +116,8 @@ def encode_event(
     ordering_key: str | None = None,
     idempotency_key: str | None = None,
 ) -> bytes:
-    """Return an event as the API expects it. Raises ValueError if it cannot be sent."""
+    """Return an event as the API expects it. Data that is bytes is JSON already, and stays as it
+    is, byte for byte. Raises ValueError if the event cannot be sent."""
     members = {
         "type": event_type,
         "tenant_id": tenant_id,
@@ -139,8 +125,14 @@ def encode_event(
         "ordering_key": ordering_key,
         "idempotency_key": idempotency_key,
     }
-    given = encode({name: value for name, value in members.items() if value is not None})
-    return given[:-1] + b',"data":' + encode_data(data) + b"}"
+    given = {name: value for name, value in members.items() if value is not None}
+    if not isinstance(data, bytes):
+        return encode({**given, "data": data})
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"these bytes are not JSON: {error}") from None
+    return encode(given)[:-1] + b',"data":' + data + b"}"
 
 
 def emit(event: bytes, *, idempotency_key: str | None) -> Call:
@@ -170,12 +162,6 @@ def rfc3339(at: datetime) -> str:
     if at.tzinfo is None or at.utcoffset() is None:
         raise ValueError("a time needs a time zone, such as datetime.now(timezone.utc)")
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
-def _time(value: object) -> str:
-    if isinstance(value, datetime):
-        return rfc3339(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def _texts(value: Any) -> list[str]:
@@ -208,7 +194,18 @@ def _place(value: object) -> str:
 
 def _is_json(value: object) -> bool:
     try:
-        json.dumps(value, allow_nan=False, default=_time)
+        _ENCODER.encode(value)
     except (TypeError, ValueError, RecursionError):
         return False
     return True
+
+
+def _time(value: object) -> str:
+    if isinstance(value, datetime):
+        return rfc3339(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_time
+)

@@ -32,8 +32,10 @@ class _InThread:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._target, name)
-        if isinstance(found, str) or name == "with_options":
+        if isinstance(found, str):
             return found
+        if name == "with_options":
+            return lambda **options: _InThread(found(**options))
         if not callable(found):
             return _InThread(found)
         if name.startswith("list"):

@@ -155,8 +155,8 @@ async def test_a_batch_that_fails_says_what_was_emitted_and_can_be_repeated(
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"price": float("nan")}, "at /price"),
-        ({"items": [1, {"at": object()}]}, "at /items/1/at: object"),
+        ({"price": float("nan")}, "at /data/price"),
+        ({"items": [1, {"at": object()}]}, "at /data/items/1/at: object"),
         ("\ud800", "not Unicode"),
         (b"{", "these bytes are not JSON"),
         ({"at": datetime(2026, 1, 1)}, "needs a time zone"),

@@ -173,6 +173,7 @@ class AsyncHookfast:
                     return Response(204, {}, b"", None)
                 pause = attempts.pause_after(error)
                 if pause is None:
+                    error.outcome_unknown = attempts.may_be_done
                     raise
             await async_sleep(pause)
 

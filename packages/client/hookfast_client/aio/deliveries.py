@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
 from hookfast_client import call
 from hookfast_client.aio.pages import AsyncPages
 from hookfast_client.call import path
+from hookfast_client.errors import Conflict
 
 if TYPE_CHECKING:
     from hookfast_client.aio.client import AsyncHookfast
@@ -50,8 +51,16 @@ class AsyncDeliveries:
         return await self._act(delivery_id, "resend", repeatable=False)
 
     async def cancel(self, delivery_id: str) -> AcceptedAction:
-        """Make no more attempts."""
-        return await self._act(delivery_id, "cancel", repeatable=True)
+        """Make no more attempts. Raises Conflict if the delivery has ended already."""
+        try:
+            return await self._act(delivery_id, "cancel", repeatable=True)
+        except Conflict as error:
+            # an earlier attempt, whose answer was lost, may have cancelled it
+            if error.outcome_unknown:
+                delivery = await self.get(delivery_id)
+                if delivery["status"] == "cancelled":
+                    return {"id": delivery_id, "action": "cancel"}
+            raise
 
     @overload
     async def act(

@@ -175,6 +175,7 @@ class Hookfast:
                     return Response(204, {}, b"", None)
                 pause = attempts.pause_after(error)
                 if pause is None:
+                    error.outcome_unknown = attempts.may_be_done
                     raise
             sleep(pause)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Unpack, cast, overload
 
 from hookfast_client import call
 from hookfast_client.call import path
+from hookfast_client.errors import Conflict
 from hookfast_client.sync.pages import Pages
 
 if TYPE_CHECKING:
@@ -52,8 +53,16 @@ class Deliveries:
         return self._act(delivery_id, "resend", repeatable=False)
 
     def cancel(self, delivery_id: str) -> AcceptedAction:
-        """Make no more attempts."""
-        return self._act(delivery_id, "cancel", repeatable=True)
+        """Make no more attempts. Raises Conflict if the delivery has ended already."""
+        try:
+            return self._act(delivery_id, "cancel", repeatable=True)
+        except Conflict as error:
+            # an earlier attempt, whose answer was lost, may have cancelled it
+            if error.outcome_unknown:
+                delivery = self.get(delivery_id)
+                if delivery["status"] == "cancelled":
+                    return {"id": delivery_id, "action": "cancel"}
+            raise
 
     @overload
     def act(self, *, dry_run: Literal[True], **form: Unpack[DeliveryActionForm]) -> DryRun: ...
