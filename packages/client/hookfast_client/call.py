@@ -128,11 +128,16 @@ def encode_event(
     given = {name: value for name, value in members.items() if value is not None}
     if not isinstance(data, bytes):
         return encode({**given, "data": data})
+    return encode(given)[:-1] + b',"data":' + checked_json(data) + b"}"
+
+
+def checked_json(data: bytes) -> bytes:
+    """Return these bytes. Raises ValueError if they are not JSON."""
     try:
         json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"these bytes are not JSON: {error}") from None
-    return encode(given)[:-1] + b',"data":' + data + b"}"
+    return data
 
 
 def emit(event: bytes, *, idempotency_key: str | None) -> Call:

@@ -28,7 +28,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from hookfast_client.aio.client import AsyncHookfast
 from hookfast_client.batch import EmittedEvent
-from hookfast_client.call import checked_key, encode_data, rfc3339
+from hookfast_client.call import checked_json, checked_key, encode, rfc3339
 from hookfast_client.errors import TEMPORARY, ApiError, HookfastError
 
 __all__ = ["EmitInput", "HookfastActivities", "HookfastPlugin", "emit"]
@@ -74,7 +74,7 @@ async def emit(
     if the event is rejected: its cause is an ApplicationError, whose type is the problem's code.
     """
     try:
-        content = encode_data(data)
+        content = checked_json(data) if isinstance(data, bytes) else encode(data)
         at = rfc3339(deliver_at) if isinstance(deliver_at, datetime) else deliver_at
         key = None if idempotency_key is None else checked_key(idempotency_key)
     except ValueError as error:  # which would make the workflow's task fail for ever

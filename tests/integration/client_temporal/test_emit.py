@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import uuid
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio import activity
-from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetActivityRequest, ResetWorkflowExecutionRequest
-from temporalio.client import WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.common import RawValue
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter, PayloadCodec
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from hookfast_client.temporal import EmitInput, HookfastActivities, HookfastPlugin
 from tests.integration.client_temporal.conftest import ONE_RETRY, TASK_QUEUE, Stack
-from tests.integration.client_temporal.emitting_workflow import EmittingWorkflow
+from tests.integration.client_temporal.emitting_workflow import TYPE, EmittingWorkflow
 from tests.support.faulty_proxy import Answer
 from tests.support.waiting import eventually
 
@@ -179,10 +183,61 @@ async def test_emits_without_the_plugin_and_with_other_runners_and_converters(
         config = stack.client.config()
         if number:
             config["data_converter"] = pydantic_data_converter
-        client = type(stack.client)(**config)
+        client = Client(**config)
         async with Worker(client, task_queue=TASK_QUEUE, workflows=[EmittingWorkflow], **options):
             emitted = await stack.run(stack.plan())
         assert (await stack.events())[number:] == [emitted["id"]]
+
+
+class _Codec(PayloadCodec):
+    """Stands for encryption: it turns the bytes of every payload around."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [
+            Payload(metadata={"encoding": b"turned"}, data=one.SerializeToString()[::-1])
+            for one in payloads
+        ]
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return [Payload.FromString(one.data[::-1]) for one in payloads]
+
+
+async def test_payload_codec_keeps_the_data_out_of_the_history(idle_stack: Stack) -> None:
+    stack = idle_stack
+    config = stack.client.config()
+    config["data_converter"] = dataclasses.replace(DataConverter.default, payload_codec=_Codec())
+    stack.client = Client(**config)
+    async with Worker(
+        stack.client,
+        task_queue=TASK_QUEUE,
+        workflows=[EmittingWorkflow],
+        plugins=[HookfastPlugin(stack.hookfast)],
+    ):
+        handle = await stack.start(stack.plan(data='{"card": "only-for-the-receiver"}'))
+        emitted = await handle.result()
+    event = await stack.hookfast.events.get(emitted["id"])
+    assert event["data"] == {"card": "only-for-the-receiver"}
+    history = await handle.fetch_history()
+    stored = b"".join(one.SerializeToString() for one in history.events)
+    assert b"hookfast_emit" in stored
+    assert b"only-for-the-receiver" not in stored
+
+
+async def test_activity_without_a_workflow_emits_once(stack: Stack) -> None:
+    stack.proxy.next("lose the answer")
+    event = EmitInput(type=TYPE, tenant_id=stack.tenant_id)
+    emitted = await stack.client.execute_activity(
+        "hookfast_emit",
+        args=[event, None],
+        id="nightly",
+        task_queue=TASK_QUEUE,
+        start_to_close_timeout=timedelta(seconds=30),
+        result_type=dict[str, Any],
+    )
+    assert await stack.events() == [emitted["id"]]
+    assert (await stack.hookfast.events.get(emitted["id"]))["data"] is None
+    [key] = set(stack.keys())
+    assert key.endswith("/nightly")
 
 
 async def test_key_of_ids_that_no_header_can_carry_is_their_hash(stack: Stack) -> None:
