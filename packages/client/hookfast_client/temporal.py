@@ -102,9 +102,11 @@ async def emit(
 
 
 class HookfastActivities:
-    """The activities of a worker, which use its client."""
+    """The activities of a worker, which use its client. Raises TypeError for a blocking client."""
 
     def __init__(self, client: AsyncHookfast) -> None:
+        if not isinstance(client, AsyncHookfast):
+            raise TypeError("The activity is asynchronous: give it an AsyncHookfast.")
         # Temporal repeats them: its pauses survive a restart of the worker, and show in its UI.
         self._client = client.with_options(
             timeout=_ATTEMPT_SECONDS, attempt_timeout=_ATTEMPT_SECONDS, max_retries=0

@@ -11,6 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from temporalio.client import WorkflowHistory
+from temporalio.testing import WorkflowEnvironment
 
 from hookfast_client import AsyncHookfast
 from tests.support.api_client import OPERATOR_KEY, development_settings
@@ -29,12 +30,11 @@ PAID, SHIPPED = "order.payment.received", "order.parcel.shipped"
 
 
 async def run_sample(
-    database_url: str, home: Path, *event_types: str
+    temporal: WorkflowEnvironment, database_url: str, home: Path, *event_types: str
 ) -> tuple[WorkflowHistory, list[str]]:
     """Run the sample with only these event types registered; return its workflow's history, and
     the types of the emitted events, oldest first."""
     async with (
-        temporal_server() as temporal,
         api_server(development_settings(database_url, home)) as api,
         AsyncHookfast(api.url, OPERATOR_KEY) as hookfast,
     ):
@@ -56,7 +56,8 @@ async def run_sample(
 
 async def save_history(database_url: str, home: Path) -> None:
     """Save the history of a run whose second event is rejected."""
-    history, _ = await run_sample(database_url, home, PAID)
+    async with temporal_server() as temporal:
+        history, _ = await run_sample(temporal, database_url, home, PAID)
     HISTORY.write_text(_FOLDER.sub(r"\1", history.to_json()) + "\n")
 
 

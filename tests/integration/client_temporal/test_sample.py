@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from temporalio.client import WorkflowHistory
+from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer
 
 from hookfast_client.temporal import HookfastPlugin
@@ -27,8 +28,10 @@ async def _replay(history: WorkflowHistory) -> None:
 
 
 @pytest.mark.heavy
-async def test_the_sample_emits_both_events_and_replays(sqlite_url: str, tmp_path: Path) -> None:
-    history, events = await run_sample(sqlite_url, tmp_path, PAID, SHIPPED)
+async def test_the_sample_emits_both_events_and_replays(
+    temporal: WorkflowEnvironment, sqlite_url: str, tmp_path: Path
+) -> None:
+    history, events = await run_sample(temporal, sqlite_url, tmp_path, PAID, SHIPPED)
     assert events == [PAID, SHIPPED]
     await _replay(history)
 
