@@ -17,7 +17,7 @@ from hookfast.version import VERSION
 from hookfast_client import ApiError, ConnectionFailed, Hookfast, TimedOut, UnexpectedAnswer, call
 from hookfast_client.answer import NO_SERVICE, parse_answer
 from hookfast_client.call import Call
-from hookfast_client.url import is_local
+from hookfast_client.url import is_local, trusted
 
 MAX_PAGE = 200
 """Maximum rows of one page of a list."""
@@ -117,6 +117,7 @@ class Api:
             headers=self._headers,
             timeout=httpx2.Timeout(silence_seconds, connect=10.0),
             trust_env=not is_local(self.url),
+            verify=trusted(self.url),
         )
 
     def close(self) -> None:

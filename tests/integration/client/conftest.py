@@ -23,6 +23,13 @@ Connect: TypeAlias = Callable[..., Any]
 awaited, whichever kind it is."""
 
 
+def on_both_databases(test: Any) -> Any:
+    """Mark a test that runs on both databases; the blocking client is tested on one of them."""
+    pairs = [("sqlite", "sync"), ("postgresql", "async")]
+    both = pytest.mark.parametrize(("database_url", "connect"), pairs, indirect=True)
+    return pytest.mark.both_databases(both(test))
+
+
 class _InThread:
     """A blocking client, or a part of it, each of whose methods runs in a thread: so one test can
     use either kind of client. A list is read completely at once."""

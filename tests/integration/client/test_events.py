@@ -19,7 +19,7 @@ from hookfast_client import (
     batch,
 )
 from hookfast_client.call import Call
-from tests.integration.client.conftest import TYPE, Connect
+from tests.integration.client.conftest import TYPE, Connect, on_both_databases
 from tests.support.faulty_proxy import Answer, Fault, FaultyProxy
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +31,7 @@ async def _emitted(client: Any) -> list[dict[str, Any]]:
     return [event async for event in client.events.list()]
 
 
-@pytest.mark.both_databases
+@on_both_databases
 async def test_an_event_is_emitted_once_whatever_happens_to_its_answer(
     hookfast: Any, proxy: FaultyProxy
 ) -> None:
@@ -77,7 +77,7 @@ async def test_a_key_of_the_callers_own_is_used(hookfast: Any) -> None:
     assert failed.value.code == "idempotency_key_reused"
 
 
-@pytest.mark.both_databases
+@on_both_databases
 async def test_a_batch_has_one_result_for_each_event_in_order(
     hookfast: Any, proxy: FaultyProxy
 ) -> None:

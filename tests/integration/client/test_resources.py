@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hookfast_client import Conflict, InvalidInput, JobNotFinished, NotFound, Unavailable
-from tests.integration.client.conftest import TYPE
+from tests.integration.client.conftest import TYPE, on_both_databases
 from tests.support.faulty_proxy import Answer, FaultyProxy
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ async def _endpoint(hookfast: Any, tenant: str, **more: Any) -> Any:
     )
 
 
-@pytest.mark.both_databases
+@on_both_databases
 async def test_settings_are_created_changed_listed_and_deleted(hookfast: Any, tenant: str) -> None:
     await hookfast.tenants.update(tenant, name="Acme Ltd")
     assert (await hookfast.tenants.get(tenant))["name"] == "Acme Ltd"
@@ -98,11 +98,11 @@ async def test_settings_are_created_changed_listed_and_deleted(hookfast: Any, te
     with pytest.raises(NotFound):
         await hookfast.endpoints.get(endpoint["id"])
     assert (await hookfast.event_types.get(TYPE))["description"] == "An invoice was paid."
-    assert [one["name"] for one in await _all(hookfast.event_types.list())] == [TYPE]
+    assert TYPE in [one["name"] for one in await _all(hookfast.event_types.list())]
     await hookfast.tenants.delete(tenant)
 
 
-@pytest.mark.both_databases
+@on_both_databases
 async def test_deliveries_are_listed_and_acted_on(
     hookfast: Any, tenant: str, proxy: FaultyProxy
 ) -> None:

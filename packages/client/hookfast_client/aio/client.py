@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-import ssl
 import sys
 import time
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import httpx2
 
@@ -28,7 +26,7 @@ from hookfast_client.call import Call
 from hookfast_client.errors import HookfastError, NotFound, TimedOut, UnexpectedAnswer
 from hookfast_client.retry import DEFAULT_LIMITS, Attempts, Limits
 from hookfast_client.traceparent import current_traceparent
-from hookfast_client.url import checked_api_key, checked_url, is_local
+from hookfast_client.url import checked_api_key, checked_url, is_local, trusted
 from hookfast_client.version import VERSION
 from hookfast_client.waiting import async_connection_owner, async_sleep, async_time_limit
 
@@ -253,10 +251,7 @@ class _Connections:
         return self._own
 
     def _new(self) -> httpx2.AsyncClient:
-        local = is_local(self._url)
-        # To read the certificate authorities takes 40 ms; HTTP on this machine needs none.
-        plain = local and urlsplit(self._url).scheme == "http"
         return httpx2.AsyncClient(
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
-            trust_env=not local,  # a proxy does not know this machine
+            verify=trusted(self._url),
+            trust_env=not is_local(self._url),  # a proxy does not know this machine
         )

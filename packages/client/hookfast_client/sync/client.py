@@ -5,13 +5,11 @@
 from __future__ import annotations
 
 import copy
-import ssl
 import sys
 import time
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import httpx2
 
@@ -30,7 +28,7 @@ from hookfast_client.sync.sources import Sources
 from hookfast_client.sync.subscriptions import Subscriptions
 from hookfast_client.sync.tenants import Tenants
 from hookfast_client.traceparent import current_traceparent
-from hookfast_client.url import checked_api_key, checked_url, is_local
+from hookfast_client.url import checked_api_key, checked_url, is_local, trusted
 from hookfast_client.version import VERSION
 from hookfast_client.waiting import connection_owner, sleep, time_limit
 
@@ -255,10 +253,7 @@ class _Connections:
         return self._own
 
     def _new(self) -> httpx2.Client:
-        local = is_local(self._url)
-        # To read the certificate authorities takes 40 ms; HTTP on this machine needs none.
-        plain = local and urlsplit(self._url).scheme == "http"
         return httpx2.Client(
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
-            trust_env=not local,  # a proxy does not know this machine
+            verify=trusted(self._url),
+            trust_env=not is_local(self._url),  # a proxy does not know this machine
         )
