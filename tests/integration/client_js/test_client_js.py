@@ -36,6 +36,7 @@ async def server(sqlite_url: str, tmp_path: Path) -> AsyncIterator[ApiServer]:
 
 
 @pytest.mark.slow  # it installs a compiler
+@pytest.mark.timeout(600)
 @NEEDS_NODE
 async def test_the_package_builds_and_works_against_a_running_service(
     server: ApiServer, tmp_path: Path

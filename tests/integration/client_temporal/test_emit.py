@@ -186,10 +186,12 @@ async def test_emits_without_the_plugin_and_with_other_runners_and_converters(
     }
     plugin: dict[str, Any] = {"plugins": [HookfastPlugin(stack.hookfast)]}
     unsandboxed = plugin | {"workflow_runner": UnsandboxedWorkflowRunner()}
-    for number, options in enumerate((plain, plugin, unsandboxed)):
+    for number, options in enumerate((plain, plugin, unsandboxed, {})):
         config = stack.client.config()
         if number:
             config["data_converter"] = pydantic_data_converter
+        if not options:  # a client's plugins are also those of its workers
+            config["plugins"] = plugin["plugins"]
         client = Client(**config)
         async with Worker(client, task_queue=TASK_QUEUE, workflows=[EmittingWorkflow], **options):
             emitted = await stack.run(stack.plan())
