@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench lanes-bench emit-bench filter-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
+.PHONY: demo run quick test fuzz slow client-js chaos check bench drain overload inbox-bench lanes-bench emit-bench filter-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -42,6 +42,10 @@ slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; every te
 	HOOKFAST_EXAMPLES=200 $(BIN)/pytest -n $(JOBS) --dist worksteal -o faulthandler_timeout=0 -m "slow and not alone" tests
 	$(BIN)/pytest -o faulthandler_timeout=0 -m alone tests/integration/delivery
 	$(BIN)/pytest -n 2 -m alone tests/integration/sender
+
+client-js: $(VENV)/.dev-ready ## build, test and pack the client for TypeScript (needs node)
+	cd packages/client-js && npm ci && npm run build && npm test && npm pack
+	$(BIN)/pytest -m "slow or not slow" tests/integration/client_js
 
 chaos: $(VENV)/.dev-ready   ## random kills and outages; checks that nothing is lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM= ORDERED=)
 	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \

@@ -21,7 +21,10 @@ PACKAGE = ROOT / "packages" / "client"
 SOURCE = PACKAGE / "hookfast_client"
 
 # The imports of each module or folder besides the standard library, httpx2 and its own package.
-FOREIGN: dict[str, set[str]] = {"outbox": {"alembic", "asyncpg", "psycopg", "sqlalchemy"}}
+FOREIGN: dict[str, set[str]] = {
+    "outbox": {"alembic", "asyncpg", "psycopg", "sqlalchemy"},
+    "temporal.py": {"temporalio"},
+}
 
 USE = """
 import sys
