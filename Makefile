@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow chaos check bench drain overload inbox-bench lanes-bench emit-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
+.PHONY: demo run quick test fuzz slow client-js chaos check bench drain overload inbox-bench lanes-bench emit-bench filter-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -43,6 +43,10 @@ slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; every te
 	$(BIN)/pytest -o faulthandler_timeout=0 -m alone tests/integration/delivery
 	$(BIN)/pytest -n 2 -m alone tests/integration/sender
 
+client-js: $(VENV)/.dev-ready ## build, test and pack the client for TypeScript (needs node)
+	cd packages/client-js && npm ci && npm run build && npm test && npm pack
+	$(BIN)/pytest -m "slow or not slow" tests/integration/client_js
+
 chaos: $(VENV)/.dev-ready   ## random kills and outages; checks that nothing is lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM= ORDERED=)
 	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \
 	  $(if $(MODE),--mode $(MODE)) $(if $(KILL),--kill $(KILL)) $(if $(RATE),--rate $(RATE)) $(if $(CALM),--calm $(CALM)) $(if $(ORDERED),--ordered $(ORDERED))
@@ -66,6 +70,9 @@ lanes-bench: $(VENV)/.dev-ready ## ordered deliveries, by the number of ordering
 emit-bench: $(VENV)/.dev-ready ## the API's cost of emitting, on SQLite and PostgreSQL
 	$(BIN)/python -m bench.emit
 
+filter-bench: $(VENV)/.dev-ready ## the cost of content filters when an event is emitted
+	$(BIN)/python -m bench.filters
+
 telemetry-bench: $(VENV)/.dev-ready ## the cost of traces and metrics per delivery
 	$(BIN)/python -m bench.telemetry
 
@@ -74,6 +81,12 @@ log-bench: $(VENV)/.dev-ready ## the cost of log lines per delivery
 
 shortcuts-bench: $(VENV)/.dev-ready ## savings of our payload converter and SQLite connection
 	$(BIN)/python -m bench.shortcuts
+
+client: $(VENV)/.dev-ready  ## write the generated parts of packages/client
+	$(BIN)/python packages/client/generate.py
+
+client-bench: $(VENV)/.dev-ready ## emitting through the Python client, against bare HTTP
+	$(BIN)/python -m bench.client
 
 openapi: $(VENV)/.dev-ready ## write docs/openapi.json
 	$(BIN)/hookfast openapi > docs/openapi.json

@@ -25,6 +25,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
 from hookfast.deliveries.headers import JSON
 from hookfast.deliveries.life import Life, next_step
+from hookfast.deliveries.mapping import MappingFailed, mapped_body
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.dispatch.request import outgoing_request
@@ -117,10 +118,12 @@ class AttemptRunner:
         self._clock = clock
 
     async def send_and_record(self, planned: PlannedAttempt, left: Deadline) -> MadeAttempt:
-        """Make the attempt. Raises NoLongerDue or Unavailable if nothing was sent."""
+        """Make the attempt. Raises MappingFailed, NoLongerDue or Unavailable if nothing was
+        sent."""
+        content = await self._body(planned.outgoing)
         started_at = planned.now()
         with observed_attempt(planned.attempt, planned.outgoing, started_at=started_at) as observed:
-            outcome = await self._post(planned, left)
+            outcome = await self._post(planned, content, left)
             if planned.member is not None:
                 planned.member.answered()
             ended = AttemptEnded(
@@ -146,13 +149,13 @@ class AttemptRunner:
             observed.ended(outcome, change)
         return MadeAttempt(ended, outcome, change)
 
-    async def _post(self, planned: PlannedAttempt, left: Deadline) -> Outcome:
+    async def _post(self, planned: PlannedAttempt, content: bytes, left: Deadline) -> Outcome:
         outgoing, number = planned.outgoing, planned.attempt.number
         endpoint, raw = outgoing.endpoint, outgoing.raw
         trace = outgoing.event.traceparent
         with spans.request(endpoint.url, trace, resend_count=number - 1) as span:
             headers, body = await outgoing_request(
-                self._body(outgoing),
+                content,
                 endpoint=endpoint,
                 message_id=outgoing.delivery_id,
                 event_type=outgoing.event_type,
@@ -199,10 +202,15 @@ class AttemptRunner:
         if decision is not Admission.SEND and not claimed:
             raise NoLongerDue
 
-    def _body(self, outgoing: Outgoing) -> bytes:
+    async def _body(self, outgoing: Outgoing) -> bytes:
         event = outgoing.event
         if outgoing.raw is not None:
             return outgoing.raw.body
+        if outgoing.payload == "mapped":
+            if outgoing.mapping is None:  # an older database was restored
+                raise MappingFailed("the mapping is missing")
+            # it may take long enough to keep the event loop from serving other requests
+            return await asyncio.to_thread(mapped_body, outgoing.mapping, event.body)
         if outgoing.payload != "thin":
             # also for `raw`, if the event came in through no source or its request is not kept any
             # more

@@ -45,6 +45,7 @@ from hookfast.deliveries.batch_messages import (
 )
 from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
 from hookfast.deliveries.life import Phase, next_step
+from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
 from hookfast.deliveries.time_budget import RECORD_SHARE, SLACK
 from hookfast.dispatch.batches import Batch, Batches, closed_batch
@@ -230,6 +231,8 @@ class BatchActivities:
             return _Result(_Status.CONTINUES, "it has no row")
         except NoLongerDue:
             return _Result(_Status.LEAVES, "it changed")
+        except MappingFailed:
+            return _Result(_Status.LEAVES, "its mapping fails")
         except EgressUnavailable:
             # Its own workflow waits between two tries; a relay would take it again at once.
             return _Result(_Status.LEAVES, "the egress proxy does not work")

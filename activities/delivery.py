@@ -29,9 +29,10 @@ from activities.attempt import AttemptRunner, NoLongerDue, PlannedAttempt
 from activities.fast_lane import FastLane
 from activities.heartbeat import TimeLeft, heartbeat
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.facts import Attempt, Trigger
+from hookfast.deliveries.facts import Attempt, Trigger, Undeliverable
 from hookfast.deliveries.lane import DeadLetterPolicy, Place
 from hookfast.deliveries.life import Life, Phase, next_step
+from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import (
     CANCELLED_IN_ITS_ROW,
     RECORD,
@@ -232,9 +233,27 @@ class DeliveryActivities:
         except (NoLongerDue, EgressUnavailable):
             await self._return_permit(planned)
             raise
+        except MappingFailed as error:
+            await self._return_permit(planned)
+            return await self._give_up(planned, error.error)
         if made.change is None:
             return StepResult(unrecorded=made.ended)
         return _StepDone(made.change.after, made.outcome)
+
+    async def _give_up(self, planned: PlannedAttempt, error: str) -> _StepDone:
+        """Make the delivery a dead letter, because its mapping makes no body."""
+        async with self._database.write() as connection:
+            change = await admission.give_up(
+                connection,
+                planned.delivery_id,
+                planned.endpoint_id,
+                Undeliverable(planned.attempt, Reason.MAPPING_FAILED, error),
+                dead_letters=self._dead_letters,
+                now=planned.now(),
+            )
+        if change.died:
+            self._on_commit(Committed.OUTBOX)
+        return _StepDone(change.after)
 
     async def _return_permit(self, planned: PlannedAttempt) -> None:
         if planned.outgoing.endpoint.limits is None:

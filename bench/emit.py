@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +58,7 @@ class Side:
             self.spent.setdefault((way, name), []).append(each)
 
 
-def _event(event_type: str) -> dict[str, Any]:
+def sample_event(event_type: str) -> dict[str, Any]:
     data = {"invoice_id": "in_8Tx2", "amount": 129900, "currency": "EUR", "note": "x" * 200}
     return {"type": event_type, "data": data}
 
@@ -85,7 +85,14 @@ async def _send(port: int, path: str, body: bytes, requests: int) -> None:
 
 
 @asynccontextmanager
-async def _running(name: str, checkout: Path, *, postgresql: bool) -> AsyncIterator[Side]:
+async def running_api(
+    name: str,
+    checkout: Path,
+    *,
+    postgresql: bool,
+    register: Callable[[httpx2.AsyncClient], Awaitable[None]],
+) -> AsyncIterator[Side]:
+    """Run the API of a checkout alone, with what `register` creates in it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -109,52 +116,71 @@ async def _running(name: str, checkout: Path, *, postgresql: bool) -> AsyncItera
                 stdout=subprocess.DEVNULL,
             )
             try:
-                await _register(port)
+                async with _client(port) as client:
+                    await register(client)
                 yield Side(name, port, {"api": psutil.Process(api.pid)} | database)
             finally:
                 api.terminate()
                 await api.wait()
 
 
-async def _register(port: int) -> None:
-    """Create one subscription for events of one type, and a hundred for those of the other."""
-    headers = {"Authorization": f"Bearer {OPERATOR_KEY}"}
-    async with httpx2.AsyncClient(headers=headers, timeout=60, trust_env=False) as client:
-        url = f"http://127.0.0.1:{port}"
+@asynccontextmanager
+async def _client(port: int) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of the API, once it has started."""
+    async with httpx2.AsyncClient(
+        base_url=f"http://127.0.0.1:{port}",
+        headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+        timeout=60,
+        trust_env=False,
+    ) as client:
         for _ in range(600):
             try:
-                if (await client.get(f"{url}/healthz")).status_code == 200:
+                if (await client.get("/healthz")).status_code == 200:
                     break
             except httpx2.TransportError:
                 await asyncio.sleep(0.1)
         else:
             raise SystemExit("the API did not start")
-        tenant = (await client.post(f"{url}/v1/tenants", json={"name": "Bench"})).json()["id"]
-        for event_type, endpoints in ((ONE, 1), (MANY, FAN_OUT)):
-            await client.put(f"{url}/v1/event-types/{event_type}", json={})
-            for number in range(endpoints):
-                answer = await client.post(
-                    f"{url}/v1/endpoints",
-                    json={
-                        "url": f"http://127.0.0.1:4/{number}",
-                        "tenant_id": tenant,
-                        "events": [event_type],
-                        "verification": "none",
-                    },
-                )
-                assert answer.status_code == 201, answer.text
+        yield client
+
+
+async def register_endpoints(client: httpx2.AsyncClient) -> None:
+    """Create one subscription for events of one type, and a hundred for those of the other."""
+    tenant = (await create(client, "tenants", name="Bench"))["id"]
+    for event_type, endpoints in ((ONE, 1), (MANY, FAN_OUT)):
+        await client.put(f"/v1/event-types/{event_type}", json={})
+        for number in range(endpoints):
+            await create(
+                client,
+                "endpoints",
+                url=f"http://127.0.0.1:4/{number}",
+                tenant_id=tenant,
+                events=[event_type],
+                verification="none",
+            )
+
+
+async def create(client: httpx2.AsyncClient, path: str, **members: Any) -> dict[str, Any]:
+    """Create something through the API."""
+    answer = await client.post(f"/v1/{path}", json=members)
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
 
 
 async def _compare(checkouts: dict[str, Path], *, count: int, rounds: int, kind: str) -> None:
-    batch = json.dumps({"events": [_event(ONE)] * BATCH}).encode()
+    batch = json.dumps({"events": [sample_event(ONE)] * BATCH}).encode()
     loads: tuple[tuple[str, str, bytes, int, int], ...] = (
-        (WAYS[0], "/v1/events", json.dumps(_event(ONE)).encode(), count, 1),
+        (WAYS[0], "/v1/events", json.dumps(sample_event(ONE)).encode(), count, 1),
         (WAYS[1], "/v1/events/batch", batch, count // 20, BATCH),
-        (WAYS[2], "/v1/events", json.dumps(_event(MANY)).encode(), count // 20, FAN_OUT),
+        (WAYS[2], "/v1/events", json.dumps(sample_event(MANY)).encode(), count // 20, FAN_OUT),
     )
     async with AsyncExitStack() as stack:
         sides = [
-            await stack.enter_async_context(_running(name, path, postgresql=kind == "PostgreSQL"))
+            await stack.enter_async_context(
+                running_api(
+                    name, path, postgresql=kind == "PostgreSQL", register=register_endpoints
+                )
+            )
             for name, path in checkouts.items()
         ]
         for number in range(rounds + 1):

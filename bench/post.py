@@ -246,6 +246,7 @@ def _outgoing(url: str) -> Outgoing:
         ),
         gate=Gate(endpoint_state=EndpointState.ENABLED),
         raw=None,
+        mapping=None,
         plan="default",
         life=Life(),
         read_at=0.0,

@@ -17,11 +17,13 @@ from hookfast.events.event_type import MAX_LENGTH, parse_event_type
 from hookfast.events.operational import reject_reserved
 from hookfast.storage.events.new_events import NewEvent
 from hookfast.strict_json.parser import MAX_DEPTH, ParsedJson, parse_object, parse_with_text
+from hookfast.telemetry import traceparent
 
 MAX_BATCH = 1_000
 MAX_AHEAD = timedelta(days=30)
 MAX_KEY = 255
 KEY_PATTERN = "^[!-~]+$"  # visible ASCII
+MAX_TRACEPARENT = 512  # version 00 has 55 characters; later ones may have more
 _BATCH_LEVELS = 3  # the members of the body, the elements of `events`, the members of each event
 
 _IDS = {"tenant_id": "tnt_019a0b3c5d6e7f8091a2b3c4d5e6f708"}
@@ -54,7 +56,7 @@ class EventForm(Input):
     """An event to emit."""
 
     type: str = Field(
-        max_length=MAX_LENGTH, description="A registered event type, `namespace.noun.verb`."
+        max_length=MAX_LENGTH, description="A registered event type, e.g. `order.invoice.paid`."
     )
     data: Any = Field(description="Any JSON value. It is delivered exactly as sent, byte for byte.")
     tenant_id: TenantId | None = Field(
@@ -89,6 +91,11 @@ class BatchEventForm(EventForm):
         None,
         description="Like `Idempotency-Key` for a single event. Without it, an event of a batch "
         "with that header has the key `<header>:<index>`.",
+    )
+    traceparent: Annotated[str, Field(max_length=MAX_TRACEPARENT)] | None = Field(
+        None,
+        description="Like the header `traceparent`, for this event: its deliveries join this trace "
+        "and not the request's. An invalid value is ignored.",
     )
 
 
@@ -157,7 +164,10 @@ def _event(
             "cannot be combined with `deliver_at`: an event for later would hold up all others "
             "with its key until then; leave one of the two out",
         )
-    own_key = form.idempotency_key if isinstance(form, BatchEventForm) else None
+    trace = None
+    if isinstance(form, BatchEventForm):
+        key = form.idempotency_key or key
+        trace = traceparent.parse(form.traceparent or "")
     return NewEvent(
         type=form.type,
         data=members["data"].text,
@@ -165,7 +175,8 @@ def _event(
         tenant_id=caller.tenant_for(form.tenant_id),
         deliver_at=form.deliver_at,
         ordering_key=form.ordering_key,
-        idempotency_key=own_key or key,
+        idempotency_key=key,
+        traceparent=trace,
     )
 
 

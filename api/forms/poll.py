@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, Literal
+import time
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
+from api.forms.payload import PayloadStyle
 from api.http.fields import Time
+from hookfast.deliveries.mapping import MappingFailed, mapped_body
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.events.envelope import thin_body
 from hookfast.storage.feed.feed import Gap
 from hookfast.storage.feed.poll import PollItem, PollPage
 from hookfast.storage.feed.poll_positions import Acknowledged
+
+_MAX_SECONDS: Final = 0.25
+"""CPU time after which a page takes no further events: each mapping may take 0.1 s."""
 
 
 class PolledDelivery(BaseModel):
@@ -49,12 +55,16 @@ class _ItemMembers(BaseModel):
         description="The later time at which it is to be delivered. Polling returns it at once."
     )
     subscription_id: str
-    payload: Literal["full", "thin", "raw"]
+    payload: PayloadStyle
     delivery: PolledDelivery | None = Field(
         description="Null for an endpoint with the mode `poll`: nothing is sent."
     )
     request: PolledRequest | None = Field(
         description="With the payload style `raw`, instead of `event`."
+    )
+    mapping_error: str | None = Field(
+        description="With the payload style `mapped`, why the subscription's mapping failed for "
+        "this event. `event` is then the same as with the payload `full`."
     )
 
 
@@ -100,19 +110,30 @@ def poll_body(
     page: PollPage, *, acknowledged: Acknowledged | None, gap: Gap | None, public_url: str
 ) -> bytes:
     """Return the JSON of a poll's response. Event bodies are inserted byte for byte: parsing them
-    would change numbers that Python cannot represent."""
+    would change numbers that Python cannot represent. A page whose mappings take long ends early.
+    """
+    items: list[bytes] = []
+    next_cursor, more = page.cursor, page.more
+    begun = time.thread_time()
+    for item in page.items:
+        items.append(_item(item, public_url=public_url))
+        costly = item.mapping is not None and time.thread_time() - begun > _MAX_SECONDS
+        # the cursor of an event's first item of several does not acknowledge the event
+        if costly and item.cursor == item.event.cursor and item is not page.items[-1]:
+            next_cursor, more = item.cursor, True
+            break
     members = _PageMembers(
-        next_cursor=str(page.cursor),
-        done=not page.more,
+        next_cursor=str(next_cursor),
+        done=not more,
         acknowledged=None if acknowledged is None else str(acknowledged.cursor),
         gap=None if gap is None else GapView(since=gap.since, until=gap.until, reason=gap.reason),
     )
-    items = b",".join(_item(item, public_url=public_url) for item in page.items)
-    return b'{"data":[' + items + b"]," + members.model_dump_json().encode()[1:]
+    return b'{"data":[' + b",".join(items) + b"]," + members.model_dump_json().encode()[1:]
 
 
 def _item(item: PollItem, *, public_url: str) -> bytes:
     event, raw = item.event, item.raw
+    body, mapping_error = _event(item, public_url)
     members = _ItemMembers.model_validate(
         {
             "message_id": item.message_id,
@@ -131,23 +152,31 @@ def _item(item: PollItem, *, public_url: str) -> bytes:
                 headers=list(raw.headers),
                 body=base64.b64encode(raw.body).decode(),
             ),
+            "mapping_error": mapping_error,
         },
         from_attributes=True,
     )
-    return members.model_dump_json().encode()[:-1] + b',"event":' + _event(item, public_url) + b"}"
+    return members.model_dump_json().encode()[:-1] + b',"event":' + body + b"}"
 
 
-def _event(item: PollItem, public_url: str) -> bytes:
-    """Return the body that an attempt would send (see `activities.attempt`)."""
+def _event(item: PollItem, public_url: str) -> tuple[bytes, str | None]:
+    """Return the body that an attempt would send (see `activities.attempt`), or the event's own
+    with the reason why its mapping failed."""
     event = item.event
     if item.raw is not None:
-        return b"null"
+        return b"null", None
+    if item.mapping is not None:
+        try:
+            return mapped_body(item.mapping, event.body), None
+        except MappingFailed as error:
+            return event.body, error.reason
     if item.payload != "thin":
-        return event.body
-    return thin_body(
+        return event.body, None
+    thin = thin_body(
         event_id=event.id,
         event_type=event.type,
         created_at=event.created_at,
         tenant_id=event.tenant_id,
         url=f"{public_url}/v1/events/{event.id}",
     )
+    return thin, None

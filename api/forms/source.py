@@ -90,15 +90,18 @@ class SourceForm(Input):
             idempotency=None if idempotency is None else IdempotencyForm(**idempotency),
         )
 
-    def columns(self, provider_name: str) -> dict[str, Any]:
-        """Return the columns of `sources` that this form sets, validated and normalised. Raises
-        InvalidInput at the faulty member."""
+    def columns(self, provider_name: str, *, parts: int | None = None) -> dict[str, Any]:
+        """Return the columns of `sources` that this form sets, validated and normalised. The event
+        types that it names must have exactly `parts` parts (None: any number). Raises InvalidInput
+        at the faulty member."""
         bound = provider(provider_name, self.options)
+        if (fixed := self.options.get("fixed_type")) is not None:
+            parse_event_type(fixed, pointer="/options/fixed_type", parts=parts)
         columns: dict[str, Any] = {
             "name": self.name,
             "options": self.options,
             "allowed_networks": check_networks(self.allowed_networks),
-            "event_types": _checked(self.event_types),
+            "event_types": _checked(self.event_types, parts=parts),
             "id_expression": self.id_expression,
             "idempotency": None if self.idempotency is None else self.idempotency.model_dump(),
             "active": self.active,
@@ -171,12 +174,12 @@ def checked_secrets(bound: Provider, texts: Sequence[str], *, pointer: str) -> l
     return list(dict.fromkeys(texts))
 
 
-def _checked(renames: dict[str, str]) -> dict[str, str]:
+def _checked(renames: dict[str, str], *, parts: int | None) -> dict[str, str]:
     if len(renames) > MAX_RENAMES:
         raise InvalidInput.at("/event_types", f"a source has at most {MAX_RENAMES} renames")
     for pattern, renamed in renames.items():
         at = join("/event_types", pattern)
         parse_pattern(pattern, pointer=at)
-        parse_event_type(renamed, pointer=at)
+        parse_event_type(renamed, pointer=at, parts=parts)
         reject_reserved(renamed, pointer=at)
     return renames

@@ -1,8 +1,12 @@
-"""JSON merge patches (RFC 7396): `null` removes a member, which resets it to its default."""
+"""JSON merge patches (RFC 7396): `null` removes a member, which resets it to its default.
+
+A field marked as WHOLE is replaced as a whole: merging its members would mix two values that have a
+meaning only as a whole, and drop the nulls within it.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Body
 from pydantic import BaseModel, ValidationError
@@ -15,6 +19,9 @@ MergePatch = Annotated[
     dict[str, Any], Body(media_type=MEDIA_TYPE, description="A merge patch (RFC 7396).")
 ]
 """The body of a PATCH route."""
+
+WHOLE: Final = "replaced as a whole"
+"""Marks a field, in its `Annotated`, that a patch replaces without merging."""
 
 Form = TypeVar("Form", bound=BaseModel)
 
@@ -50,11 +57,20 @@ def patched(current: Form, patch: dict[str, Any]) -> Form:
     before = current.model_dump(mode="json")
     # merging would drop a null for an unknown member before validation could reject that
     unknown = {name: None for name in patch.keys() - type(current).model_fields.keys()}
-    merged = before | unknown if unknown else merge(before, patch)
+    merged = before | unknown if unknown else merge(before, patch) | _whole(type(current), patch)
     try:
         return type(current).model_validate(merged)
     except ValidationError as error:
         raise invalid_members(error, merged) from None
+
+
+def _whole(form: type[BaseModel], patch: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of a patch that replace their fields as a whole."""
+    return {
+        name: value
+        for name, value in patch.items()
+        if value is not None and WHOLE in form.model_fields[name].metadata
+    }
 
 
 def patch_of(form: type[BaseModel]) -> dict[str, Any]:

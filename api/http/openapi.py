@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from api.answers.problems import ProblemModel
+from api.http.webhooks.document import add_webhooks
 from hookfast.version import VERSION
 
 TITLE = "Hookfast"
@@ -53,6 +54,7 @@ TAGS = [
     {"name": "Search", "description": "From an id, a key, a URL or a name to what it belongs to."},
     {"name": "Audit log", "description": "Who changed what, and when."},
     {"name": "Retention", "description": "How long data is kept, and what was deleted."},
+    {"name": "Webhooks", "description": "The requests that your endpoints receive."},
     {"name": "Health", "description": "For load balancers and orchestrators."},
 ]
 
@@ -97,6 +99,7 @@ def install(app: FastAPI) -> None:
                 tags=TAGS,
             )
             _add_problem(document)
+            add_webhooks(document)
             _name_scopes(document)
             app.openapi_schema = document
         return app.openapi_schema

@@ -32,6 +32,7 @@ from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.emitting.emit import Emitter
 from hookfast.storage.emitting.event_quotas import EventQuotas
+from hookfast.storage.events.catalogue import EventCatalogue
 from hookfast.storage.inbox.inbox import Inbox
 from hookfast.storage.inbox.loop_reports import LoopReports
 from hookfast.storage.keys.keyring import keyring_of
@@ -49,6 +50,7 @@ class Context:
     keyring: Keyring
     sender: Sender
     workflow_starter: WorkflowStarter
+    catalogue: EventCatalogue
     emitter: Emitter
     temporal: Client
     doorbell: Doorbell
@@ -105,7 +107,8 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         event_quotas = EventQuotas(settings.quotas)
         inbox = Inbox(database, doorbell, quotas=event_quotas, clock=clock)
         stack.push_async_callback(inbox.close)
-        emitter = Emitter(database, doorbell, quotas=event_quotas, clock=clock)
+        catalogue = EventCatalogue()
+        emitter = Emitter(database, doorbell, quotas=event_quotas, catalogue=catalogue, clock=clock)
         stack.push_async_callback(emitter.close)
         backlog = Backlog(database, limit=settings.max_backlog)
         await stack.enter_async_context(backlog.counting())
@@ -121,6 +124,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             keyring=keyring,
             sender=sender,
             workflow_starter=workflow_starter,
+            catalogue=catalogue,
             emitter=emitter,
             temporal=client,
             doorbell=doorbell,

@@ -17,6 +17,7 @@ from api.access.ownership import owned
 from api.forms import jobs
 from api.forms.delivery_filter import DeliveryChoiceForm, FilteredJobOptions
 from api.forms.jobs import AUDIT_ACTIONS, JOB_ROUTE, JobView
+from api.forms.payload import PayloadStyle
 from api.http.fields import (
     AnswerQuery,
     DeliveryPath,
@@ -75,7 +76,7 @@ class DeliveryView(BaseModel):
     subscription_id: str
     endpoint_id: str
     tenant_id: str
-    payload: Literal["full", "thin", "raw"]
+    payload: PayloadStyle
     status: DeliveryStatus
     reason: str | None = Field(description="Why it ended or waits; null if there is no problem.")
     last_answer: LastAnswerView | None = Field(

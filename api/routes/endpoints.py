@@ -20,6 +20,7 @@ from api.forms.credentials import (
     sealed_access,
 )
 from api.forms.endpoint import EndpointForm, EndpointView, NewEndpoint, State, check_patterns
+from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, stored_access, verify
 from api.http.fields import EndpointPath, TenantId
 from api.http.merge_patch import MergePatch, patch_of, patched
@@ -67,6 +68,9 @@ class CreatedEndpoint(EndpointView):
         description="`whsec_` and the base64 of the signing key; null with the mode `poll`."
     )
     subscription: SubscriptionView | None = Field(description="Created from `events`.")
+    warnings: list[PatternWarning] = Field(
+        description="Patterns among `events` that match no registered event type."
+    )
 
 
 @routes.post("/endpoints", status_code=201, summary="Create an endpoint")
@@ -84,6 +88,7 @@ async def create_endpoint(
     events = check_patterns(form.events)
     async with context.database.read() as connection:
         found(await tenants.get(connection, tenant_id))
+        warnings = await check_matches(context, connection, form.events, tenant_id=tenant_id)
     polled = form.mode == "poll"
     endpoint_id = new_id("ep", context.clock())
     access = await access_of_new(
@@ -138,6 +143,7 @@ async def create_endpoint(
         health=Health.HEALTHY,
         secret=secret,
         subscription=None if subscription is None else SubscriptionView.of(subscription),
+        warnings=warnings,
     )
 
 

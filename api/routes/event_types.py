@@ -15,9 +15,9 @@ from api.forms.json_schema import check_schema
 from api.http.fields import Description, Input, Time
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext
-from hookfast.errors import InvalidInput, NotFound
-from hookfast.events.event_type import MAX_LENGTH, parse_event_type
+from api.process.context import AppContext, Context
+from hookfast.errors import NotFound
+from hookfast.events.event_type import MAX_LENGTH, MAX_PARTS, is_event_type, parse_event_type
 from hookfast.events.operational import reject_reserved
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.events import event_types
@@ -28,7 +28,8 @@ routes = router("Event types")
 NamePath = Annotated[
     str,
     Path(
-        description="Three lower-case parts, `namespace.noun.verb`.",
+        description=f"1 to {MAX_PARTS} lower-case parts; three, `namespace.noun.verb`, are "
+        "recommended. `HOOKFAST_EVENT_TYPE_PARTS` may demand a number for new ones.",
         examples=["order.invoice.paid"],
         json_schema_extra={"maxLength": MAX_LENGTH},
     ),
@@ -94,7 +95,8 @@ async def put_event_type(
     audit: Audit,
     _: OperatorOnly,
 ) -> EventTypeView:
-    parse_event_type(name, pointer="name")
+    if not await _is_registered(context, name):  # else it keeps its name if the setting changes
+        parse_event_type(name, pointer="name", parts=context.settings.event_type_parts)
     reject_reserved(name, pointer="name")
     if form.json_schema is not None:
         await asyncio.to_thread(check_schema, form.json_schema)
@@ -113,7 +115,9 @@ async def put_event_type(
             await audit.record(connection, created(event_type))
         else:
             await audit.record(connection, updated(event_type, before=facts(replaced)))
-        return EventTypeView.of(found(await event_types.get(connection, name)))
+        stored = EventTypeView.of(found(await event_types.get(connection, name)))
+    context.catalogue.expire()
+    return stored
 
 
 @routes.get("/event-types", summary="List event types by name")
@@ -145,10 +149,16 @@ async def delete_event_type(
             raise NotFound("There is no such event type.")
         await event_types.remove(connection, name)
         await audit.record(connection, deleted(event_type))
+    context.catalogue.expire()
 
 
 def _check_name(name: str) -> None:
-    try:
-        parse_event_type(name)
-    except InvalidInput:
-        raise NotFound("There is no such event type.") from None
+    if not is_event_type(name):
+        raise NotFound("There is no such event type.")
+
+
+async def _is_registered(context: Context, name: str) -> bool:
+    if not is_event_type(name):
+        return False
+    async with context.database.read() as connection:
+        return await event_types.get(connection, name) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Query, Request, Response
@@ -100,15 +101,17 @@ async def poll_endpoint(
         ending=connection_of(request.scope).ending,
     )
     result = await request_poll.read_until(start.after, seconds=wait)
-    return Response(
-        poll_body(
-            result.page,
-            acknowledged=result.acknowledged,
-            gap=start.gap,
-            public_url=context.settings.resolved_public_url,
-        ),
-        media_type="application/json",
+    write = partial(
+        poll_body,
+        result.page,
+        acknowledged=result.acknowledged,
+        gap=start.gap,
+        public_url=context.settings.resolved_public_url,
     )
+    mapped = any(item.mapping is not None for item in result.page.items)
+    # mappings take too long for the event loop
+    body = await asyncio.to_thread(write) if mapped else write()
+    return Response(body, media_type="application/json")
 
 
 def _acknowledging(

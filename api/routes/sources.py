@@ -72,7 +72,7 @@ async def create_source(
     tenant_id = principal.tenant_for(form.tenant_id)
     if tenant_id is None:
         raise InvalidInput.at("/tenant_id", "is required: the tenant that owns the source")
-    columns = form.columns(form.provider)
+    columns = form.columns(form.provider, parts=context.settings.event_type_parts)
     bound = provider(form.provider, form.options)
     given = form.secrets
     if given is None and not bound.lets_choose_secret:
@@ -143,7 +143,10 @@ async def change_source(
         source = owned(await sources.get(connection, source_id, lock=True), principal)
         form = patched(SourceForm.of(source), patch)
         before = facts(source)
-        values = form.columns(source.provider) | {"updated_at": context.clock()}
+        # a source keeps the names that it has if the setting changes
+        names_kept = (form.event_types, form.options) == (source.event_types, source.options)
+        parts = None if names_kept else context.settings.event_type_parts
+        values = form.columns(source.provider, parts=parts) | {"updated_at": context.clock()}
         await sources.change(connection, source_id, values)
         source = found(await sources.get(connection, source_id))
         await audit.record(connection, updated(source, before=before))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from fastapi import Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,7 +13,10 @@ from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
+from api.forms.content_filter import MAX_EXAMPLE, ContentFilter, checked_filter, parse_example
 from api.forms.endpoint import Patterns, check_patterns
+from api.forms.payload import MappingText, PayloadStyle, check_payload
+from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, verify_stored
 from api.http.fields import EndpointId, Input, SubscriptionPath, TenantId, Time
 from api.http.merge_patch import MergePatch, patch_of, patched
@@ -25,6 +28,8 @@ from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.endpoints import endpoints, subscriptions
+from hookfast.storage.events import recent
+from hookfast.storage.events.filtering import Example, StoredData, passed_events
 from hookfast.storage.tables import Endpoint, Subscription
 
 routes = router("Subscriptions")
@@ -34,12 +39,21 @@ class SubscriptionForm(Input):
     """The settings of a subscription, which can be changed later."""
 
     events: Annotated[Patterns, Field(min_length=1)]
-    payload: Literal["full", "thin", "raw"] = Field(
+    payload: PayloadStyle = Field(
         "full",
         description="`full` sends the event's data; `thin` its id and the URL to fetch it from; "
         "`raw` the body, content type and headers of the request that a source received, byte for "
-        "byte and signed by us, and `full` for all other events.",
+        "byte and signed by us, and `full` for all other events; `mapped` what the `mapping` makes "
+        "of the event.",
     )
+    mapping: MappingText | None = Field(
+        None,
+        description="Required with the payload `mapped`: a JMESPath expression. It is evaluated on "
+        "the `full` body, and its result is sent instead, as JSON. If it fails for an event, "
+        "nothing is sent and the delivery becomes a dead letter with the reason `mapping_failed`. "
+        "A corrected mapping is used for retries and resends too.",
+    )
+    filter: ContentFilter = None
     active: bool = Field(
         True, description="If false, events emitted meanwhile are not sent, now or later."
     )
@@ -74,7 +88,11 @@ class SubscriptionView(BaseModel):
     endpoint_id: str
     tenant_id: str
     events: list[str]
-    payload: Literal["full", "thin", "raw"]
+    payload: PayloadStyle
+    mapping: str | None
+    filter: dict[str, Any] | None = Field(
+        description="The condition that an event's `data` must match; null: none."
+    )
     active: bool
     ordered: bool
     created_at: Time
@@ -83,6 +101,19 @@ class SubscriptionView(BaseModel):
     @classmethod
     def of(cls, subscription: Subscription) -> Self:
         return cls(**subscription.model_dump())
+
+
+class SavedSubscription(SubscriptionView):
+    """A subscription as it was created or changed."""
+
+    warnings: list[PatternWarning] = Field(
+        description="Patterns that match no registered event type. They are valid: the event types "
+        "may be registered later."
+    )
+
+    @classmethod
+    def saved(cls, subscription: Subscription, warnings: list[PatternWarning]) -> Self:
+        return cls(**subscription.model_dump(), warnings=warnings)
 
 
 def new_subscription(
@@ -101,20 +132,26 @@ def new_subscription(
 
 def _settings(form: SubscriptionForm, events: list[str]) -> dict[str, Any]:
     return {name: getattr(form, name) for name in SubscriptionForm.model_fields} | {
-        "events": events
+        "events": events,
+        "filter": checked_filter(form.filter),
     }
 
 
 @routes.post("/subscriptions", status_code=201, summary="Create a subscription")
 async def create_subscription(
     form: NewSubscription, context: AppContext, audit: Audit, principal: Writer
-) -> SubscriptionView:
+) -> SavedSubscription:
     """Before it is created, the endpoint's receiver must confirm each topic that is new to it; with
     the verification `query`, all of them in one request. If the tenant may not have another
     subscription, the response is 409 `quota_exceeded`."""
     events = check_patterns(form.events)
+    check_payload(form.payload, form.mapping)
+    checked_filter(form.filter)  # before the receiver is asked
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
+        warnings = await check_matches(
+            context, connection, form.events, tenant_id=endpoint.tenant_id
+        )
     _check_order(form, endpoint)
     await _verify_new_topics(context, endpoint, events)
     async with context.database.write() as connection:
@@ -123,7 +160,7 @@ async def create_subscription(
         subscription = new_subscription(form, endpoint=endpoint, events=events, at=context.clock())
         await subscriptions.add(connection, subscription)
         await audit.record(connection, created(subscription))
-    return SubscriptionView.of(subscription)
+    return SavedSubscription.saved(subscription, warnings)
 
 
 @routes.get("/subscriptions", summary="List subscriptions, or who would receive an event")
@@ -141,10 +178,22 @@ async def list_subscriptions(
             examples=["order.invoice.paid"],
         ),
     ] = None,
+    data: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_EXAMPLE,
+            description="With `matches`: the data of an example event, as JSON. Only subscriptions "
+            "whose filter it passes are listed. Without it, filters are not applied.",
+            examples=['{"amount": 129900, "currency": "EUR"}'],
+        ),
+    ] = None,
 ) -> Listing[SubscriptionView]:
     tenant_id = principal.tenant_for(tenant_id)
     if matches is not None:
         parse_event_type(matches, pointer="matches")
+    if data is not None and matches is None:
+        raise InvalidInput.at("data", "needs `matches`, the type of the example event")
+    example = None if data is None else Example(data, parse_example(data, pointer="data"))
     async with context.database.read() as connection:
         await check_tenant_exists(connection, tenant_id)
         if endpoint_id is not None:
@@ -154,10 +203,61 @@ async def list_subscriptions(
             tenant_id=tenant_id,
             endpoint_id=endpoint_id,
             matches=matches,
+            example=example,
             after=page.after,
             limit=page.rows,
         )
     return page.listing(rows, key=lambda row: row.id, view=SubscriptionView.of)
+
+
+class PreviewForm(Input):
+    """A subscription that may not exist yet, to try on past events."""
+
+    endpoint_id: EndpointId
+    events: Annotated[Patterns, Field(min_length=1)]
+    filter: ContentFilter = None
+
+
+class PreviewedEvent(BaseModel):
+    """A past event."""
+
+    id: str
+    type: str
+    created_at: Time
+    matches: bool = Field(description="Whether the filter lets it pass.")
+
+
+class PreviewView(BaseModel):
+    """How a filter would have decided on past events."""
+
+    checked: int = Field(
+        description=f"The newest events, at most {recent.MAX_EVENTS}, whose type matches and that "
+        f"the endpoint's tenant sees. Only its last {recent.SCANNED} events are searched for them."
+    )
+    matching: int = Field(description="Those that the filter lets pass.")
+    events: list[PreviewedEvent] = Field(description="The events, newest first.")
+
+
+@routes.post("/subscriptions/preview", summary="Try a filter on the last events")
+async def preview_subscription(
+    form: PreviewForm, context: AppContext, principal: Reader
+) -> PreviewView:
+    """Says which of the last events a subscription with these patterns and this filter would have
+    got. Nothing is stored or sent."""
+    events = check_patterns(form.events)
+    tried = checked_filter(form.filter)
+    async with context.database.read() as connection:
+        endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
+        found = await recent.read(connection, tenant_id=endpoint.tenant_id, patterns=events)
+    passed = await passed_events(tried, [StoredData(event.body) for event in found])
+    return PreviewView(
+        checked=len(found),
+        matching=sum(passed),
+        events=[
+            PreviewedEvent(id=event.id, type=event.type, created_at=event.created_at, matches=one)
+            for event, one in zip(found, passed, strict=True)
+        ],
+    )
 
 
 @routes.get("/subscriptions/{subscription_id}", summary="Get a subscription")
@@ -180,28 +280,37 @@ async def change_subscription(
     context: AppContext,
     audit: Audit,
     principal: Writer,
-) -> SubscriptionView:
-    """Topics that are new to the endpoint are verified like those of a new subscription."""
+) -> SavedSubscription:
+    """Topics that are new to the endpoint are verified like those of a new subscription. Another
+    payload than `mapped` removes the mapping."""
     async with context.database.read() as connection:
         row = owned(await subscriptions.get(connection, subscription_id), principal)
         endpoint = found(await endpoints.get(connection, row.endpoint_id))
     current = SubscriptionForm.model_validate(
         row.model_dump(include=set(SubscriptionForm.model_fields))
     )
+    if patch.get("payload", "mapped") != "mapped":
+        patch = {"mapping": None} | patch  # it belonged to the payload before
     form = patched(current, patch)
     events = check_patterns(form.events)
+    check_payload(form.payload, form.mapping)
     _check_order(form, endpoint)
+    settings = _settings(form, events)
+    async with context.database.read() as connection:
+        warnings = await check_matches(
+            context, connection, form.events, tenant_id=row.tenant_id, accepted=row.events
+        )
     await _verify_new_topics(context, endpoint, events)
     before = facts(row)
     seen, row.updated_at = row.updated_at, context.clock()
-    for name, value in _settings(form, events).items():
+    for name, value in settings.items():
         setattr(row, name, value)
     async with context.database.write() as connection:
         await _lock_verified(connection, endpoint)
         if not await subscriptions.change(connection, row, seen=seen):
             raise changed_meanwhile()
         await audit.record(connection, updated(row, before=before))
-    return SubscriptionView.of(row)
+    return SavedSubscription.saved(row, warnings)
 
 
 @routes.delete("/subscriptions/{subscription_id}", status_code=204, summary="Delete a subscription")

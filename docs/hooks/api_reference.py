@@ -9,6 +9,8 @@ from typing import Any
 from schema_samples import Json, Samples
 
 _SCHEMA = "#/components/schemas/"
+_WEBHOOKS = "Webhooks"
+"""The tag of the requests that receivers get."""
 _LIMITS = {
     "minimum": "≥ {}",
     "exclusiveMinimum": "> {}",
@@ -39,9 +41,11 @@ class Reference:
         return {"index.md": self._index()} | tags | {"schemas.md": self._all_schemas()}
 
     def _operations(self, tag: str) -> list[tuple[str, str, Json]]:
+        """Return the method, path or name, and description of the tag's operations and webhooks."""
+        everything = self._document["paths"] | self._document["webhooks"]
         return [
             (method, path, operation)
-            for path, methods in self._document["paths"].items()
+            for path, methods in everything.items()
             for method, operation in methods.items()
             if tag in operation["tags"]
         ]
@@ -81,9 +85,28 @@ class Reference:
 
     def _tag(self, tag: Json) -> str:
         lines = [f"# {tag['name']}", "", tag["description"], ""]
-        for method, path, operation in self._operations(tag["name"]):
-            lines += self._operation(method, path, operation)
+        if tag["name"] == _WEBHOOKS:
+            lines += self._webhooks()
+        else:
+            for method, path, operation in self._operations(tag["name"]):
+                lines += self._operation(method, path, operation)
         return "\n".join(lines) + "\n"
+
+    def _webhooks(self) -> list[str]:
+        """Return the requests to receivers. Those with the headers and answers of the first refer
+        to it."""
+        webhooks = [operation for *_, operation in self._operations(_WEBHOOKS)]
+        first = webhooks[0]
+        lines = []
+        for one in webhooks:
+            lines += [f"## {one['summary']} {{#{one['operationId']}}}", ""]
+            lines += [_prose(one["description"]), ""]
+            if one is not first and one["parameters"] == first["parameters"]:
+                link = f"[{first['summary'].lower()}](#{first['operationId']})"
+                lines += [*self._body(one), f"Its headers and answers are those of {link}.", ""]
+            else:
+                lines += [*self._parameters(one), *self._body(one), *self._answers(one)]
+        return lines
 
     def _operation(self, method: str, path: str, operation: Json) -> list[str]:
         lines = [f"## {operation['summary']} {{#{operation['operationId']}}}", ""]
@@ -93,13 +116,16 @@ class Reference:
         scopes = operation.get("x-scopes")
         names = " or ".join(f"`{scope}`" for scope in scopes) if scopes else "none is needed"
         lines += [f"**Scope of the key:** {names}", ""]
-        if parameters := operation.get("parameters"):
-            lines += ["**Parameters**", "", "| name | in | type | |", "|---|---|---|---|"]
-            lines += [self._parameter(one) for one in parameters]
-            lines += [""]
+        lines += self._parameters(operation)
         lines += self._body(operation)
         lines += self._request(method, path, operation)
         return lines + self._answers(operation)
+
+    def _parameters(self, operation: Json) -> list[str]:
+        if not (parameters := operation.get("parameters")):
+            return []
+        lines = ["**Parameters**", "", "| name | in | type | |", "|---|---|---|---|"]
+        return [*lines, *(self._parameter(self.resolved(one)) for one in parameters), ""]
 
     def _parameter(self, parameter: Json) -> str:
         schema = parameter.get("schema", {})
@@ -114,8 +140,10 @@ class Reference:
             lines += [f"**Body** (`{media}`)", ""]
             name = schema.get("$ref", "").removeprefix(_SCHEMA)
             resolved = self._schemas[name] if name else schema
-            if name or "oneOf" in schema:
+            if name or "oneOf" in schema or "anyOf" in schema:
                 lines += [f"A {self._type(schema)}.", ""]
+            elif "description" in schema:
+                lines += [_prose(schema["description"]), ""]
             if "properties" in resolved:
                 lines += [*self._members(resolved), ""]
         return lines
@@ -138,6 +166,14 @@ class Reference:
             lines += ["  -H 'Content-Type: application/json' \\", f"  -d '{quoted}'"]
         return [*lines, "```", ""]
 
+    def resolved(self, value: Json) -> Json:
+        """Return the component that a reference names, or the value if it is none."""
+        if "$ref" not in value:
+            return value
+        kind, name = value["$ref"].removeprefix("#/components/").split("/")
+        component: Json = self._document["components"][kind][name]
+        return component
+
     def request_sample(self, content: Json) -> Any:
         """Return an example body for the media type object of a request."""
         for example in content.get("examples", {}).values():
@@ -152,7 +188,8 @@ class Reference:
         lines = ["**Answers**", "", "| status | body | |", "|---|---|---|"]
         problems = []
         example: list[str] = []
-        for status, answer in sorted(operation["responses"].items()):
+        for status, described in sorted(operation["responses"].items()):
+            answer = self.resolved(described)
             contents = answer.get("content", {})
             if "application/problem+json" in contents:
                 problems.append(f"{status}")

@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 
 from hookfast.cli import remote
-from hookfast.cli.remote.commands import lazy_group
+from hookfast.cli.outbox import outbox_relay
+from hookfast.cli.remote.commands import command, lazy_group
 from hookfast.errors import HookfastError
 from hookfast.supervisor.output_encoding import escape_unencodable_output
 
@@ -140,6 +141,7 @@ def _version() -> None:
     typer.echo(VERSION)
 
 
+command(app, "outbox-relay")(outbox_relay)
 app.add_typer(
     typer.Typer(cls=lazy_group("hookfast.cli.secrets"), no_args_is_help=True),
     name="secrets",

@@ -22,6 +22,7 @@ _GROUPS = {
     "smtp_url": "Mail to owners",
     "circuit_failure_threshold": "Circuits and jobs",
     "event_retention": "Retention",
+    "event_type_parts": "Event types",
     "max_event_bytes": "Limits of the API",
     "response_excerpt_bytes": "Attempts and workers",
     "metrics_token": "Metrics and logs",

@@ -76,7 +76,7 @@ class Limited:
 
 @dataclass(frozen=True, slots=True)
 class Undeliverable:
-    """The endpoint is disabled or deleted: nothing is sent."""
+    """The endpoint is disabled or deleted, or there is no body: nothing is sent."""
 
     attempt: Attempt
     reason: Reason

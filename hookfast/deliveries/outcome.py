@@ -68,6 +68,7 @@ class Reason(StrEnum):
     GONE = "gone"
     ENDPOINT_DISABLED = "endpoint_disabled"
     ENDPOINT_DELETED = "endpoint_deleted"
+    MAPPING_FAILED = "mapping_failed"  # the subscription's mapping makes no body of the event
 
 
 _REASON_TEXTS: Mapping[str, str] = {
@@ -81,6 +82,7 @@ _REASON_TEXTS: Mapping[str, str] = {
     Reason.GONE: "the receiver answered 410 Gone",
     Reason.ENDPOINT_DISABLED: "the endpoint is disabled",
     Reason.ENDPOINT_DELETED: "the endpoint was deleted",
+    Reason.MAPPING_FAILED: "the subscription's mapping failed",
     "not_found": "the delivery does not exist any more",
 }
 

@@ -9,7 +9,7 @@ from hookfast.inbox.errors import (
     UnreadablePayload,
     UnsupportedContentType,
 )
-from hookfast.inbox.expression import Expression, compile_expression
+from hookfast.inbox.expression import KeyExpression, compile_expression
 from hookfast.inbox.idempotency_key import BusinessKeys, delivery_key
 from hookfast.inbox.provider import Answer, Provider
 from hookfast.inbox.providers import PROVIDERS, provider
@@ -19,8 +19,8 @@ __all__ = [
     "PROVIDERS",
     "Answer",
     "BusinessKeys",
-    "Expression",
     "InboundRequest",
+    "KeyExpression",
     "Provider",
     "RequestHeaders",
     "RequestRejected",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import matches, parse_pattern
-from hookfast.inbox.expression import Expression, compile_expression
+from hookfast.inbox.expression import KeyExpression, compile_expression
 from hookfast.inbox.provider import Provider
 from hookfast.inbox.request import InboundRequest
 from hookfast.strict_json.parser import JsonValue
@@ -26,7 +26,7 @@ def delivery_key(
     request: InboundRequest,
     *,
     payload: JsonValue,
-    expression: Expression | None = None,
+    expression: KeyExpression | None = None,
 ) -> str:
     """Return the idempotency key of a request; at most 204 printable characters, unless it is from
     `expression`. It is `id:` and the provider's delivery id; otherwise `key:` and the result of
@@ -43,7 +43,7 @@ def delivery_key(
 class BusinessKeys:
     """Key expressions by event type pattern. The first pattern that matches applies."""
 
-    rules: tuple[tuple[str, Expression], ...]
+    rules: tuple[tuple[str, KeyExpression], ...]
 
     @classmethod
     def parse(

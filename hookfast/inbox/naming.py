@@ -1,4 +1,4 @@
-"""Convert a provider's event names into valid three-part event types.
+"""Convert a provider's event names into valid event types of three parts.
 
 Each word is lower-cased, every run of characters other than `a-z`, `0-9` and `_` becomes one `_`,
 and `_` at either end is removed. A word that does not start with a letter gets the prefix `x_`, and
@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hookfast.errors import InvalidInput
-from hookfast.events.event_type import MAX_LENGTH, parse_event_type
+from hookfast.events.event_type import MAX_LENGTH, is_event_type
 from hookfast.events.operational import is_reserved
 
 NO_VERB: Final = "received"
@@ -51,15 +50,6 @@ def valid_event_type(namespace: str, name: object) -> str:
     if isinstance(name, str) and not is_reserved(name) and is_event_type(name):
         return name
     return event_type_from(namespace, name)
-
-
-def is_event_type(name: str) -> bool:
-    """Return whether `name` is a valid event type."""
-    try:
-        parse_event_type(name)
-    except InvalidInput:
-        return False
-    return True
 
 
 def _word(value: object, default: str) -> str:

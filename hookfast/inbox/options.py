@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StringConstraints
 
 from hookfast.errors import InvalidInput
+from hookfast.events.event_type import is_event_type
 from hookfast.events.operational import RESERVED_NAMESPACE, is_reserved
 from hookfast.inbox.expression import compile_expression
-from hookfast.inbox.naming import MAX_NAMESPACE, is_event_type
+from hookfast.inbox.naming import MAX_NAMESPACE
 
 
 def _namespace(text: str) -> str:
@@ -62,7 +63,7 @@ HeaderName: TypeAlias = Annotated[
     str,
     StringConstraints(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$"),  # RFC 9110, 5.6.2
 ]
-KeyExpression: TypeAlias = Annotated[str, AfterValidator(_expression)]
+ExpressionText: TypeAlias = Annotated[str, AfterValidator(_expression)]
 FixedType: TypeAlias = Annotated[str, AfterValidator(_event_type)]
 PublicUrl: TypeAlias = Annotated[
     str, StringConstraints(max_length=2000), AfterValidator(_public_url)

@@ -13,7 +13,7 @@ from hookfast.errors import InvalidInput
 from hookfast.events.event_type import matching_patterns
 from hookfast.events.hops import HEADER, MAX_HOPS, received_hops
 from hookfast.inbox.errors import TooManyHops, UnreadablePayload
-from hookfast.inbox.expression import Expression
+from hookfast.inbox.expression import KeyExpression
 from hookfast.inbox.form import FORM
 from hookfast.inbox.idempotency_key import BusinessKeys, delivery_key
 from hookfast.inbox.kept_headers import kept_headers
@@ -32,7 +32,7 @@ class SourceRules:
     patterns of the provider's event types to the types to emit; the narrowest match applies."""
 
     event_types: Mapping[str, str]
-    id_expression: Expression | None
+    id_expression: KeyExpression | None
     business_keys: BusinessKeys | None
     business_window: timedelta
 

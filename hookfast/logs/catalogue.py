@@ -29,6 +29,8 @@ class Kind(StrEnum):
     JOB_STARTED = "job.started"
     JOB_ENDED = "job.ended"
     INBOUND = "inbound.request"
+    OUTBOX_BATCH = "outbox.batch"
+    OUTBOX_REJECTED = "outbox.rejected"
     REQUEST = "request"
 
 
@@ -96,6 +98,15 @@ KINDS: Final[Mapping[Kind, Line]] = {
         "`failed`, `answered` or `rejected`, the last with the `code` of its reason.",
         ("source_id", "provider", "outcome"),
     ),
+    Kind.OUTBOX_BATCH: Line(
+        "The outbox relay has sent rows of an application's outbox, and their results are "
+        "committed there.",
+        ("sent", "replayed", "rejected", "postponed", "duration_ms"),
+    ),
+    Kind.OUTBOX_REJECTED: Line(
+        "A row of an application's outbox was rejected for good; the row has the whole reason.",
+        ("row", "event_type", "code"),
+    ),
     Kind.REQUEST: Line(
         "An HTTP request ended (the access log); without `status_code`, its client went away "
         "before it was answered.",
@@ -108,7 +119,7 @@ KINDS: Final[Mapping[Kind, Line]] = {
 FIELDS: Final[Mapping[str, Field]] = {
     "timestamp": Field("string", "When the line was written: RFC 3339, UTC, in microseconds."),
     "level": Field("string", "`debug`, `info`, `warning`, `error` or `critical`."),
-    "process": Field("string", "`api`, `worker`, `up`, `migrate` or `demo`."),
+    "process": Field("string", "`api`, `worker`, `up`, `migrate`, `demo` or `outbox-relay`."),
     "event": Field("string", "A sentence, the same for all lines that report the same."),
     "kind": Field("string", "What happened; see the table of kinds."),
     # what it concerns
@@ -132,7 +143,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     # attempts and deliveries
     "attempts": Field("integer", "The attempts that the delivery had."),
     "deliveries": Field("integer", "The deliveries that the event has."),
-    "duration_ms": Field("number", "How long the attempt or the request took."),
+    "duration_ms": Field("number", "How long the attempt, the request or the batch took."),
     "next_attempt_at": Field("string", "When the next attempt is due; missing if none is."),
     "origin": Field("string", "Where the event came from: `api` or `inbox`."),
     "reason": Field("string", "Why: of a delivery, its `reason` in the API."),
@@ -156,6 +167,12 @@ FIELDS: Final[Mapping[str, Field]] = {
     "resource_id": Field("string", "The id of the thing that was changed."),
     "skipped": Field("integer", "The job's deliveries for which its action had no effect."),
     "total": Field("integer", "The deliveries that the job selected."),
+    # the outbox relay
+    "postponed": Field("integer", "The rows that Hookfast cannot take yet."),
+    "rejected": Field("integer", "The rows that Hookfast rejected for good."),
+    "replayed": Field("integer", "The rows that were events already; an answer had been lost."),
+    "row": Field("integer", "The `id` of a row of the outbox."),
+    "sent": Field("integer", "The rows that became events."),
     # requests
     "client": Field("string", "The address, or network, that the request came from."),
     "code": Field("string", "The code of a problem, as in problem documents."),

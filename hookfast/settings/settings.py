@@ -23,6 +23,7 @@ from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.time_budget import FAST_LANE
 from hookfast.endpoints.circuit import Policy
 from hookfast.settings.egress_proxy import EgressProxy, parse_egress_proxy
+from hookfast.settings.event_type_settings import EventTypeSettings
 from hookfast.settings.limit_settings import LimitSettings
 from hookfast.settings.local_url import local_url
 from hookfast.settings.retention_settings import RetentionSettings
@@ -40,7 +41,7 @@ from hookfast.settings.types import (
 )
 
 
-class Settings(LimitSettings, RetentionSettings, BaseSettings):
+class Settings(LimitSettings, EventTypeSettings, RetentionSettings, BaseSettings):
     """Every setting with its default."""
 
     model_config = SettingsConfigDict(

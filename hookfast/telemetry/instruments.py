@@ -179,6 +179,14 @@ EVENTS = Counter(
     labels=("origin",),
     by="api",
 )
+FILTERS = Counter(
+    "hookfast.filters",
+    "{filter}",
+    "Filters of subscriptions applied to emitted events, by result: passed, kept_out, "
+    "not_applied (it takes too many steps, so the event passes).",
+    labels=("result",),
+    by="api worker",
+)
 DELIVERIES = Counter(
     "hookfast.deliveries",
     "{delivery}",
@@ -347,15 +355,47 @@ WORKERS = Gauge(
     by="api",
 )
 
+OUTBOX_ROWS = Counter(
+    "hookfast.outbox_relay.rows",
+    "{row}",
+    "Rows of an application's outbox that the relay has sent, by result: sent, replayed (an answer "
+    "had been lost), rejected, postponed.",
+    labels=("result",),
+    by="outbox-relay",
+)
+OUTBOX_LAG = Gauge(
+    "hookfast.outbox_relay.lag",
+    "s",
+    "Age of the oldest row of the outbox that waits; 0 if none does.",
+    by="outbox-relay",
+)
+OUTBOX_WAITING = Gauge(
+    "hookfast.outbox_relay.waiting",
+    "{row}",
+    "Rows of the outbox that wait to be sent, counted up to 100,000.",
+    by="outbox-relay",
+)
+OUTBOX_REJECTED = Gauge(
+    "hookfast.outbox_relay.rejected",
+    "{row}",
+    "Rows of the outbox that Hookfast rejected and that nobody has dealt with.",
+    by="outbox-relay",
+)
+
 _QUOTAS = ("endpoints", "subscriptions", "sources", "events_per_day", "test_sends")
 _REPEATED = ("connection", "credentials")
 _PROXY_FAILURES = ("unresolved", "unreachable", "rejected", "invalid_answer", "no_answer")
+_OUTBOX_RESULTS = ("sent", "replayed", "rejected", "postponed")
 _OUTCOMES = {"api": ("dead_on_arrival",), "worker": ("delivered", "dead", "gone", "cancelled")}
 
 
 def begin(process: str) -> None:
     """Start some counts at 0, such as those that have alerts. To Prometheus, a count that appears
     was always there, so without this the first dead letter would be no increase."""
+    if process == "outbox-relay":
+        for result in _OUTBOX_RESULTS:
+            OUTBOX_ROWS.add(0, result=result)
+        return
     for outcome in _OUTCOMES.get(process, ()):
         DELIVERIES.add(0, outcome=outcome)
     for cause in _REPEATED:

@@ -79,13 +79,15 @@ class Emission:
         self._parent = _remote(traceparent) if _Switch.on else None
         self._spans: list[Span] = []
 
-    def begin(self, event_type: str) -> EventSpan:
-        """Start the span of one event."""
+    def begin(self, event_type: str, own: str | None = None) -> EventSpan:
+        """Start the span of one event: a child of its `own` traceparent if it has one, otherwise of
+        the request's."""
         if not _Switch.on:
-            return EventSpan(self._traceparent)
+            return EventSpan(own or self._traceparent)
+        parent = self._parent if own is None else _remote(own)
         span = _TRACER.start_span(
             f"emit {event_type}",
-            context=self._parent or _NOTHING,
+            context=parent or _NOTHING,
             kind=SpanKind.PRODUCER,
             attributes=_messaging("emit", "create", event_type),
         )

@@ -94,11 +94,15 @@ async def _create_resources(client: httpx2.AsyncClient) -> dict[str, str]:
             tenant_id=tenant,
             url=f"http://127.0.0.1:4/{name}",
             description=words,
-            events=["order.**"],
+            # the second matches no event type, which the page says
+            events=["order.**", "order.invoice.payed"],
             owner_emails=["ops@example.com"],
         )
         ids[name], ids[f"{name} subscription"] = created["id"], created["subscription"]["id"]
     await _set_credentials(client, ids["fine"])
+    conditions = {"amount": {"$gte": 100_000}, "customer.country": {"$nin": ["US", "CA"]}}
+    path = f"/subscriptions/{ids['broken subscription']}"
+    assert (await client.patch(path, json={"filter": conditions})).is_success
     event = await client.post(
         "/events",
         json={

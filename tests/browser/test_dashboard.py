@@ -278,6 +278,34 @@ def test_selected_deliveries_are_counted_then_resent(chromium: Browser, site: Si
         expect(page.get_by_role("status")).to_contain_text("This was already done")
 
 
+def test_content_filter_is_checked_and_saved_without_script(
+    chromium: Browser, site: Site, artefacts: Path
+) -> None:
+    with browsing(chromium, site, java_script_enabled=False) as page:
+        page.goto(f"/dashboard/endpoints/{site.scene.broken}")
+        subscriptions = page.get_by_role("region", name="Subscriptions")
+        expect(subscriptions.get_by_text('{"amount":{"$gte":100000}')).to_be_visible()
+        page.get_by_label("Events", exact=True).fill(EVENT_TYPE)
+        page.locator('textarea[name="filter"]').fill('{"invoice_id": {"$startWith": "in_4"}}')
+        page.get_by_role("button", name="Check").click()
+        expect(subscriptions.get_by_role("alert")).to_contain_text("did you mean `$startsWith`?")
+        page.locator('textarea[name="filter"]').fill('{"invoice_id": {"$startsWith": "in_4"}}')
+        page.get_by_role("button", name="Check").click()
+        checked = page.get_by_text(re.compile(r"\d+ of the last \d+ events? of these types"))
+        expect(checked).to_be_visible()
+        page.screenshot(path=artefacts / "filter-checked.png", full_page=True)
+        page.get_by_role("button", name="Subscribe").click()
+        expect(page.get_by_role("status").first).to_contain_text("Subscribed to")
+        expect(subscriptions.get_by_text('{"invoice_id":{"$startsWith":"in_4"}}')).to_be_visible()
+        subscriptions.get_by_role("link", name=f"Edit {EVENT_TYPE}").first.click()
+        expect(checked).to_be_visible()
+        page.screenshot(path=artefacts / "filter-edited.png", full_page=True)
+        page.locator('textarea[name="filter"]').fill("")
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_role("status").first).to_contain_text("The subscription is saved.")
+        expect(subscriptions.get_by_text('{"invoice_id"')).to_have_count(0)
+
+
 def test_inbox_entry_is_retried_after_its_schema_is_fixed(chromium: Browser, site: Site) -> None:
     with browsing(chromium, site) as page:
         page.goto("/dashboard/inbox?status=failed")
@@ -295,6 +323,27 @@ def test_inbox_entry_is_retried_after_its_schema_is_fixed(chromium: Browser, sit
         expect(page.get_by_role("status")).to_contain_text("The event was created.")
         page.get_by_role("link", name="evt_").click()
         expect(page.get_by_role("region", name="The event")).to_contain_text("refs/heads/topic")
+
+
+def test_mapping_is_previewed_and_its_error_shown_where_it_is(
+    chromium: Browser, site: Site
+) -> None:
+    with browsing(chromium, site) as page:
+        edit = f"/dashboard/endpoints/{site.scene.fine}"
+        page.goto(edit)
+        page.get_by_role("link", name="Edit order").first.click()
+        page.get_by_role("combobox", name="Payload").select_option("mapped")
+        mapping = page.get_by_role("textbox", name="Mapping")
+        mapping.fill("{text: join(' ', ['It is', type])")
+        page.get_by_label("Example event").select_option(EVENT_TYPE)
+        page.get_by_role("button", name="Preview the mapping").click()
+        expect(page.get_by_text("there is an error at character")).to_be_visible()
+        expect(mapping).to_have_attribute("aria-invalid", "true")
+        mapping.fill("{text: join(' ', ['It is', type])}")
+        page.get_by_role("button", name="Preview the mapping").click()
+        expect(page.get_by_label("The mapped body")).to_have_text(
+            f'{{"text":"It is {EVENT_TYPE}"}}'
+        )
 
 
 def test_portal_link_shows_one_endpoint_without_a_key(chromium: Browser, site: Site) -> None:
@@ -410,6 +459,13 @@ def test_pages_work_without_script(chromium: Browser, site: Site) -> None:
         page.get_by_label("Description").fill("The ledger")
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_role("heading", name="The ledger")).to_be_visible()
+        page.get_by_label("Events", exact=True).fill("order.*, order.invoices.paid")
+        page.get_by_role("button", name="Subscribe").click()
+        expect(page.get_by_role("status").first).to_contain_text(
+            "No registered event type matches 'order.*' yet. Did you mean 'order.**'?"
+        )
+        row = page.get_by_role("row", name="order.invoices.paid")
+        expect(row).to_contain_text("Did you mean 'order.invoice.paid'?")
         page.get_by_role("button", name="Send a test").click()
         expect(page.get_by_role("status").first).to_contain_text("failed")  # nothing listens there
         page.get_by_role("button", name="Sign out").click()

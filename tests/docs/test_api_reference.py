@@ -52,6 +52,17 @@ def test_every_operation_is_described_with_its_scopes_and_parameters() -> None:
                 assert f"`{parameter['name']}`" in after.partition("**Answers**")[0]
 
 
+def test_every_webhook_is_described_with_its_headers_and_answers() -> None:
+    page = PAGES["webhooks.md"]
+    for methods in DOCUMENT["webhooks"].values():
+        for operation in methods.values():
+            assert f"{{#{operation['operationId']}}}" in page
+            for parameter in operation["parameters"]:
+                assert f"| `{REFERENCE.resolved(parameter)['name']}`" in page
+            for answer in operation["responses"].values():
+                assert REFERENCE.resolved(answer)["description"] in page
+
+
 def test_every_linked_schema_is_described() -> None:
     linked = set(re.findall(r"schemas\.md#(\w+)", "\n".join(PAGES.values())))
     described = {name.lower() for name in re.findall(r"^## (\w+)", PAGES["schemas.md"], re.M)}

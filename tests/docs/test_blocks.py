@@ -22,6 +22,7 @@ TESTED = {
     "python": "compiled here; run here, in test_tours.py and beside the guides' own tests",
     "js": "run here, in test_tours.py and in tests/integration/receiver/test_guide.py",
     "go": "run here and in tests/integration/receiver/test_guide.py, where there is go",
+    "sql": "run in tests/integration/client/outbox/test_guide.py",
     "json": "parsed, and compared with the OpenAPI document",
     "yaml": "parsed",
 }

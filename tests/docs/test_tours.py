@@ -26,6 +26,7 @@ ELSEWHERE = {
     "api": "tests/e2e/test_crash.py",
     "migrate": "tests/integration/storage/database/test_migrate.py",
     "doctor": "tests/integration/doctor",
+    "outbox-relay": "needs a database: tests/integration/client/outbox",
     "config": "tests/unit/cli/test_config.py",
     "secrets": "tests/integration/cli/test_secrets.py",
 }
@@ -33,7 +34,10 @@ ELSEWHERE = {
 CONFIRMED = {"recover", "redrive", "resend", "pause", "resume", "cancel", "replay", "run", "revoke"}
 
 # In this order. Each continues where the quickstart ended, and leaves the receiver working.
-GUIDES = ["concepts", "endpoints", "emitting", "verifying", "retries", "replaying", "circuits"]
+GUIDES = [
+    *("concepts", "endpoints", "emitting", "filters", "verifying", "retries", "replaying"),
+    *("circuits", "mapping"),
+]
 
 EMIT_TWICE = """
 first = emit("order.refund.created", {"refund_id": "re_90", "amount": 5},
@@ -77,6 +81,8 @@ def test_the_quickstart_and_the_guides_work_as_they_are_written(tmp_path: Path) 
     assert re.search(r"circuit +open", output["circuits"])
     assert output["circuits"].count(" held ") >= 1
     assert re.search(r"circuit +(closed|draining)", output["circuits"])
+    assert '{"text":":moneybag: Invoice *in_4711* is paid: 129900"}' in output["mapping"]
+    assert '"value":"129900"' in output["mapping"]
     assert " done: 2/2" in output["replaying"]
 
 

@@ -14,6 +14,7 @@ from api.dashboard.site import live
 from api.dashboard.site.page import PageView, View
 from api.dashboard.site.page_route import PageRouter
 from api.forms.endpoint import EndpointView
+from api.forms.unmatched import explain_unmatched
 from api.http.fields import EndpointPath
 from api.http.pagination import Page
 from api.routes.deliveries import list_deliveries
@@ -21,7 +22,7 @@ from api.routes.endpoint_checks import TestView, get_endpoint_stats
 from api.routes.endpoint_control import get_endpoint_health
 from api.routes.endpoints import get_endpoint
 from api.routes.event_types import list_event_types
-from api.routes.subscriptions import list_subscriptions
+from api.routes.subscriptions import PreviewView, list_subscriptions
 from hookfast.deliveries.retry_plan import parse_plan
 
 routes = PageRouter()
@@ -65,23 +66,39 @@ async def render_endpoint(
     window: Window = endpoint_charts.DEFAULT,
     test: TestView | None = None,
     tested_type: str | None = None,
+    preview: PreviewView | None = None,
     status: int = 200,
 ) -> Response:
-    """Render the endpoint's page, with the result of a test or the errors of one of its forms."""
+    """Render the endpoint's page, with the result of a test, the preview of a subscription, or the
+    errors of one of its forms."""
     figures = await _figures(endpoint_id, view, principal, window)
-    types = await list_event_types(_ALL, view.context, principal)
     subscribed = await list_subscriptions(_ALL, view.context, principal, endpoint_id=endpoint_id)
+    async with view.context.database.read() as connection:
+        unmatched = await explain_unmatched(
+            view.context,
+            connection,
+            [pattern for each in subscribed.data for pattern in each.events],
+            tenant_id=figures["endpoint"].tenant_id,
+        )
     return view.render(
         "endpoint.html",
         status=status,
         **figures,
         subscriptions=subscribed.data,
+        unmatched=unmatched,
         plan=parse_plan(figures["endpoint"].retry_plan),
         policy=view.context.settings.circuit_policy.with_overrides(figures["endpoint"].circuit),
-        event_types=sorted((each.name for each in types.data), key=_own_first),
+        event_types=await example_types(view, principal),
         test=test,
         tested_type=tested_type,
+        preview=preview,
     )
+
+
+async def example_types(view: View, principal: Principal) -> list[str]:
+    """Return the names of the event types of which there are examples to send or preview."""
+    types = await list_event_types(_ALL, view.context, principal)
+    return sorted((each.name for each in types.data), key=_own_first)
 
 
 def _own_first(name: str) -> tuple[bool, str]:

@@ -14,7 +14,7 @@ from api.dashboard.site.formatting import endpoint_name
 from api.dashboard.site.page import PageView
 from api.dashboard.site.page_route import PageRouter
 from api.http.fields import EndpointPath
-from api.routes.endpoint_checks import TestForm, VerifiedView, check_endpoint, verify_endpoint
+from api.routes.endpoint_checks import TestForm, VerifiedView, run_test, verify_endpoint
 from api.routes.endpoint_control import (
     EnableForm,
     disable_endpoint,
@@ -87,7 +87,7 @@ async def test(endpoint_id: EndpointPath, view: PageView, principal: Writer) -> 
         raise InvalidInput.at("/type", "name an event type")
     view.result_path = f"/dashboard/endpoints/{endpoint_id}"
     form = validated(TestForm, {"type": name})
-    result = await check_endpoint(endpoint_id, form, view.context, principal)
+    result = await run_test(endpoint_id, form, view.context, principal)
     return await render_endpoint(
         endpoint_id,
         view=view,

@@ -72,7 +72,11 @@ async def add_endpoint(view: PageView, audit: Audit, principal: Writer) -> Respo
         return await _form(view, endpoint_fields.submitted_fields(view.form) | typed, error)
     view.result_path = f"/dashboard/endpoints/{created.id}"
     return view.render(
-        "endpoint_secret.html", endpoint=created, secret=created.secret, rotated=False
+        "endpoint_secret.html",
+        endpoint=created,
+        secret=created.secret,
+        rotated=False,
+        warnings=created.warnings,
     )
 
 

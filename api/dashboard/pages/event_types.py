@@ -26,6 +26,7 @@ from api.routes.event_types import (
     put_event_type,
 )
 from hookfast.errors import Conflict, HookfastError, InvalidInput
+from hookfast.events.event_type import describe_parts
 from hookfast.events.operational import is_reserved
 from hookfast.events.schema_example import example_of
 from hookfast.storage.events import event_types
@@ -42,13 +43,14 @@ async def event_types_page(view: PageView, page: PageQuery, principal: Reader) -
     return view.render("event_types.html", listing=listing)
 
 
-@routes.get("/event-types/new")
+# with a hyphen, which no event type has: one may be called `new`
+@routes.get("/event-types/new-type")
 async def new_event_type_page(view: PageView, _: OperatorOnly) -> Response:
     """Show the form for a new event type."""
     return _form(view, {"name": "", "description": "", "schema": ""}, None)
 
 
-@routes.post("/event-types/new")
+@routes.post("/event-types/new-type")
 async def add_event_type(view: PageView, audit: Audit, principal: OperatorOnly) -> Response:
     """Register an event type."""
     name = view.form.get("name", "")
@@ -151,8 +153,16 @@ def _form(
         error=error,
         fields=fields,
         is_new=replaced is None,
+        name_hint=_name_hint(view),
         seen=None if replaced is None else seen_version(replaced.updated_at),
     )
+
+
+def _name_hint(view: View) -> str:
+    parts = view.context.settings.event_type_parts
+    allowed = describe_parts(parts)
+    recommended = "." if parts is not None else "; three are best: namespace, noun, verb."
+    return f"{allowed[:1].upper()}{allowed[1:]} in lower case, joined by dots{recommended}"
 
 
 def _text(schema: Any) -> str:

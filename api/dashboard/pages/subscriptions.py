@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from functools import partial
+from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
 from api.access.audit import Audit
-from api.access.authentication import Reader, Writer
-from api.dashboard.pages.endpoint import render_endpoint
-from api.dashboard.site.form import changed_members, check_unchanged, seen_version, validated
+from api.access.authentication import Principal, Reader, Writer
+from api.dashboard.pages.endpoint import example_types, render_endpoint
+from api.dashboard.site.flash import Tone
+from api.dashboard.site.form import Form, changed_members, check_unchanged, seen_version, validated
+from api.dashboard.site.json_view import pretty
 from api.dashboard.site.page import InvalidField, PageView, View
 from api.dashboard.site.page_route import PageRouter, error_sentence
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext
+from api.routes.endpoint_checks import TestForm, run_test
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (
     NewSubscription,
+    PreviewForm,
+    PreviewView,
+    SavedSubscription,
     SubscriptionView,
     change_subscription,
     create_subscription,
     delete_subscription,
     get_subscription,
+    preview_subscription,
 )
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
+from hookfast.events.filter import filter_text
 
 routes = PageRouter()
 
@@ -51,20 +61,33 @@ async def subscribe(
 ) -> Response:
     """Subscribe the endpoint to more events. Its receiver is asked about topics new to it."""
     await get_endpoint(endpoint_id, view.context, principal)
-    typed = view.form.get("events", "")
-    members = {
-        "endpoint_id": endpoint_id,
-        "events": _patterns(typed),
-        "payload": view.form.get("payload", "full"),
-        "ordered": view.form.get("ordered", "") == "yes",
-    }
     try:
+        members = {
+            "endpoint_id": endpoint_id,
+            "events": _patterns(view.form.get("events", "")),
+            **_payload(view.form),
+            "filter": _filter(view),
+            "ordered": _ordered(view.form),
+        }
         form = validated(NewSubscription, members)
         created = await create_subscription(form, view.context, audit, principal)
     except InvalidInput as error:
-        view.invalid["events"] = InvalidField(typed, error_sentence(error))
+        _show_error(view, error)
         return await render_endpoint(endpoint_id, view=view, principal=principal, status=422)
-    return view.redirect_back(f"Subscribed to {', '.join(created.events)}.")
+    notice, tone = _notice(f"Subscribed to {', '.join(created.events)}.", created)
+    return view.redirect_back(notice, tone=tone)
+
+
+@routes.post("/endpoints/{endpoint_id}/subscriptions/preview")
+async def preview(endpoint_id: EndpointPath, view: PageView, principal: Writer) -> Response:
+    """Show how many of the last events the typed subscription would have got. Stores nothing."""
+    await get_endpoint(endpoint_id, view.context, principal)
+    try:
+        found = await _preview(view, endpoint_id, principal)
+    except InvalidInput as error:
+        _show_error(view, error)
+        return await render_endpoint(endpoint_id, view=view, principal=principal, status=422)
+    return await render_endpoint(endpoint_id, view=view, principal=principal, preview=found)
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/switch")
@@ -80,10 +103,27 @@ async def switch(
 
 
 @routes.get("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/edit")
-async def edit_page(view: PageView, _: Writer, subscription: OwnSubscription) -> Response:
-    """Show the form that changes a subscription."""
-    typed = ", ".join(subscription.events)
-    return _form(view, subscription, typed, subscription.payload, subscription.ordered)
+async def edit_page(view: PageView, principal: Writer, subscription: OwnSubscription) -> Response:
+    """Show the form that changes a subscription, and what its filter does to the last events."""
+    found = None
+    if subscription.filter is not None:
+        form = PreviewForm(
+            endpoint_id=subscription.endpoint_id,
+            events=subscription.events,
+            filter=subscription.filter,
+        )
+        found = await preview_subscription(form, view.context, principal)
+    text = "" if subscription.filter is None else filter_text(subscription.filter)
+    return await _form(
+        view,
+        principal,
+        subscription,
+        events=", ".join(subscription.events),
+        payload={"payload": subscription.payload, "mapping": subscription.mapping},
+        ordered=subscription.ordered,
+        filter=pretty(text)[0],
+        preview=found,
+    )
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/edit")
@@ -91,42 +131,162 @@ async def edit(
     subscription: OwnSubscription, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Save a subscription's settings. Its receiver is asked about topics new to it."""
-    typed = view.form.get("events", "")
-    payload = view.form.get("payload", "full")
-    ordered = view.form.get("ordered", "") == "yes"
-    members = {"events": _patterns(typed), "payload": payload, "ordered": ordered}
-    patch = changed_members(members, subscription)
+    members = {
+        "events": _patterns(view.form.get("events", "")),
+        "ordered": _ordered(view.form),
+        **_payload(view.form),
+    }
     try:
+        patch = changed_members(members, subscription)
+        if "filter" in view.form and _is_changed(typed_filter := _filter(view), subscription):
+            patch["filter"] = typed_filter  # not a patch of it: it is replaced as a whole
         check_unchanged(view.form, subscription.updated_at)
-        if patch:
-            await change_subscription(subscription.id, patch, view.context, audit, principal)
+        path = f"/dashboard/endpoints/{subscription.endpoint_id}#subscriptions-heading"
+        if not patch:
+            return view.redirect(path, "Nothing changed.")
+        saved = await change_subscription(subscription.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
-        return _form(view, subscription, typed, payload, ordered, error)
-    return view.redirect(
-        f"/dashboard/endpoints/{subscription.endpoint_id}#subscriptions-heading",
-        "The subscription is saved." if patch else "Nothing changed.",
-    )
+        return await _typed_form(view, principal, subscription, error=error)
+    notice, tone = _notice("The subscription is saved.", saved)
+    return view.redirect(path, notice, tone=tone)
+
+
+@routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/preview")
+async def preview_edited(
+    subscription: OwnSubscription, view: PageView, principal: Writer
+) -> Response:
+    """Show how many of the last events the changed subscription would have got. Stores nothing."""
+    form = partial(_typed_form, view, principal, subscription)
+    try:
+        return await form(preview=await _preview(view, subscription.endpoint_id, principal))
+    except InvalidInput as error:
+        return await form(error=error)
+
+
+@routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/preview-mapping")
+async def preview_mapping(
+    subscription: OwnSubscription, view: PageView, principal: Writer
+) -> Response:
+    """Show the body that the typed mapping makes of an example event. Sends and stores nothing."""
+    view.result_path = view.path
+    form = partial(_typed_form, view, principal, subscription)
+    try:
+        mapping = _payload(view.form)["mapping"]
+        if mapping is None:
+            raise InvalidInput.at("/mapping", "choose the payload `mapped` and give a mapping")
+        members = {"type": view.form.get("type", ""), "dry_run": True, "mapping": mapping}
+        test = await run_test(
+            subscription.endpoint_id, validated(TestForm, members), view.context, principal
+        )
+        return await form(mapped_body=test.body)
+    except InvalidInput as error:
+        return await form(error=error)
+
+
+def _notice(done: str, saved: SavedSubscription) -> tuple[str, Tone]:
+    """Return the notice with the first warning; the page has all of them beside the patterns."""
+    if not saved.warnings:
+        return done, "good"
+    return f"{done} {saved.warnings[0].detail}", "warn"
 
 
 def _patterns(typed: str) -> list[str]:
     return typed.replace(",", " ").split()
 
 
-def _form(
+def _filter(view: View) -> Any:
+    """Return the typed filter, None for an empty one. Raises InvalidInput."""
+    found = view.form.json("filter", pointer="/filter")
+    return None if found == {} else found
+
+
+def _is_changed(typed: Any, subscription: SubscriptionView) -> bool:
+    """Return whether a filter is another one. As text, because for Python 1 equals true."""
+    return json.dumps(typed) != json.dumps(subscription.filter)
+
+
+async def _preview(view: View, endpoint_id: str, principal: Writer) -> PreviewView:
+    members = {
+        "endpoint_id": endpoint_id,
+        "events": _patterns(view.form.get("events", "")),
+        "filter": _filter(view),
+    }
+    return await preview_subscription(validated(PreviewForm, members), view.context, principal)
+
+
+def _payload(form: Form) -> dict[str, str | None]:
+    """Return the form's payload and mapping. A mapping left over from `mapped` does not count."""
+    payload = form.get("payload", "full")
+    # browsers send line breaks as CR LF
+    mapping = form.get("mapping", "").replace("\r\n", "\n") or None
+    return {"payload": payload, "mapping": mapping if payload == "mapped" else None}
+
+
+def _ordered(form: Form) -> bool:
+    return form.text("ordered") == "yes"
+
+
+def _show_error(view: View, error: InvalidInput) -> None:
+    """Show an error at its field: the filter's, the mapping's, or that of the events."""
+    name, detail = "events", error_sentence(error)
+    if any(each.pointer.startswith("/filter") for each in error.errors):
+        name = "filter"
+    elif [each.pointer for each in error.errors] == ["/mapping"]:
+        name, detail = "mapping", error.errors[0].detail
+    view.invalid[name] = InvalidField(view.form.get(name, ""), detail)
+
+
+async def _typed_form(
     view: View,
+    principal: Principal,
     subscription: SubscriptionView,
-    events: str,
-    payload: str,
-    ordered: bool,
+    *,
     error: HookfastError | None = None,
+    preview: PreviewView | None = None,
+    mapped_body: str | None = None,
+) -> Response:
+    """Render the form with what was typed into it."""
+    if isinstance(error, InvalidInput):
+        _show_error(view, error)
+    return await _form(
+        view,
+        principal,
+        subscription,
+        events=view.form.get("events", ""),
+        payload=_payload(view.form),
+        ordered=_ordered(view.form),
+        filter=view.form.get("filter", ""),
+        error=error,
+        preview=preview,
+        mapped_body=mapped_body,
+    )
+
+
+async def _form(
+    view: View,
+    principal: Principal,
+    subscription: SubscriptionView,
+    *,
+    events: str,
+    payload: dict[str, str | None],
+    ordered: bool,
+    filter: str,
+    error: HookfastError | None = None,
+    preview: PreviewView | None = None,
+    mapped_body: str | None = None,
 ) -> Response:
     return view.render_form(
         "subscription.html",
         error=error,
         subscription=subscription,
-        seen=seen_version(subscription.updated_at),
+        seen=view.form.text("seen") or seen_version(subscription.updated_at),
         events=events,
-        payload=payload,
+        **payload,
+        filter=filter,
+        preview=preview,
+        event_types=await example_types(view, principal),
+        mapped_body=mapped_body,
+        previewed_type=view.form.get("type"),
         ordered=ordered,
     )
 

@@ -17,8 +17,9 @@ from api.forms.search import SearchText
 from api.routes.search import scope_of
 from hookfast.deliveries.outcome import Reason, reason_text
 from hookfast.errors import InvalidInput
-from hookfast.events.event_type import parse_event_type
+from hookfast.events.event_type import is_event_type
 from hookfast.ids import Prefix, is_id
+from hookfast.storage.events import event_types
 from hookfast.storage.search import ids, names
 from hookfast.storage.search.hit import Scope
 from hookfast.storage.search.names import Name, Named
@@ -115,8 +116,8 @@ async def _resolve(
     """Return what a text means, or why it does not mean one thing."""
     if kind == "reason":
         return _chosen(kind, text, _matching_reasons(text))
-    if kind == "event_type" and _is_event_type(text):
-        return Choice(text, text)  # a deleted type can be chosen too: its events remain
+    if kind == "event_type" and await _names_event_type(connection, text):
+        return Choice(text, text)
     try:
         search = SearchText.parse(text)
     except InvalidInput as error:
@@ -191,12 +192,12 @@ def _of_reason(reason: Reason) -> Choice:
     return Choice(reason.value, reason_text(reason.value), about=reason.value)
 
 
-def _is_event_type(text: str) -> bool:
-    try:
-        parse_event_type(text)
-    except InvalidInput:
+async def _names_event_type(connection: AsyncConnection, text: str) -> bool:
+    """Whether the text is a whole event type. Fewer than three parts may be a part of one, unless
+    they are registered. A deleted type can be chosen too, because its events remain."""
+    if not is_event_type(text):
         return False
-    return True
+    return text.count(".") >= 2 or await event_types.get(connection, text) is not None
 
 
 def scope_for(view: View) -> Scope:

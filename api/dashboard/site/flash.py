@@ -18,12 +18,12 @@ _CONTEXT = "dashboard flash"
 _SECONDS = 60
 _MAX_TEXT = 600
 
-Tone = Literal["good", "bad"]
+Tone = Literal["good", "warn", "bad"]
 
 
 @dataclass(frozen=True, slots=True)
 class Flash:
-    """A message, and whether it reports success."""
+    """A message, and whether it reports success, or success with something to look at."""
 
     tone: Tone
     text: str

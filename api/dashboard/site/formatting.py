@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from api.forms.endpoint import EndpointView
@@ -13,7 +13,9 @@ from hookfast.clock import to_utc
 from hookfast.deliveries.answer import answer_name, has_telling_duration
 from hookfast.deliveries.outcome import reason_text
 from hookfast.endpoints.health import EXPLANATIONS, Health
+from hookfast.events.filter import filter_text
 
+_FILTER_CHARACTERS: Final = 160
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 TONES: Final[Mapping[str, str]] = {
@@ -55,6 +57,12 @@ LABELS: Final[Mapping[str, str]] = {
     "dns": "DNS",
     "tls": "TLS",
 }
+
+
+def shown_filter(conditions: Mapping[str, Any]) -> str:
+    """Return a content filter in one line, shortened if it is long."""
+    text = filter_text(conditions)
+    return text if len(text) <= _FILTER_CHARACTERS else f"{text[:_FILTER_CHARACTERS]}…"
 
 
 def tone(status: str) -> str:

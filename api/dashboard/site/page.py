@@ -58,7 +58,7 @@ def templates() -> Environment:
         name: getattr(formatting, name)
         for name in (
             *("label", "tone", "reason", "explained", "span", "ago", "utc", "local", "both"),
-            *("answer", "parsed"),
+            *("answer", "parsed", "shown_filter"),
             *("number", "percent", "millis", "seconds", "short_id", "endpoint_name"),
         )
     }

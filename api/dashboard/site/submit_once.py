@@ -39,6 +39,8 @@ _REPEATABLE: Final = frozenset(
     }
 )
 """Forms that may be sent any number of times."""
+_PREVIEW: Final = re.compile(rf"{HOME}/endpoints/\w+/subscriptions/(?:\w+/)?preview")
+"""The forms that try a filter. They change nothing either."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 _WAIT_FOR_FIRST: Final = timedelta(seconds=10)
 """How long a second click waits for the first: longer than most receivers take to be verified."""
@@ -50,7 +52,8 @@ log = structlog.get_logger()
 async def run_once(view: View, handle: Callable[[Request], Awaitable[Response]]) -> Response:
     """Handle a form, or redirect to the result if it was sent before. Raises InvalidInput for a
     form without a token, and the errors of `handle`."""
-    if view.request.scope["path"] in _REPEATABLE:
+    path = view.request.scope["path"]
+    if path in _REPEATABLE or _PREVIEW.fullmatch(path):
         return await handle(view.request)
     key = _form_key(view)
     async with view.context.database.write() as connection:

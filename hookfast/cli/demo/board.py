@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from hookfast.cli.demo.client import Api
-from hookfast.clock import rfc3339
 from hookfast.deliveries.outcome import DeliveryStatus
-
-_PAGE = 200
+from hookfast_client import AsyncHookfast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +45,28 @@ class Board:
     """The deliveries of a tenant that were created since `since`."""
 
     def __init__(
-        self, api: Api, tenant_id: str, *, names: Mapping[str, str], since: datetime
+        self,
+        hookfast: AsyncHookfast,
+        tenant_id: str,
+        *,
+        names: Mapping[str, str],
+        since: datetime,
     ) -> None:
-        self._api = api
-        self._query = {"tenant_id": tenant_id, "since": rfc3339(since), "limit": _PAGE}
+        self._deliveries = hookfast.deliveries
+        self._tenant_id = tenant_id
+        self._since = since
         self._names = names
         self._lines: dict[str, Line] = {}
 
     async def refresh(self) -> list[Line]:
         """Read the deliveries, and return the lines that changed, oldest change first."""
         changed = []
-        page = await self._api.get("/deliveries", **self._query)
-        for delivery in page["data"]:
+        listed = self._deliveries.list(tenant_id=self._tenant_id, since=self._since)
+        page = await anext(listed.pages())
+        for delivery in page.data:
             known = self._lines.get(delivery["id"])
             if known is None or known.updated_at != delivery["updated_at"]:
-                detail = await self._api.get(f"/deliveries/{delivery['id']}")
+                detail = await self._deliveries.get(delivery["id"])
                 self._lines[delivery["id"]] = line = self._line(detail)
                 changed.append(line)
         return sorted(changed, key=lambda line: line.updated_at)

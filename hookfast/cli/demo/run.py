@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import secrets
+import sys
 from io import BufferedWriter
 from itertools import chain, count
 
 from rich.live import Live
 
+import hookfast_client
 from hookfast.cli.console import out, read_settings
 from hookfast.cli.demo import view
 from hookfast.cli.demo.board import Board
-from hookfast.cli.demo.client import Api
 from hookfast.cli.demo.receiver import Receiver, run_receiver
 from hookfast.cli.demo.scene import EVENT_TYPES, FIRST_EVENTS, LATER_EVENTS
 from hookfast.cli.demo.setup import SavedState, set_up
 from hookfast.cli.up import make_plan
 from hookfast.clock import utc_now
-from hookfast.errors import Misconfigured
+from hookfast.errors import HookfastError, Misconfigured
 from hookfast.logs import configure_logging
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.supervisor.interrupt import interruptible
 from hookfast.supervisor.listener import listen
 from hookfast.supervisor.processes import CannotStart
 from hookfast.supervisor.service import service
+from hookfast_client import AsyncHookfast
 
 _DEFAULTS = {
     "HOOKFAST_HOME": "var/demo",
@@ -39,6 +42,12 @@ _FAST_SECONDS = 30.0
 _FAST_PAUSE = 0.5
 _SLOW_PAUSE = 4.0
 _SUMMARY_EVERY = 20  # changes, where there is no terminal
+
+
+class DemoFailed(HookfastError):
+    """The API rejected a request of the demo. The message has its response."""
+
+    code = "demo_failed"
 
 
 def main() -> None:
@@ -57,7 +66,10 @@ def main() -> None:
     settings = read_settings()
     with (settings.home / "hookfast.log").open("ab") as log:
         configure_logging(settings, process="demo", output=log)  # lines would tear the table
-        asyncio.run(_run(settings, state, log))
+        try:
+            asyncio.run(_run(settings, state, log))
+        except hookfast_client.HookfastError as error:
+            raise DemoFailed(str(error)) from None
 
 
 async def _run(settings: Settings, state: SavedState, log: BufferedWriter) -> None:
@@ -66,14 +78,14 @@ async def _run(settings: Settings, state: SavedState, log: BufferedWriter) -> No
         interruptible() as hurry,
         run_receiver(state.receiver_port, secrets=state.secrets) as receiver,
         service(make_plan(settings), hurry, output=log.fileno()) as running,
-        Api(running.api_url, key=state.operator_key) as api,
+        _client(running.api_url, state.operator_key) as hookfast,
     ):
         if running.missing:
             missing = ", ".join(running.missing)
             raise CannotStart(f"the service is not ready, missing: {missing}; see {log.name}")
         state.receiver_port = receiver.port
-        demo = await set_up(api, state, receiver)
-        board = Board(api, demo.tenant_id, names=demo.names, since=utc_now())
+        demo = await set_up(hookfast, state, receiver)
+        board = Board(hookfast, demo.tenant_id, names=demo.names, since=utc_now())
         demo_view = view.View(
             api_url=running.api_url,
             temporal_ui_url=running.temporal_ui_url,
@@ -83,7 +95,7 @@ async def _run(settings: Settings, state: SavedState, log: BufferedWriter) -> No
         show = _show_live if out.is_terminal else _show_plain
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(_emit_events(api, demo.tenant_id))
+                group.create_task(_emit_events(hookfast, demo.tenant_id))
                 group.create_task(show(demo_view, board, receiver))
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
@@ -118,6 +130,11 @@ async def _show_plain(shown: view.View, board: Board, receiver: Receiver) -> Non
         await asyncio.sleep(_REFRESH_SECONDS)
 
 
+def _client(url: str, key: str) -> AsyncHookfast:
+    """Return a client that waits for the API as long as it takes: people kill it in a demo."""
+    return AsyncHookfast(url, key, timeout=math.inf, max_retries=sys.maxsize)
+
+
 def _can_listen(settings: Settings) -> bool:
     try:
         listen(settings).close()
@@ -126,16 +143,10 @@ def _can_listen(settings: Settings) -> bool:
     return True
 
 
-async def _emit_events(api: Api, tenant_id: str) -> None:
+async def _emit_events(hookfast: AsyncHookfast, tenant_id: str) -> None:
     """Emit two events a second for 30 s, then one every 4 s, until cancelled."""
     loop = asyncio.get_running_loop()
     fast_until = loop.time() + _FAST_SECONDS
     for name in chain(FIRST_EVENTS, (secrets.choice(LATER_EVENTS) for _ in count())):
-        # the key makes it safe to send the event again if the API was killed before it answered
-        await api.send(
-            "POST",
-            "/events",
-            {"type": name, "tenant_id": tenant_id, "data": EVENT_TYPES[name].generate()},
-            idempotency_key=secrets.token_hex(8),
-        )
+        await hookfast.events.emit(name, EVENT_TYPES[name].generate(), tenant_id=tenant_id)
         await asyncio.sleep(_FAST_PAUSE if loop.time() < fast_until else _SLOW_PAUSE)

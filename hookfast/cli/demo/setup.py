@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from hookfast.cli.demo.client import Api
 from hookfast.cli.demo.receiver import Receiver
 from hookfast.cli.demo.scene import ENDPOINTS, EVENT_TYPES, TENANT, DemoEndpoint
 from hookfast.storage.keys.new_keys import new_key
+from hookfast_client import AsyncHookfast, NotFound
+
+if TYPE_CHECKING:
+    from hookfast_client.types import CircuitForm
+
+Found = TypeVar("Found")
 
 
 @dataclass(slots=True)
@@ -54,19 +59,17 @@ class DemoSetup:
     names: Mapping[str, str]
 
 
-async def set_up(api: Api, state: SavedState, receiver: Receiver) -> DemoSetup:
+async def set_up(hookfast: AsyncHookfast, state: SavedState, receiver: Receiver) -> DemoSetup:
     """Create what does not exist yet; `state.secrets` then has every endpoint's secret."""
-    if state.tenant_id is None or await api.find(f"/tenants/{state.tenant_id}") is None:
-        state.tenant_id = (await api.send("POST", "/tenants", {"name": TENANT}))["id"]
+    if state.tenant_id is None or await _find(hookfast.tenants.get(state.tenant_id)) is None:
+        state.tenant_id = (await hookfast.tenants.create(name=TENANT))["id"]
         state.endpoints.clear()
     for event_type in EVENT_TYPES.values():
-        await api.send(
-            "PUT",
-            f"/event-types/{event_type.name}",
-            {"description": event_type.description, "schema": event_type.schema},
+        await hookfast.event_types.put(
+            event_type.name, description=event_type.description, schema=event_type.schema
         )
     for planned in ENDPOINTS:
-        await _set_up_endpoint(api, state, receiver, planned)
+        await _set_up_endpoint(hookfast, state, receiver, planned)
         state.save()
     return DemoSetup(
         tenant_id=str(state.tenant_id),
@@ -75,29 +78,34 @@ async def set_up(api: Api, state: SavedState, receiver: Receiver) -> DemoSetup:
 
 
 async def _set_up_endpoint(
-    api: Api, state: SavedState, receiver: Receiver, planned: DemoEndpoint
+    hookfast: AsyncHookfast, state: SavedState, receiver: Receiver, planned: DemoEndpoint
 ) -> None:
     url = receiver.url(planned.name)
     endpoint_id = state.endpoints.get(planned.name)
-    endpoint = None if endpoint_id is None else await api.find(f"/endpoints/{endpoint_id}")
+    endpoint = None if endpoint_id is None else await _find(hookfast.endpoints.get(endpoint_id))
     if endpoint is None:
-        created = await api.send("POST", "/endpoints", _form(planned, url, state.tenant_id))
+        created = await hookfast.endpoints.create(
+            tenant_id=state.tenant_id,
+            url=url,
+            description=f"{planned.name}: {planned.behaviour}",
+            events=planned.events,
+            retry_plan=planned.retry_plan,
+            circuit=cast("CircuitForm", planned.circuit),
+            owner_emails=[f"{planned.name}@demo.example"],
+        )
         state.endpoints[planned.name] = created["id"]
-        state.secrets[planned.name] = created["secret"]
+        if created["secret"] is not None:
+            state.secrets[planned.name] = created["secret"]
         return
     if endpoint["url"] != url:
-        await api.send("PATCH", f"/endpoints/{endpoint_id}", {"url": url})
+        await hookfast.endpoints.update(endpoint["id"], url=url)
     if endpoint["state"] == "disabled":  # by its 410 in the last run
-        await api.send("POST", f"/endpoints/{endpoint_id}/enable")
+        await hookfast.endpoints.enable(endpoint["id"])
 
 
-def _form(planned: DemoEndpoint, url: str, tenant_id: str | None) -> dict[str, Any]:
-    return {
-        "tenant_id": tenant_id,
-        "url": url,
-        "description": f"{planned.name}: {planned.behaviour}",
-        "events": planned.events,
-        "retry_plan": planned.retry_plan,
-        "circuit": planned.circuit,
-        "owner_emails": [f"{planned.name}@demo.example"],
-    }
+async def _find(getting: Awaitable[Found]) -> Found | None:
+    """Return what the API has; None if it is not there any more."""
+    try:
+        return await getting
+    except NotFound:
+        return None

@@ -13,7 +13,7 @@ from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import pluralize, print_note
 
 if TYPE_CHECKING:
-    from hookfast.cli.remote.client import ApiResponse
+    from hookfast.cli.remote.api import ApiResponse
 
 _PANEL = "The job"
 

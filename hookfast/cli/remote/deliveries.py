@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.api import ApiProblem, path_of
 from hookfast.cli.remote.bulk import JobOptions, act
-from hookfast.cli.remote.client import ApiProblem, path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.delivery_summary import answer_lines, next_step
 from hookfast.cli.remote.options import DeliveryArgument, DeliveryFilter, Everything, Ids, Limit
@@ -241,7 +241,7 @@ def _request_each(remote: Remote, action: str, ids: list[str]) -> None:
         try:
             response = remote.api.post(path_of("deliveries", delivery_id, action))
         except ApiProblem as problem:
-            if problem.status in (401, 403):  # the key will not work for the others either
+            if problem.problem.status in (401, 403):  # the key will not work for the others either
                 raise
             failed = True
             print_note(f"{printable(delivery_id)}: {problem.message}")

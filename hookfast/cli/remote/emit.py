@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import typer
 
 from hookfast.cli.remote import EmitOptions
-from hookfast.cli.remote.client import ApiResponse
+from hookfast.cli.remote.api import ApiResponse
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import pluralize
 from hookfast.cli.remote.times import parse_future
 from hookfast.errors import InvalidInput
 from hookfast.strict_json.parser import parse
+from hookfast_client import call
 
 
 def emit(remote: Remote, event_type: str, options: EmitOptions) -> None:
     """Emit an event, and print its id and number of deliveries."""
-    text = _read_data(options.data, options.data_file)
-    members = {"type": event_type}
-    if options.tenant is not None:
-        members["tenant_id"] = options.tenant
-    if options.deliver_at is not None:
-        members["deliver_at"] = parse_future(options.deliver_at)
-    if options.ordering_key is not None:
-        members["ordering_key"] = options.ordering_key
-    # the data exactly as given, because it is delivered byte for byte as it is sent here
-    body = json.dumps(members).encode()[:-1] + b', "data": ' + text + b"}"
+    text = read_data(options.data, options.data_file)
     key = options.idempotency_key
-    headers = {} if key is None else {"Idempotency-Key": checked_idempotency_key(key)}
-    response = remote.api.post("/events", body, headers=headers)
+    later = options.deliver_at
+    event = call.encode_event(
+        event_type,
+        text,  # exactly as given, because it is delivered byte for byte as it is sent here
+        tenant_id=options.tenant,
+        deliver_at=None if later is None else parse_future(later),
+        ordering_key=options.ordering_key,
+    )
+    response = remote.api.send(
+        call.emit(event, idempotency_key=None if key is None else checked_idempotency_key(key))
+    )
     if not remote.printed_json(response):
         typer.echo(_sentence(response))
 
@@ -43,7 +43,7 @@ def checked_idempotency_key(key: str) -> str:
     return key
 
 
-def _read_data(data: str | None, data_file: Path | None) -> bytes:
+def read_data(data: str | None, data_file: Path | None = None) -> bytes:
     """Return the event's data. Raises typer.BadParameter if it is not JSON."""
     if data_file is None and data != "-":
         text = (data or "").encode(errors="surrogateescape")

@@ -11,7 +11,6 @@ import json
 import secrets
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,25 +20,16 @@ from typing import Any, BinaryIO
 import typer
 from rich.progress import DownloadColumn, TimeRemainingColumn
 
-from hookfast.cli.remote.client import (
-    ApiProblem,
-    ApiResponse,
-    Unreachable,
-    field_errors,
-    problem_sentences,
-)
+from hookfast.cli.remote.api import ApiResponse, problem_sentences
 from hookfast.cli.remote.emit import checked_idempotency_key, json_fault
 from hookfast.cli.remote.progress import progress_bar, text_column
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import INTERRUPTED, pluralize, print_note
 from hookfast.errors import HookfastError, InvalidInput
 from hookfast.strict_json.parser import parse
+from hookfast_client import ApiError, call
+from hookfast_client.batch import MAX_BYTES, MAX_EVENTS
 
-MAX_EVENTS = 1_000
-"""Maximum events in one request, which is the API's limit."""
-MAX_BYTES = 4 * 1024 * 1024
-"""Maximum bytes of a request with several events: a quarter of the API's default limit."""
-_TRIES = 6
 _MAX_SHOWN_REJECTIONS = 20
 
 
@@ -141,33 +131,22 @@ def _with_key(text: bytes, *, number: int, key: str) -> bytes:
 
 
 def _send(remote: Remote, chunk: Chunk) -> ApiResponse:
-    """POST the chunk, and repeat it after temporary errors, which the idempotency keys make
-    safe."""
-    body = b'{"events": [' + b", ".join(chunk.events) + b"]}"
-    for attempt in range(_TRIES):
-        try:
-            return remote.api.post("/events/batch", body)
-        except (ApiProblem, Unreachable) as error:
-            is_temporary = isinstance(error, Unreachable) or error.is_temporary
-            if not is_temporary or attempt == _TRIES - 1:
-                raise
-            after = error.retry_after if isinstance(error, ApiProblem) else None
-            time.sleep(min(after or 2**attempt / 2, 30))
-    raise AssertionError("the last try returns or raises")
+    """POST the chunk, again after temporary errors, which the idempotency keys make safe."""
+    return remote.api.repeating().send(call.emit_batch(chunk.events))
 
 
-def _rejected(chunk: Chunk, items: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+def _rejected(chunk: Chunk, items: list[dict[str, Any]]) -> list[tuple[int, ApiError]]:
     """Return the numbers of the lines that the API rejected, each with its problem."""
     return [
-        (number, item["problem"])
+        (number, ApiError.from_problem(item["problem"], status=item["status"]))
         for number, item in zip(chunk.lines, items, strict=True)
         if "problem" in item
     ]
 
 
-def _rejected_lines(rejected: list[tuple[int, dict[str, Any]]]) -> str:
+def _rejected_lines(rejected: list[tuple[int, ApiError]]) -> str:
     sentences = [
-        f"Line {number}: {problem_sentences(problem['detail'], field_errors(problem))}"
+        f"Line {number}: {problem_sentences(problem)}"
         for number, problem in rejected[:_MAX_SHOWN_REJECTIONS]
     ]
     if (more := len(rejected) - _MAX_SHOWN_REJECTIONS) > 0:

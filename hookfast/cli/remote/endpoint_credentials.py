@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.bulk import confirm
-from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import EndpointArgument, Yes, read_secret
 from hookfast.cli.remote.remote import Remote

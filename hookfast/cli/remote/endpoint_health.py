@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.api import ApiResponse, path_of
 from hookfast.cli.remote.bulk import JobOptions, act
-from hookfast.cli.remote.client import ApiResponse, path_of
-from hookfast.cli.remote.commands import command
-from hookfast.cli.remote.options import EndpointArgument
+from hookfast.cli.remote.commands import IdOf, command
+from hookfast.cli.remote.emit import read_data
+from hookfast.cli.remote.options import EndpointArgument, MappingFile, MappingText, read_mapping
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, pluralize, print_facts, print_note, printable
+from hookfast.cli.remote.screen import (
+    Column,
+    pluralize,
+    print_facts,
+    print_note,
+    print_text,
+    printable,
+)
 from hookfast.cli.remote.times import (
     format_distance,
     format_time,
@@ -30,16 +39,48 @@ _AFTER_RESUME = {
 
 
 @command(app, "test")
-def test(
+def send_test(
     remote: Remote,
     endpoint_id: EndpointArgument,
     event_type: Annotated[str, typer.Argument(metavar="TYPE", help="e.g. order.invoice.paid.")],
+    subscription: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Of the endpoint; default: its oldest one to this event type."
+        ),
+        IdOf("subscription"),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Send nothing: print the body that would be sent.")
+    ] = False,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help="With --dry-run: the event's data; - is standard input."),
+    ] = None,
+    mapping: MappingText = None,
+    mapping_file: MappingFile = None,
 ) -> None:
-    """Send a sample event to an endpoint now and show the answer. Exit code: 1 when it failed."""
-    response = remote.api.post(path_of("endpoints", endpoint_id, "test"), {"type": event_type})
-    if not remote.printed_json(response):
+    """Send a sample event to an endpoint now and show the answer. Exit code: 1 when it failed.
+
+    With --dry-run, a --mapping that is not saved yet can be tried.
+    """
+    form = {
+        "type": event_type,
+        "subscription_id": subscription,
+        "dry_run": dry_run,
+        "mapping": read_mapping(mapping, mapping_file),
+    }
+    body = json.dumps({name: value for name, value in form.items() if value is not None}).encode()
+    if data is not None:
+        body = body[:-1] + b', "data": ' + read_data(data) + b"}"  # with its exact numbers
+    response = remote.api.post(path_of("endpoints", endpoint_id, "test"), body)
+    if remote.printed_json(response):
+        pass
+    elif dry_run:
+        print_text(response.value["body"], indent=0)
+    else:
         print_facts(test_facts(response.value))
-    if not response.value["succeeded"]:
+    if not dry_run and not response.value["succeeded"]:
         raise typer.Exit(1)
 
 

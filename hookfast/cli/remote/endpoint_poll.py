@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hookfast.cli.remote.client import Api, ApiProblem, ApiResponse, Query, Unreachable, path_of
+from hookfast.cli.remote.api import Api, ApiProblem, ApiResponse, Query, Unreachable, path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import EndpointArgument
 from hookfast.cli.remote.remote import Remote
@@ -103,11 +103,11 @@ class _PatientClient:
             except Unreachable as error:
                 if not self._answered_before:
                     raise
-                why, retry_after = error.message, 0
+                why, retry_after = error.message, 0.0
             except ApiProblem as problem:
-                if not problem.is_temporary:
+                if not problem.problem.is_temporary:
                     raise
-                why, retry_after = problem.message, problem.retry_after or 0
+                why, retry_after = problem.message, problem.problem.retry_after or 0.0
             else:
                 self._answered_before = True
                 return response

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.bulk import confirm
-from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.endpoint_credentials import credential_facts
 from hookfast.cli.remote.names import endpoint_name
@@ -24,7 +24,7 @@ from hookfast.cli.remote.options import (
     parse_object,
 )
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, print_facts, print_note
+from hookfast.cli.remote.screen import Column, print_facts, print_note, print_warnings
 from hookfast.cli.remote.times import format_time, parse_duration
 
 app = typer.Typer()
@@ -132,6 +132,7 @@ def create(
         return
     endpoint = response.value
     print_facts(_facts(remote, endpoint))
+    print_warnings(endpoint)
     if not events:
         print_note("It receives no events yet, because it has no subscription.")
     if poll:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.api import ApiProblem, path_of
 from hookfast.cli.remote.bulk import confirm
-from hookfast.cli.remote.client import ApiProblem, path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import Limit, Yes, parse_object, read_text
 from hookfast.cli.remote.remote import Remote
@@ -114,7 +114,7 @@ def _find(remote: Remote, name: str) -> Mapping[str, Any] | None:
     try:
         found: Mapping[str, Any] = remote.api.get(path_of("event-types", name)).value
     except ApiProblem as problem:
-        if problem.status == 404:
+        if problem.problem.status == 404:
             return None
         raise
     return found

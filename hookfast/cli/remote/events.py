@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.bulk import JobOptions, act
-from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import IdOf, command
 from hookfast.cli.remote.deliveries import DELIVERY_COLUMNS
 from hookfast.cli.remote.options import (

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookfast.cli.remote.client import ApiProblem, ApiResponse, Unreachable, path_of
+from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import JobArgument, Limit, Tenant, filter_option
 from hookfast.cli.remote.progress import progress_bar, text_column
@@ -26,13 +25,13 @@ from hookfast.cli.remote.screen import (
 from hookfast.cli.remote.times import format_distance, format_seconds, format_time
 from hookfast.clock import utc_now
 
+if TYPE_CHECKING:
+    from hookfast_client.types import Job
+
 app = typer.Typer()
 
 EXIT_CODES: Mapping[str, int] = {"done": 0, "failed": 1, "cancelled": 3}
 """Exit code of a command that watches a job, by the job's final status."""
-_POLL_SECONDS = 0.5
-_PATIENCE_SECONDS = 300.0
-"""How long the API may be away while a job is watched; the job itself does not need it."""
 
 
 @command(app, "list")
@@ -107,13 +106,11 @@ def watch_job(remote: Remote, job: Mapping[str, Any]) -> None:
     Ctrl-C ends only the watching; the exit code is then 130.
     """
     job_id = str(job["id"])
-    last: ApiResponse | None = None
     try:
         with progress_bar(text_column("counts"), text_column("rate")) as bar:
             task = bar.add_task(job_title(job), total=None, counts="", rate="")
-            for response in _poll(remote, job_id):
-                last = response
-                seen = response.value
+
+            def show(seen: Job) -> None:
                 bar.update(
                     task,
                     total=seen["total"] or None,
@@ -121,16 +118,19 @@ def watch_job(remote: Remote, job: Mapping[str, Any]) -> None:
                     counts=format_counts(seen),
                     rate=format_rate(seen, now=utc_now()),
                 )
+
+            with remote.api.explained():
+                ended = remote.api.client.jobs.wait(job_id, on_progress=show)
     except KeyboardInterrupt:
         print_note(
             f"Stopped watching; the job goes on. Cancel it with `hookfast jobs cancel {job_id}`."
         )
         raise typer.Exit(INTERRUPTED) from None
-    if last is None:  # pragma: no cover - there is always a response or an error
-        return
-    if not remote.printed_json(last):
-        typer.echo(result_sentence(last.value))
-    if code := EXIT_CODES.get(last.value["status"], 1):
+    if remote.as_json:
+        typer.echo(json.dumps(ended, ensure_ascii=False))
+    else:
+        typer.echo(result_sentence(ended))
+    if code := EXIT_CODES.get(ended["status"], 1):
         raise typer.Exit(code)
 
 
@@ -183,23 +183,3 @@ def started_sentence(job: Mapping[str, Any]) -> str:
         f"{job['id']}: {job['action']} of {pluralize(job['total'], 'delivery')}. "
         f"Watch it with `hookfast jobs watch {job['id']}`."
     )
-
-
-def _poll(remote: Remote, job_id: str) -> Iterator[ApiResponse]:
-    """Read the job again and again until it has ended, waiting while the API is away."""
-    last_seen: float | None = None
-    while True:
-        try:
-            response = remote.api.get(path_of("jobs", job_id))
-        except (Unreachable, ApiProblem) as error:
-            if isinstance(error, ApiProblem) and not error.is_temporary:
-                raise
-            # an API that never answered is more likely a wrong URL than a restart
-            if last_seen is None or time.monotonic() - last_seen > _PATIENCE_SECONDS:
-                raise
-        else:
-            last_seen = time.monotonic()
-            yield response
-            if response.value["status"] in EXIT_CODES:
-                return
-        time.sleep(_POLL_SECONDS)

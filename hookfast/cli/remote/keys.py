@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from hookfast.cli.remote.client import path_of
+from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.commands import IdOf, command
 from hookfast.cli.remote.options import Limit, RevokedKey
 from hookfast.cli.remote.remote import Remote

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hookfast.cli.remote import ListenOptions
-from hookfast.cli.remote.client import Api
+from hookfast.cli.remote.api import Api
 from hookfast.cli.remote.listen_forward import Forwarder, Outcome
 from hookfast.cli.remote.listen_output import ListenOutput
 from hookfast.cli.remote.listen_stream import (

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from hookfast.cli.remote.client import error_text
 from hookfast.deliveries.headers import request_headers
 from hookfast.errors import InvalidInput
 from hookfast.signing.signature import DEFAULT_PROFILES, HashName, secret_key
+from hookfast_client.answer import error_text
 
 _TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
 _RESPONSE_SECONDS = 30.0

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import httpx2
 import typer
 
-from hookfast.cli.remote.client import Api, ApiProblem, NotHookfast, Unreachable, error_text
+from hookfast.cli.remote.api import Api, ApiProblem, NotHookfast, Unreachable
 from hookfast.cli.remote.times import parse_past
 from hookfast.errors import Misconfigured
+from hookfast_client.answer import error_text
 
 if TYPE_CHECKING:
     from hookfast.cli.remote import ListenOptions
@@ -133,9 +134,9 @@ async def read_stream(api: Api, query: Query, *, after: str | None) -> AsyncIter
                     raise
                 why = error.message
             except ApiProblem as problem:
-                if not problem.is_temporary:
+                if not problem.problem.is_temporary:
                     raise
-                why, retry_after = problem.message, float(problem.retry_after or 0)
+                why, retry_after = problem.message, problem.problem.retry_after or 0.0
             except httpx2.ConnectError as error:
                 if not was_connected:
                     raise Unreachable(

@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from hookfast.cli.remote.client import MAX_PAGE, Api, ApiProblem, NotHookfast, Query, Unreachable
+from hookfast.cli.remote.api import MAX_PAGE, Api, ApiProblem, NotHookfast, Query, Unreachable
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Row, format_answer, print_note, printable, truncate
 from hookfast.cli.remote.times import format_distance
@@ -82,9 +82,9 @@ def _tail(api: Api, query: Query, cursor: str) -> Iterator[dict[str, Any]]:
         except (Unreachable, NotHookfast, ApiProblem) as error:
             retry_after = 0.0
             if isinstance(error, ApiProblem):
-                if not error.is_temporary:
+                if not error.problem.is_temporary:
                     raise
-                retry_after = float(error.retry_after or 0)
+                retry_after = error.problem.retry_after or 0.0
             # jitter, so that clients that lost the same service do not return all at once
             wait = max(retry_after, pause * random.uniform(0.5, 1.0))  # noqa: S311
             why = printable(error.message).rstrip(".")

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from hookfast.cli.remote.client import MAX_PAGE, Api, ApiProblem, path_of
+from hookfast.cli.remote.api import MAX_PAGE, Api, ApiProblem, path_of
 from hookfast.cli.remote.commands import IdOf
 from hookfast.cli.remote.screen import (
     Column,
@@ -157,7 +157,7 @@ class Names:
         try:
             return self._api.get(path, query).value
         except ApiProblem as problem:
-            if problem.status in (403, 404):
+            if problem.problem.status in (403, 404):
                 return None
             raise
 

@@ -184,15 +184,46 @@ class DeadLetterFilter:
 
 
 def parse_object(text: str, *, option: str) -> dict[str, Any]:
-    """Parse the JSON object that `option` was given; `-` reads it from standard input. Raises
+    """Parse the JSON object that `option` was given, as `given_text` reads it. Raises
     typer.BadParameter."""
     try:
-        value = json.loads(sys.stdin.buffer.read() if text == "-" else text)
+        value = json.loads(given_text(text, option=option))
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"it is not JSON: {error}", param_hint=option) from None
     if not isinstance(value, dict):
         raise typer.BadParameter("it is not a JSON object", param_hint=option)
     return value
+
+
+def given_text(text: str, *, option: str) -> str:
+    """Return the text that `option` was given: itself, standard input for `-`, or a file's for
+    `@FILE`. Raises typer.BadParameter."""
+    if text == "-" or text.startswith("@"):
+        return read_text(Path(text.removeprefix("@")), option=option)
+    return text
+
+
+MappingText = Annotated[
+    str | None,
+    typer.Option(
+        "--mapping",
+        metavar="JMESPATH",
+        help='An expression that makes the body of the event: "{text: data.title}".',
+    ),
+]
+MappingFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Read the mapping from this file; - is standard input."),
+]
+
+
+def read_mapping(mapping: str | None, file: Path | None) -> str | None:
+    """Return the mapping that was given, None for none. Raises typer.BadParameter for two."""
+    if file is None:
+        return mapping
+    if mapping is not None:
+        raise typer.BadParameter("give --mapping or --mapping-file, not both")
+    return read_text(file, option="--mapping-file").strip()
 
 
 def read_secret(file: Path, *, option: str = "--secret-file") -> str:

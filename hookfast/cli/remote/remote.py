@@ -16,7 +16,7 @@ import typer
 from hookfast.errors import Misconfigured
 
 if TYPE_CHECKING:
-    from hookfast.cli.remote.client import Api, ApiResponse, Query
+    from hookfast.cli.remote.api import Api, ApiResponse, Query
     from hookfast.cli.remote.commands import IdOf
     from hookfast.cli.remote.names import Names
     from hookfast.cli.remote.screen import Columns, Row
@@ -64,10 +64,10 @@ class Remote:
     def api(self) -> Api:
         """The client. Raises Misconfigured when no key is given."""
         if self._api is None:
-            from hookfast.cli.remote.client import Api
+            from hookfast.cli.remote.api import Api
 
-            key, origin = _find_key(self.key_file)
-            self._api = Api(self.url or _local_url(), key=key, key_origin=origin)
+            key, origin = find_key(self.key_file)
+            self._api = Api(self.url or local_url_of_api(), key=key, key_origin=origin)
         api: Api = self._api
         return api
 
@@ -159,7 +159,7 @@ def print_page(rows: list[dict[str, Any]], next_cursor: str | None = None) -> No
     sys.stdout.write(f"{json.dumps(page, ensure_ascii=False)}\n")
 
 
-def _find_key(key_file: Path | None) -> tuple[str, str]:
+def find_key(key_file: Path | None) -> tuple[str, str]:
     """Return the API key, and where it was found. Raises Misconfigured."""
     if key_file is not None:
         try:
@@ -192,7 +192,8 @@ def _checked_key(key: str, origin: str) -> tuple[str, str]:
     return key, origin
 
 
-def _local_url() -> str:
+def local_url_of_api() -> str:
+    """Return the URL of the Hookfast of this machine, where its settings say that it listens."""
     if not Path(".env").is_file() and not {"HOOKFAST_PORT", "HOOKFAST_HOST"} & os.environ.keys():
         return _DEFAULT_URL
     from hookfast.cli.console import read_settings

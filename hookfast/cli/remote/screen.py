@@ -84,6 +84,12 @@ def print_note(sentence: str) -> None:
     typer.echo(sentence, err=True)
 
 
+def print_warnings(saved: Row) -> None:
+    """Print the warnings of an API's answer on standard error."""
+    for warning in saved["warnings"]:
+        print_note(f"Warning: {warning['detail']}")
+
+
 def terminal_width() -> int | None:
     """Return the width of the terminal in cells; None if standard output is not a terminal."""
     console = Console()

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.api import ApiProblem, ApiResponse, path_of
 from hookfast.cli.remote.bulk import confirm
-from hookfast.cli.remote.client import ApiProblem, ApiResponse, path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import (
     DeletedSource,
@@ -184,9 +184,7 @@ def _naming_the_option(send: Callable[[], ApiResponse], form: Mapping[str, Any])
             raise
         raise ApiProblem(
             f"{problem.message}\nName a file that holds it with --secret-file; - reads it.",
-            status=problem.status,
-            code=problem.code,
-            errors=problem.errors,
+            problem.problem,
         ) from None
 
 

@@ -7,31 +7,51 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.bulk import confirm
-from hookfast.cli.remote.client import path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import (
     DeletedSubscription,
     Endpoint,
     EndpointArgument,
     Limit,
+    MappingFile,
+    MappingText,
     SubscriptionArgument,
     Tenant,
     Yes,
     filter_option,
+    given_text,
+    parse_object,
+    read_mapping,
 )
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, print_facts, print_note
+from hookfast.cli.remote.screen import (
+    Column,
+    pluralize,
+    print_facts,
+    print_note,
+    print_warnings,
+)
 from hookfast.cli.remote.times import format_distance, format_time
+from hookfast.events.filter import filter_text
 
 app = typer.Typer()
 
 Payload = Annotated[
     str | None,
     typer.Option(
-        metavar="full|thin|raw",
+        metavar="full|thin|raw|mapped",
         help="full: the event's data; thin: its id and URL; raw: the request that a source "
-        "received, unchanged.",
+        "received, unchanged; mapped: what --mapping makes of the event.",
+    ),
+]
+
+Filter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JSON|@FILE",
+        help="Only events whose data match: '{\"amount\": {\"$gte\": 100}}'. '{}' removes it.",
     ),
 ]
 
@@ -56,17 +76,27 @@ def list_subscriptions(
             metavar="TYPE",
         ),
     ] = None,
+    data: Annotated[
+        str | None,
+        filter_option(
+            "With --matches: of these, whose filter an event with this data passes.",
+            metavar="JSON|@FILE",
+        ),
+    ] = None,
     limit: Limit = 50,
 ) -> None:
     """List subscriptions, newest first; with --matches, who would receive an event."""
+    if data is not None:
+        data = given_text(data, option="--data")
     remote.print_list(
         "/subscriptions",
-        {"endpoint_id": endpoint, "tenant_id": tenant, "matches": matches},
+        {"endpoint_id": endpoint, "tenant_id": tenant, "matches": matches, "data": data},
         {
             "id": Column(value="id", priority=0),
             "active": "active",
             "endpoint": Column(value="endpoint_id", least=12, noun="endpoint"),
             "events": Column(value="events", least=14),
+            "filter": Column(value=_filter_text, priority=2, least=14),
             "payload": Column(value="payload", priority=4),
             "tenant": Column(value="tenant_id", priority=3, least=8, noun="tenant"),
             "created": Column(value=lambda row: format_distance(row["created_at"]), priority=5),
@@ -95,6 +125,9 @@ def create(
         typer.Argument(metavar="PATTERN…", help="Event types or patterns: 'order.**'."),
     ],
     payload: Payload = None,
+    mapping: MappingText = None,
+    mapping_file: MappingFile = None,
+    filter: Filter = None,
     active: Annotated[
         bool, typer.Option("--active/--inactive", help="Whether events are sent to it now.")
     ] = True,
@@ -102,13 +135,47 @@ def create(
 ) -> None:
     """Subscribe an endpoint to event types. Its receiver first has to agree to new ones."""
     form: dict[str, Any] = {"endpoint_id": endpoint_id, "events": events, "active": active}
-    if payload is not None:
-        form["payload"] = payload
+    form |= _payload(payload, read_mapping(mapping, mapping_file))
+    if filter is not None:
+        form["filter"] = parse_object(filter, option="--filter")
     if ordered is not None:
         form["ordered"] = ordered
     response = remote.api.post("/subscriptions", form)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
+        print_warnings(response.value)
+
+
+@command(app, "preview")
+def preview(
+    remote: Remote,
+    endpoint_id: EndpointArgument,
+    events: Annotated[
+        list[str],
+        typer.Argument(metavar="PATTERN…", help="Event types or patterns: 'order.**'."),
+    ],
+    filter: Filter = None,
+) -> None:
+    """Show which of the last events a filter would let pass, before you create or change it."""
+    form: dict[str, Any] = {"endpoint_id": endpoint_id, "events": events}
+    if filter is not None:
+        form["filter"] = parse_object(filter, option="--filter")
+    response = remote.api.post("/subscriptions/preview", form)
+    if remote.printed_json(response):
+        return
+    found = response.value
+    remote.print_table(
+        found["events"],
+        {
+            "id": Column(value="id", priority=0),
+            "matches": "matches",
+            "type": Column(value="type", least=12),
+            "created": Column(value=lambda row: format_distance(row["created_at"]), priority=2),
+        },
+        if_empty="No event of these types was emitted lately.",
+    )
+    verb = "matches" if found["matching"] == 1 else "match"
+    print_note(f"{found['matching']} of the last {pluralize(found['checked'], 'event')} {verb}.")
 
 
 @command(app, "update")
@@ -120,26 +187,33 @@ def update(
         typer.Option(metavar="PATTERN", help="Replaces its event types; repeatable."),
     ] = None,
     payload: Payload = None,
+    mapping: MappingText = None,
+    mapping_file: MappingFile = None,
+    filter: Filter = None,
     active: Annotated[
         bool | None, typer.Option("--active/--inactive", help="Send events to it, or stop.")
     ] = None,
     ordered: Ordered = None,
 ) -> None:
-    """Change a subscription's event types, payload or order, or switch it on or off."""
+    """Change a subscription's event types, payload, filter or order, or switch it on or off."""
+    conditions = None if filter is None else parse_object(filter, option="--filter")
     given = {
         "events": events or None,
-        "payload": payload,
+        "filter": conditions,
         "active": active,
         "ordered": ordered,
     }
-    patch = {name: value for name, value in given.items() if value is not None}
+    patch: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    patch |= _payload(payload, read_mapping(mapping, mapping_file))
     if not patch:
         raise typer.BadParameter(
-            "give --events, --payload, --active, --inactive, --ordered or --unordered"
+            "give --events, --payload, --mapping, --filter, --active, --inactive, --ordered or "
+            "--unordered"
         )
     response = remote.api.patch(path_of("subscriptions", subscription_id), patch)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
+        print_warnings(response.value)
 
 
 @command(app, "delete")
@@ -154,6 +228,18 @@ def delete(remote: Remote, subscription_id: DeletedSubscription, yes: Yes = Fals
     print_note(f"{subscription_id} is deleted.")
 
 
+def _filter_text(subscription: Mapping[str, Any]) -> str | None:
+    conditions = subscription["filter"]
+    return None if conditions is None else filter_text(conditions)
+
+
+def _payload(payload: str | None, mapping: str | None) -> dict[str, str]:
+    """Return the members that were given. A mapping alone says that the payload is `mapped`."""
+    if mapping is not None:
+        return {"payload": payload or "mapped", "mapping": mapping}
+    return {} if payload is None else {"payload": payload}
+
+
 def _facts(remote: Remote, subscription: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "subscription": subscription["id"],
@@ -161,6 +247,8 @@ def _facts(remote: Remote, subscription: Mapping[str, Any]) -> dict[str, Any]:
         "endpoint": remote.named("endpoint", subscription["endpoint_id"]),
         "tenant": remote.named("tenant", subscription["tenant_id"]),
         "payload": subscription["payload"],
+        "mapping": subscription["mapping"],
+        "filter": _filter_text(subscription),
         "active": subscription["active"],
         "ordered": subscription["ordered"] or None,
         "created": format_time(subscription["created_at"]),

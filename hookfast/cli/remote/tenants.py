@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from hookfast.cli.remote.client import path_of
+from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import Limit, TenantArgument
 from hookfast.cli.remote.remote import Remote

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 import typer
 
-from hookfast.cli.remote.client import Unreachable, error_text, is_local, path_of
+from hookfast.cli.remote.api import Unreachable, path_of
 from hookfast.cli.remote.endpoint_health import test_facts
 from hookfast.cli.remote.options import parse_object, read_secret
 from hookfast.cli.remote.remote import Remote
@@ -35,6 +35,8 @@ from hookfast.inbox.samples import (
     sample,
     type_of_sample,
 )
+from hookfast_client.answer import error_text
+from hookfast_client.url import is_local
 
 SECRET_VARIABLE = "HOOKFAST_TRIGGER_SECRET"  # noqa: S105 - the variable's name, not a secret
 _SHOWN_BODY = 400

@@ -20,7 +20,7 @@ from hookfast.inbox.hmac_check import (
     require_signature,
 )
 from hookfast.inbox.naming import event_type_from
-from hookfast.inbox.options import FixedType, HeaderName, KeyExpression, Namespace, Tolerance
+from hookfast.inbox.options import ExpressionText, FixedType, HeaderName, Namespace, Tolerance
 from hookfast.inbox.provider import Provider, Unsigned, usable_id
 from hookfast.inbox.request import InboundRequest
 from hookfast.inbox.signed_time import require_fresh
@@ -61,7 +61,7 @@ class Generic(Provider):
         default=None,
         description="The header with an id that is the same when a request is sent again.",
     )
-    id_expression: KeyExpression | None = Field(
+    id_expression: ExpressionText | None = Field(
         default=None, description="A key expression for that id, if it is in the body."
     )
     namespace: Namespace = "generic"
@@ -71,7 +71,7 @@ class Generic(Provider):
     type_header: HeaderName | None = Field(
         default=None, description="The header that names the event."
     )
-    type_expression: KeyExpression | None = Field(
+    type_expression: ExpressionText | None = Field(
         default=None, description="A key expression that names the event, e.g. `type`."
     )
 

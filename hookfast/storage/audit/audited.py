@@ -67,7 +67,7 @@ AUDITED: Mapping[type[Record], Audited] = {
     ),
     Subscription: Audited(
         resource="subscription",
-        logged=("endpoint_id", "events", "payload", "active", "ordered"),
+        logged=("endpoint_id", "events", "payload", "mapping", "filter", "active", "ordered"),
         unlogged=("id", "tenant_id", *_TIMES),
     ),
     Source: Audited(

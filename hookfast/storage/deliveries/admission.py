@@ -21,9 +21,10 @@ from hookfast.deliveries.life import next_step
 from hookfast.deliveries.outcome import Reason
 from hookfast.endpoints.circuit import Admission, EndpointState, Gate, admit
 from hookfast.endpoints.limits import Go, Limits
+from hookfast.errors import NotFound
 from hookfast.storage.circuits import circuits
 from hookfast.storage.deliveries import lives, permits
-from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.lives import Change, Locked
 from hookfast.storage.events import lanes
 from hookfast.storage.tables import Endpoint, EndpointHealth
 
@@ -114,11 +115,50 @@ async def take_turn(
     if isinstance(turn, Go):
         return turn
     limited = Limited(attempt, turn.until)
-    changes = await lives.apply(connection, [(delivery_id, limited)], now=clock(), locked=locked)
-    change = changes[delivery_id]
-    if change.left_hold:
+    return await _apply(connection, limited, endpoint_id, now=clock(), locked=locked[delivery_id])
+
+
+async def give_up(
+    connection: AsyncConnection,
+    delivery_id: str,
+    endpoint_id: str,
+    fact: Undeliverable,
+    *,
+    now: datetime,
+    dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
+) -> Change:
+    """Make a delivery a dead letter whose admitted attempt has nothing to send. Raises NotFound if
+    its row is missing."""
+    locked = await lives.lock(connection, [delivery_id])
+    if delivery_id not in locked:
+        raise NotFound(f"There is no delivery {delivery_id}.")
+    return await _apply(
+        connection,
+        fact,
+        endpoint_id,
+        now=now,
+        locked=locked[delivery_id],
+        dead_letters=dead_letters,
+    )
+
+
+async def _apply(
+    connection: AsyncConnection,
+    fact: Limited | Undeliverable,
+    endpoint_id: str,
+    *,
+    now: datetime,
+    locked: Locked,
+    dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
+) -> Change:
+    """Apply a fact about an admitted attempt that is not made."""
+    one = locked.delivery_id
+    changes = await lives.apply(
+        connection, [(one, fact)], now=now, locked={one: locked}, dead_letters=dead_letters
+    )
+    if changes[one].left_hold:
         await circuits.count_drained(connection, endpoint_id)
-    return change
+    return changes[one]
 
 
 async def _locked_gate(connection: AsyncConnection, endpoint_id: str) -> Gate:

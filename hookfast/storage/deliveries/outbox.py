@@ -42,6 +42,7 @@ class PendingDelivery:
 
     delivery_id: str
     event_id: str
+    subscription_id: str
     endpoint_id: str
     tenant_id: str
     event_type: str

@@ -33,6 +33,7 @@ from hookfast.storage.deliveries.outbox import (
     find_pending,
     find_unchanged,
 )
+from hookfast.storage.endpoints import mappings
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint, EndpointCache
 from hookfast.storage.inbox.inbox_entries import RawRequest
 from hookfast.storage.inbox.raw_requests import RawRequestCache
@@ -69,7 +70,8 @@ class EventBody:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
     """Everything that one attempt of a delivery needs. `raw` is the original inbound request if the
-    delivery forwards it unchanged. `plan` is the retry plan that the delivery started with.
+    delivery forwards it unchanged. `mapping` makes the body if the payload is `mapped`; None: the
+    subscription's is not known. `plan` is the retry plan that the delivery started with.
     `due_from` is when the delivery was committed, the time it is scheduled for, or when it became
     the head of its lane. `batch_id` is
     the batch that took its first attempt. `life` and `gate` are as of `read_at`, in the event
@@ -83,6 +85,7 @@ class Outgoing:
     endpoint: CachedEndpoint
     gate: Gate
     raw: RawRequest | None
+    mapping: str | None
     plan: PlanSpec
     batch_id: str | None
     life: Life
@@ -100,6 +103,7 @@ class _Primed:
 
     row: PendingDelivery
     gate: Gate
+    mapping: str | None
     read_at: float
 
 
@@ -157,11 +161,14 @@ class OutgoingLoader:
         new = [one.row for one in deliveries if one.row.new]
         events = await self._load_events(connection, {row.event_id for row in new})
         await self._load_raws(connection, new, events)
+        mapped = await _load_mappings(connection, new)
         now = self._clock()
         for one in deliveries:
             row = one.row
             if row.new and (row.deliver_at is None or row.deliver_at <= now):
-                self._primed[row.delivery_id] = _Primed(row, one.gate, read_at)
+                self._primed[row.delivery_id] = _Primed(
+                    row, one.gate, mapped.get(row.subscription_id), read_at
+                )
 
     async def renew(self, delivery_ids: Sequence[str], *, batch_id: str) -> None:
         """Read these deliveries of a batch again, all at once, unless they were read just now. For
@@ -206,6 +213,7 @@ class OutgoingLoader:
             endpoints = await self._endpoints.load(connection, current)
             events = await self._load_events(connection, {row.event_id})
             raws = await self._load_raws(connection, [row], events)
+            mapped = await _load_mappings(connection, [row])
         if row.event_id not in events:
             raise NotFound(f"The event of {delivery_id} is missing.")
         event = events[row.event_id]
@@ -215,6 +223,7 @@ class OutgoingLoader:
             _usable(endpoints, row.endpoint_id),
             current[row.endpoint_id].gate,
             raw=raws.get(_raw_id(row, event) or ""),
+            mapping=mapped.get(row.subscription_id),
             plan=plan,
             read_at=read_at,
         )
@@ -249,7 +258,14 @@ class OutgoingLoader:
         if inbox_id is not None and raw is None:
             return None
         return _outgoing(
-            row, event, endpoint, primed.gate, raw=raw, plan=plan, read_at=primed.read_at
+            row,
+            event,
+            endpoint,
+            primed.gate,
+            raw=raw,
+            mapping=primed.mapping,
+            plan=plan,
+            read_at=primed.read_at,
         )
 
     async def load_endpoint(self, endpoint_id: str) -> CachedEndpoint:
@@ -298,6 +314,16 @@ class OutgoingLoader:
         return await self._raws.load(connection, inbox_ids) if inbox_ids else {}
 
 
+async def _load_mappings(
+    connection: AsyncConnection, deliveries: Sequence[PendingDelivery]
+) -> dict[str, str]:
+    """Return the mappings of the deliveries with payload style `mapped`, by subscription id. They
+    are read again for each attempt, so that a corrected mapping is used for retries and resends."""
+    return await mappings.latest(
+        connection, {row.subscription_id for row in deliveries if row.payload == "mapped"}
+    )
+
+
 def _usable(endpoints: Mapping[str, CachedEndpoint], endpoint_id: str) -> CachedEndpoint:
     if endpoint_id not in endpoints:
         raise Misconfigured(f"The endpoint {endpoint_id} cannot be used now; see the log.")
@@ -316,6 +342,7 @@ def _outgoing(
     gate: Gate,
     *,
     raw: RawRequest | None,
+    mapping: str | None,
     plan: PlanSpec | None,
     read_at: float,
 ) -> Outgoing:
@@ -328,6 +355,7 @@ def _outgoing(
         endpoint=endpoint,
         gate=gate,
         raw=raw,
+        mapping=mapping,
         plan=endpoint.plan if plan is None else plan,
         batch_id=row.batch_id,
         life=row.life,

@@ -19,7 +19,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 from hookfast.clock import Clock, utc_now
-from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
+from hookfast.errors import Conflict, HookfastError, NotFound
+from hookfast.events.catalogue import unknown_type
 from hookfast.quotas import day_of
 from hookfast.storage.accounts.tenants import find_existing
 from hookfast.storage.database.doorbell import Doorbell
@@ -28,7 +29,9 @@ from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.emitting import event_quotas
 from hookfast.storage.emitting.committing import notify_dead, report_committed, store
 from hookfast.storage.emitting.event_quotas import EventQuotas, Limits
+from hookfast.storage.events.catalogue import EventCatalogue
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
+from hookfast.storage.events.filtering import Candidate, Filtering
 from hookfast.storage.events.new_events import (
     Committed,
     Draft,
@@ -81,7 +84,8 @@ class _Request:
         return (key for event in self.events if (key := event.key_in(self.scope)) is not None)
 
 
-_Checked: TypeAlias = tuple[_Request, Sequence[Fault]]
+_Checked: TypeAlias = tuple[_Request, Sequence[Fault], Sequence[Sequence[Subscriber]]]
+"""A request with the fault of each event, and the subscribers that get it."""
 _ANYTHING = Schema(datetime.min.replace(tzinfo=UTC), None)
 
 
@@ -96,14 +100,17 @@ class Emitter:
         doorbell: Doorbell,
         *,
         quotas: EventQuotas,
+        catalogue: EventCatalogue,
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
         self._doorbell = doorbell
         self._quotas = quotas
+        self._catalogue = catalogue
         self._clock = clock
         self._schemas = SchemaCache()
         self._checks = SchemaChecks()
+        self._filtering = Filtering()
         self._group = GroupCommit(
             self._commit,
             name="emitter",
@@ -143,24 +150,28 @@ class Emitter:
         await self._group.close()
 
     async def _commit(self, requests: Sequence[_Request]) -> list[list[EmitResult] | None]:
-        """Return the results of each request. None: its schema checks take too long for this group,
-        so the request is not committed yet and has to be committed alone."""
+        """Return the results of each request. None: its schema checks or filters take too long for
+        this group, so the request is not committed yet and has to be committed alone."""
         facts = await self._look_up(requests)
         faults = await self._checks.together(
             [facts.checks(request) for request in requests], short=_is_short(requests)
         )
+        filtered = await self._filtering.together(
+            [facts.candidates(request) for request in requests]
+        )
         ready = [
-            (request, found)
-            for request, found in zip(requests, faults, strict=True)
-            if found is not None
+            None if found is None or subscribers is None else (request, found, subscribers)
+            for request, found, subscribers in zip(requests, faults, filtered, strict=True)
         ]
-        results = iter(await self._commit_checked(ready, facts) if ready else ())
-        return [None if found is None else next(results) for found in faults]
+        checked = [one for one in ready if one is not None]
+        results = iter(await self._commit_checked(checked, facts) if checked else ())
+        return [None if one is None else next(results) for one in ready]
 
     async def _commit_alone(self, request: _Request) -> list[EmitResult]:
         facts = await self._look_up([request])
         faults = await self._checks.alone(facts.checks(request))
-        [results] = await self._commit_checked([(request, faults)], facts)
+        subscribers = await self._filtering.alone(facts.candidates(request))
+        [results] = await self._commit_checked([(request, faults, subscribers)], facts)
         return results
 
     async def _commit_checked(
@@ -169,9 +180,9 @@ class Emitter:
         with ExitStack() as spans_of_requests:
             emissions = [
                 spans_of_requests.enter_context(spans.emission(request.traceparent))
-                for request, _ in requests
+                for request, _, _ in requests
             ]
-            if _is_short([request for request, _ in requests]):
+            if _is_short([request for request, _, _ in requests]):
                 decisions = self._decide(requests, facts, emissions)
             else:
                 decisions = await asyncio.to_thread(self._decide, requests, facts, emissions)
@@ -197,7 +208,9 @@ class Emitter:
         quick = len(events) <= _QUICK_ROWS
         async with self._database.read(quick=quick) as connection:
             earlier = await find_by_keys(connection, keys) if keys else {}
-            schemas = await self._schemas.load(connection, {event.type for event in events})
+            types = {event.type for event in events}
+            schemas = await self._schemas.load(connection, types)
+            meant = await self._catalogue.suggest_types(connection, types - schemas.keys())
             audiences = {event.audience for event in events if event.type in schemas}
             subscribers = await find_subscribers(connection, audiences)
             # A tenant with a subscription exists, so only the others have to be looked up.
@@ -208,7 +221,7 @@ class Emitter:
             now = self._clock()
             limits = await self._quotas.limits(connection, tenants)
             full = await event_quotas.find_full(connection, limits, day_of(now))
-        return _Facts(earlier, schemas, subscribers, tenants, limits, full, now)
+        return _Facts(earlier, schemas, meant, subscribers, tenants, limits, full, now)
 
     def _decide(
         self, requests: Sequence[_Checked], facts: _Facts, emissions: Sequence[spans.Emission]
@@ -226,12 +239,13 @@ class Emitter:
                     at=next(times),
                     facts=facts,
                     fault=fault,
+                    subscribers=subscribers,
                     used=used,
                     emission=emission,
                 )
-                for event, fault in zip(request.events, faults, strict=True)
+                for event, fault, subscribers in zip(request.events, faults, filtered, strict=True)
             ]
-            for (request, faults), emission in zip(requests, emissions, strict=True)
+            for (request, faults, filtered), emission in zip(requests, emissions, strict=True)
         ]
 
 
@@ -245,6 +259,8 @@ class _Facts:
 
     earlier: Mapping[ScopedKey, Committed]
     schemas: Mapping[str, Schema]
+    meant: Mapping[str, str]
+    """The event types that were probably meant by types that are not registered."""
     subscribers: Mapping[Audience, Sequence[Subscriber]]
     tenants: Set[str]
     limits: Limits
@@ -261,15 +277,16 @@ class _Facts:
             for key in (event.key_in(request.scope),)
         ]
 
+    def candidates(self, request: _Request) -> list[Candidate]:
+        """Return each event with the subscribers to its type. An event of an unknown type, which is
+        rejected, has none."""
+        return [(self.subscribers.get(event.audience, ()), event) for event in request.events]
+
     def check(self, event: NewEvent) -> None:
         """Check the event's type and tenant. Raises InvalidInput (`unknown_event_type`) or
         NotFound."""
         if event.type not in self.schemas:
-            raise InvalidInput.at(
-                "/type",
-                "this event type is not registered; `PUT /v1/event-types/{name}` registers it",
-                code="unknown_event_type",
-            )
+            raise unknown_type(self.meant.get(event.type))
         if event.tenant_id is not None and event.tenant_id not in self.tenants:
             raise NotFound("There is no such tenant.")
 
@@ -298,6 +315,7 @@ def _decide_one(
     at: datetime,
     facts: _Facts,
     fault: Fault,
+    subscribers: Sequence[Subscriber],
     used: set[ScopedKey],
     emission: spans.Emission,
 ) -> _Decision:
@@ -315,12 +333,12 @@ def _decide_one(
         return error
     if key is not None:
         used.add(key)
-    span = emission.begin(event.type)
+    span = emission.begin(event.type, event.traceparent)
     draft = Draft.create(
         event,
         at=at,
         traceparent=span.traceparent,
-        subscribers=facts.subscribers[event.audience],
+        subscribers=subscribers,
         scope=request.scope,
         request_id=request.request_id,
     )

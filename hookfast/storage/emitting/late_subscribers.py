@@ -12,9 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import NotFound
-from hookfast.storage.events import lanes
+from hookfast.storage.events import events, lanes
 from hookfast.storage.events.events import EventSummary
 from hookfast.storage.events.fan_out import Subscriber, find_subscribers
+from hookfast.storage.events.filtering import Filtering, StoredData
 from hookfast.storage.events.new_events import delivery_row, entrants, lane_of
 from hookfast.storage.owners.announcements import deliveries_dead
 from hookfast.storage.tables import Delivery, Event
@@ -36,20 +37,28 @@ class LateScope:
 
 async def find(
     connection: AsyncConnection, event: EventSummary, scope: LateScope
-) -> list[Subscriber]:
-    """Return the active subscriptions in `scope` that match `event` and have no delivery of it."""
+) -> Sequence[Subscriber]:
+    """Return the active subscriptions in `scope` that match `event`, pass it through their filters
+    and have no delivery of it."""
     audience = event.type, event.tenant_id or scope.tenant_id
     subscribers = (await find_subscribers(connection, [audience]))[audience]
     c = _DELIVERIES.c
     rows = await connection.execute(select(c.subscription_id).where(c.event_id == event.id))
     served = set(rows.scalars())
-    return [
+    late = [
         one
         for one in subscribers
         if one.subscription_id not in served
         and scope.tenant_id in (None, one.tenant_id)
         and scope.endpoint_id in (None, one.endpoint_id)
     ]
+    if all(one.filter is None for one in late):
+        return late
+    stored = await events.get(connection, event.id)
+    if stored is None:
+        return []
+    [filtered] = await Filtering().alone([(late, StoredData(stored.body))])
+    return filtered
 
 
 async def deliver(

@@ -1,7 +1,9 @@
-"""Statements on `subscriptions` and `subscription_patterns`, which are always written together."""
+"""Statements on `subscriptions` and `subscription_patterns`, which are always written together.
+`mappings` keeps their mappings."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -10,13 +12,17 @@ from sqlalchemy import ColumnElement, Table, delete, exists, insert, select, upd
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matching_patterns
+from hookfast.events.filter import filter_text
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.rows import fetch_all, fetch_one
+from hookfast.storage.endpoints import mappings
+from hookfast.storage.events.filtering import Evaluation, Example
 from hookfast.storage.tables import Endpoint, Subscription, SubscriptionPattern
 
 _SUBSCRIPTIONS: Table = Subscription.__table__
 _PATTERNS: Table = SubscriptionPattern.__table__
 _ENDPOINTS: Table = Endpoint.__table__
+_EXAMPLE_AT_ONCE = 500
 _FIXED = {"id", "endpoint_id", "tenant_id", "created_at"}
 
 
@@ -24,6 +30,7 @@ async def add(connection: AsyncConnection, subscription: Subscription) -> None:
     """Store a new subscription."""
     await connection.execute(insert(_SUBSCRIPTIONS).values(subscription.model_dump()))
     await _add_patterns(connection, subscription)
+    await mappings.keep(connection, subscription)
 
 
 async def get(connection: AsyncConnection, subscription_id: str) -> Subscription | None:
@@ -38,11 +45,13 @@ async def list_page(
     tenant_id: str | None,
     endpoint_id: str | None,
     matches: str | None,
+    example: Example | None,
     after: str | None,
     limit: int,
 ) -> list[Subscription]:
-    """Return subscriptions, newest first: those of one tenant, to one endpoint, and that would
-    receive an event of the type `matches`. A filter that is None does not apply."""
+    """Return subscriptions, newest first: those of one tenant, to one endpoint, that would receive
+    an event of the type `matches`, and whose content filter an example event passes. A condition
+    that is None does not apply."""
     statement = select(_SUBSCRIPTIONS)
     if tenant_id is not None:
         statement = statement.where(_SUBSCRIPTIONS.c.tenant_id == tenant_id)
@@ -50,8 +59,29 @@ async def list_page(
         statement = statement.where(_SUBSCRIPTIONS.c.endpoint_id == endpoint_id)
     if matches is not None:
         statement = statement.where(_SUBSCRIPTIONS.c.active, _receives(matches, tenant_id))
-    page = newest_first(statement, _SUBSCRIPTIONS.c.id, after=after, limit=limit)
-    return await fetch_all(connection, page, Subscription)
+    passing: list[Subscription] = []
+    while True:
+        at_once = limit if example is None else max(limit, _EXAMPLE_AT_ONCE)
+        page = newest_first(statement, _SUBSCRIPTIONS.c.id, after=after, limit=at_once)
+        rows = await fetch_all(connection, page, Subscription)
+        if example is None:
+            return rows
+        passing += await asyncio.to_thread(_passing, rows, example)
+        if len(rows) < at_once or len(passing) >= limit:
+            return passing[:limit]
+        after = rows[-1].id
+
+
+def _passing(rows: Sequence[Subscription], example: Example) -> list[Subscription]:
+    of_event = Evaluation().of_event(example)
+    return [
+        row
+        for row in rows
+        if of_event.passes(
+            None if row.filter is None else filter_text(row.filter), tenant_id=row.tenant_id
+        )
+        is not False
+    ]
 
 
 async def patterns_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> list[str]:
@@ -81,6 +111,7 @@ async def change(
         return False
     await _remove_patterns(connection, _PATTERNS.c.subscription_id == subscription.id)
     await _add_patterns(connection, subscription)
+    await mappings.keep(connection, subscription)
     return True
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Select, Table, bindparam, or_, select
+from sqlalchemy import Select, Table, Text, bindparam, cast, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matching_patterns
@@ -31,6 +31,8 @@ class Subscriber:
     endpoint_id: str
     payload: str
     endpoint_state: str
+    filter: str | None
+    """The JSON text of its content filter, which is not applied yet."""
     ordered: bool = False
 
 
@@ -38,10 +40,11 @@ async def find_subscribers(
     connection: AsyncConnection, audiences: Iterable[Audience]
 ) -> dict[Audience, list[Subscriber]]:
     """Return the subscribers of each audience, with each subscription once even if several of its
-    patterns match.
+    patterns match. Their filters are not applied yet (see `filtering`).
 
-    Runs one statement per event type, which probes 15 keys for each of its tenants. One statement
-    for all types would probe every type's keys for every tenant.
+    Runs one statement per event type, which probes its patterns (15 keys for three parts, 127 for
+    six) for each of its tenants. One statement for all types would probe every type's keys for
+    every tenant.
     """
     tenants_of: defaultdict[str, set[str | None]] = defaultdict(set)
     for event_type, tenant_id in audiences:
@@ -72,6 +75,7 @@ _MATCHING = (
         _SUBSCRIPTIONS.c.endpoint_id,
         _SUBSCRIPTIONS.c.payload,
         _ENDPOINTS.c.state,
+        cast(_SUBSCRIPTIONS.c.filter, Text),  # as text: parsing it would take longer
         or_(_SUBSCRIPTIONS.c.ordered, _ENDPOINTS.c.ordered).label("ordered"),
     )
     .join_from(_PATTERNS, _SUBSCRIPTIONS, _PATTERNS.c.subscription_id == _SUBSCRIPTIONS.c.id)

@@ -38,7 +38,8 @@ ScopedKey: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
-    """An event to emit. `data` is the exact JSON text of its data, and `value` the parsed data."""
+    """An event to emit. `data` is the exact JSON text of its data, and `value` the parsed data.
+    With a `traceparent`, it belongs to that trace, otherwise to the request's."""
 
     type: str
     data: str
@@ -47,6 +48,7 @@ class NewEvent:
     deliver_at: datetime | None = None
     idempotency_key: str | None = None
     ordering_key: str | None = None
+    traceparent: str | None = None
     inbox_id: str | None = None  # of the inbound request that became this event
     hops: int = 0
 

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.operational import SYSTEM_TENANT, OperationalEvent
 from hookfast.storage.events.fan_out import find_subscribers
+from hookfast.storage.events.filtering import Filtering
 from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
 from hookfast.telemetry import traceparent
 
@@ -31,18 +32,20 @@ async def emit(
     subscribers = await find_subscribers(
         connection, {(event.kind.value, SYSTEM_TENANT) for event in reported}
     )
+    new_events = [_new_event(event) for event in reported]
+    filtered = await Filtering().alone(
+        [(subscribers[event.audience], event) for event in new_events]
+    )
     drafts = [
         Draft.create(
-            _new_event(event),
+            event,
             # a microsecond apart, so that simultaneous events sort in the given order
             at=now + timedelta(microseconds=position),
             traceparent=traceparent.new(),
             # Never ordered: the transactions of changes have locked what comes after lanes.
-            subscribers=[
-                replace(one, ordered=False) for one in subscribers[event.kind.value, SYSTEM_TENANT]
-            ],
+            subscribers=[replace(one, ordered=False) for one in filtered[position]],
         )
-        for position, event in enumerate(reported)
+        for position, event in enumerate(new_events)
     ]
     await insert_drafts(connection, drafts)
     return sum(draft.committed.deliveries for draft in drafts)

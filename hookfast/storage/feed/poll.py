@@ -6,19 +6,22 @@ endpoint has none: its consumer gets the events that match its active subscripti
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Table, select
+from sqlalchemy import Table, Text, cast, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matches
+from hookfast.storage.endpoints import mappings
+from hookfast.storage.events.filtering import Evaluation, StoredData
 from hookfast.storage.feed import feed
 from hookfast.storage.feed.cursor import START, Cursor
-from hookfast.storage.feed.feed import FeedEvent, FeedFilter
+from hookfast.storage.feed.feed import FeedEvent, FeedFilter, FeedPage
 from hookfast.storage.inbox import inbox_entries
 from hookfast.storage.inbox.inbox_entries import RawRequest
 from hookfast.storage.tables import Delivery, Endpoint, Subscription
@@ -28,6 +31,11 @@ _DELIVERIES: Table = Delivery.__table__
 
 MAX_COUNTED: Final = 1_000
 """The most events of the feed that `count_behind` reads."""
+_FILTERED_AT_ONCE: Final = 200
+_FILTERED_BYTES: Final = feed.MAX_PAGE_BYTES
+"""Bodies that one poll reads to apply filters to them; at most one page more."""
+_FILTER_STEPS: Final = 1_000_000
+"""Steps of one poll: less than a second. The next poll continues after the last event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +52,14 @@ class PolledDelivery:
 class PollItem:
     """One event for one subscription. `cursor` acknowledges this item and all before it, and no
     other. `raw` is the request that the event was received with, if the subscription's payload is
-    `raw`."""
+    `raw`; `mapping` is the subscription's, if its payload is `mapped`."""
 
     event: FeedEvent
     subscription_id: str
     payload: str
     delivery: PolledDelivery | None
     raw: RawRequest | None
+    mapping: str | None
     cursor: Cursor
 
     @property
@@ -90,11 +99,17 @@ async def read(
         end = await feed.end_cursor(connection, now=now)
         whole = FeedFilter(tenant_id=endpoint.tenant_id)
         return PollPage(items=[], cursor=max(after, end), more=False, filter=whole)
-    page = await feed.read(connection, chosen, after=after, limit=limit, now=now)
+    matches: Mapping[str, Sequence[_Match]]
     if endpoint.mode == "push":
+        page = await feed.read(connection, chosen, after=after, limit=limit, now=now)
         matches = await _deliveries(connection, endpoint.id, page.events)
+    elif all(one.filter is None for one in subscriptions):
+        page = await feed.read(connection, chosen, after=after, limit=limit, now=now)
+        matches, _ = _oldest_matches(page.events, subscriptions, Evaluation())
     else:
-        matches = {event.id: [_oldest_match(subscriptions, event.type)] for event in page.events}
+        page, matches = await _read_filtered(
+            connection, chosen, subscriptions, after=after, limit=limit, now=now
+        )
     raw_ids = {
         event.inbox_id
         for event in page.events
@@ -102,8 +117,17 @@ async def read(
         if one.payload == "raw" and event.inbox_id is not None
     }
     raws = await inbox_entries.raw_requests(connection, raw_ids) if raw_ids else {}
+    mapped = await mappings.latest(
+        connection,
+        {
+            one.subscription_id
+            for of_event in matches.values()
+            for one in of_event
+            if one.payload == "mapped"
+        },
+    )
     return PollPage(
-        items=list(_items(page.events, matches, raws, after=after)),
+        items=list(_items(page.events, matches, raws, mapped, after=after)),
         cursor=page.cursor,
         more=page.more,
         filter=chosen,
@@ -121,7 +145,8 @@ async def count_behind(
     connection: AsyncConnection, endpoint: Endpoint, *, after: Cursor
 ) -> tuple[int, bool]:
     """Count the endpoint's events among the next ones of the feed, and return also whether these
-    are all. Events that are committed but cannot be read yet are counted too."""
+    are all. Events that are committed but cannot be read yet are counted too, and so are those that
+    filters keep out: applying them would mean reading every event's data."""
     chosen = _feed_filter(endpoint, await _subscriptions(connection, endpoint))
     if chosen is None:
         return 0, True
@@ -147,19 +172,64 @@ async def _subscriptions(connection: AsyncConnection, endpoint: Endpoint) -> Seq
         return []
     c = _SUBSCRIPTIONS.c
     rows = await connection.execute(
-        select(c.id, c.events, c.payload)
+        select(c.id, c.events, c.payload, cast(c.filter, Text).label("filter"))
         .where(c.endpoint_id == endpoint.id, c.active)
         .order_by(c.id)
     )
     return rows.all()
 
 
-def _oldest_match(subscriptions: Sequence[Any], event_type: str) -> _Match:
-    """Return the oldest matching subscription: an event that matches several comes once."""
-    oldest = next(
-        one for one in subscriptions if any(matches(pattern, event_type) for pattern in one.events)
-    )
-    return _Match(oldest.id, oldest.payload, None)
+async def _read_filtered(
+    connection: AsyncConnection,
+    chosen: FeedFilter,
+    subscriptions: Sequence[Any],
+    *,
+    after: Cursor,
+    limit: int,
+    now: datetime,
+) -> tuple[FeedPage, Mapping[str, Sequence[_Match]]]:
+    """Return the next `limit` events that pass a filter, each with its subscription. The page has
+    fewer, and `more`, when filters keep many out: the next page continues after those."""
+    evaluation = Evaluation(_FILTER_STEPS)
+    kept: list[FeedEvent] = []
+    matches: dict[str, Sequence[_Match]] = {}
+    read = 0
+    while True:
+        page = await feed.read(connection, chosen, after=after, limit=_FILTERED_AT_ONCE, now=now)
+        found, examined = await asyncio.to_thread(
+            _oldest_matches, page.events, subscriptions, evaluation
+        )
+        for place, event in enumerate(page.events):
+            if len(kept) == limit or place == examined:
+                return replace(page, events=kept, cursor=after, more=True), matches
+            if event.id in found:
+                kept.append(event)
+                matches[event.id] = found[event.id]
+            read += len(event.body)
+            after = event.cursor
+        after = page.cursor
+        if len(kept) == limit or read >= _FILTERED_BYTES or not page.more:
+            return replace(page, events=kept), matches
+
+
+def _oldest_matches(
+    events: Sequence[FeedEvent], subscriptions: Sequence[Any], evaluation: Evaluation
+) -> tuple[dict[str, Sequence[_Match]], int]:
+    """Return the oldest subscription that each event matches, without the events that match none:
+    an event that matches several comes once. Return also how many events there were steps for."""
+    found: dict[str, Sequence[_Match]] = {}
+    for place, event in enumerate(events):
+        if not evaluation.has_steps_for_event:
+            return found, place
+        of_event = evaluation.of_event(StoredData(event.body))
+        for one in subscriptions:
+            if (
+                any(matches(pattern, event.type) for pattern in one.events)
+                and of_event.passes(one.filter, tenant_id="") is not False
+            ):
+                found[event.id] = [_Match(one.id, one.payload, None)]
+                break
+    return found, len(events)
 
 
 async def _deliveries(
@@ -187,6 +257,7 @@ def _items(
     events: Sequence[FeedEvent],
     matches: Mapping[str, Sequence[_Match]],
     raws: Mapping[str, RawRequest],
+    mapped: Mapping[str, str],
     *,
     after: Cursor,
 ) -> Iterator[PollItem]:
@@ -200,6 +271,7 @@ def _items(
                 payload=one.payload,
                 delivery=one.delivery,
                 raw=raws.get(event.inbox_id or "") if one.payload == "raw" else None,
+                mapping=mapped.get(one.subscription_id) if one.payload == "mapped" else None,
                 # acknowledging the first of an event's items must not acknowledge the second
                 cursor=event.cursor if last else before,
             )

@@ -15,6 +15,7 @@ from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.emitting.event_quotas import EventQuotas
+from hookfast.storage.events.filtering import Filtering
 from hookfast.storage.events.schema_checks import SchemaChecks
 from hookfast.storage.events.schemas import SchemaCache
 from hookfast.storage.inbox.inbox_batch import (
@@ -22,6 +23,7 @@ from hookfast.storage.inbox.inbox_batch import (
     BeyondQuota,
     InboxResult,
     Lookups,
+    candidates,
     describe_faults,
     look_up,
     schema_checks,
@@ -57,6 +59,7 @@ class Inbox:
         self._clock = clock
         self._schemas = SchemaCache()
         self._checks = SchemaChecks()
+        self._filtering = Filtering()
         self._group = GroupCommit(
             self._store_group,
             name="inbox",
@@ -86,26 +89,33 @@ class Inbox:
         await self._group.close()
 
     async def _store_group(self, arrivals: Sequence[Arrival]) -> list[_Result | None]:
-        """Return one result per arrival. None: too slow to check in this group; store it alone."""
+        """Return one result per arrival. None: too slow to check, or to filter, in this group;
+        store it alone."""
         lookups = await self._look_up(arrivals)
         faults = await self._checks.together(
             [schema_checks(lookups, one) for one in lookups.arrivals],
             short=sum(len(one.data) for one in arrivals) <= _THREAD_CHARACTERS,
         )
-        ready = [place for place, found in enumerate(faults) if found is not None]
-        checked = replace(lookups, arrivals=[lookups.arrivals[place] for place in ready])
-        errors = [
-            describe_faults(one, found)
-            for one, found in zip(lookups.arrivals, faults, strict=True)
-            if found is not None
+        filtered = await self._filtering.together(
+            [candidates(lookups, one) for one in lookups.arrivals]
+        )
+        ready = [
+            None if found is None or subscribers is None else (one, found, subscribers)
+            for one, found, subscribers in zip(lookups.arrivals, faults, filtered, strict=True)
         ]
-        results = iter(await self._store_checked(checked, errors) if ready else ())
-        return [None if found is None else next(results) for found in faults]
+        checked = [one for one in ready if one is not None]
+        arrivals = [replace(one, subscribers=chosen) for one, _, [chosen] in checked]
+        errors = [describe_faults(one, found) for one, found, _ in checked]
+        lookups = replace(lookups, arrivals=arrivals)
+        results = iter(await self._store_checked(lookups, errors) if checked else ())
+        return [None if one is None else next(results) for one in ready]
 
     async def _store_alone(self, arrival: Arrival) -> _Result:
         lookups = await self._look_up([arrival])
         [looked_up] = lookups.arrivals
         faults = await self._checks.alone(schema_checks(lookups, looked_up))
+        [subscribers] = await self._filtering.alone(candidates(lookups, looked_up))
+        lookups = replace(lookups, arrivals=[replace(looked_up, subscribers=subscribers)])
         [result] = await self._store_checked(lookups, [describe_faults(looked_up, faults)])
         return result
 

@@ -20,6 +20,7 @@ from hookfast.storage.emitting import event_quotas
 from hookfast.storage.emitting.committing import notify_dead, report_committed
 from hookfast.storage.emitting.event_quotas import EventQuotas, Limits
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
+from hookfast.storage.events.filtering import Candidate
 from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
 from hookfast.storage.events.schema_checks import Check, Fault
 from hookfast.storage.events.schemas import Schema, SchemaCache
@@ -40,7 +41,8 @@ _MAX_ERROR = 1_000
 class Arrival:
     """A verified request to be stored in the inbox. `data` is its payload as JSON text and `value`
     the same, parsed; if it cannot be read, `error` says why. `hops` are those of its event. A
-    repeated `business_key` counts as a duplicate for `business_window`."""
+    repeated `business_key` counts as a duplicate for `business_window`. `subscribers` get its
+    event: they are looked up, and their filters applied, before it is stored."""
 
     source_id: str
     tenant_id: str
@@ -60,6 +62,7 @@ class Arrival:
     hops: int = 1
     error: HookfastError | None = None
     request_id: str | None = None
+    subscribers: Sequence[Subscriber] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +126,13 @@ async def look_up(
     )
 
 
+def candidates(lookups: Lookups, one: Arrival) -> list[Candidate]:
+    """Return the event of an arrival with the subscribers to its type. One that cannot be read has
+    none."""
+    audience = one.event_type, one.tenant_id
+    return [(() if one.error is not None else lookups.subscribers[audience], one)]
+
+
 def schema_checks(lookups: Lookups, one: Arrival) -> list[Check]:
     """Return the schema checks that an arrival needs."""
     schema = lookups.schemas.get(one.event_type) if one.error is None else None
@@ -170,7 +180,7 @@ async def store_arrivals(
         elif place in suppressed:
             status = "suppressed"
         else:
-            draft = _draft(one, inbox_id, lookups)
+            draft = _draft(one, inbox_id)
             drafts[place] = draft
         entries[place] = _entry(
             one,
@@ -221,7 +231,7 @@ async def _check_quotas(
         )
 
 
-def _draft(one: Arrival, inbox_id: str, lookups: Lookups) -> Draft:
+def _draft(one: Arrival, inbox_id: str) -> Draft:
     event = NewEvent(
         type=one.event_type,
         data=one.data,
@@ -234,7 +244,7 @@ def _draft(one: Arrival, inbox_id: str, lookups: Lookups) -> Draft:
         event,
         at=one.at,
         traceparent=one.traceparent,
-        subscribers=lookups.subscribers[event.audience],
+        subscribers=one.subscribers,
         request_id=one.request_id,
     )
 

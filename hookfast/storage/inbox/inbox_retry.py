@@ -14,6 +14,7 @@ from hookfast.storage.emitting import event_quotas
 from hookfast.storage.emitting.committing import notify_dead, report_committed
 from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.events.fan_out import find_subscribers
+from hookfast.storage.events.filtering import Filtering
 from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
 from hookfast.storage.events.schema_checks import SchemaChecks
 from hookfast.storage.events.schemas import SchemaCache
@@ -107,11 +108,12 @@ async def _emit(
         hops=entry.hops,
     )
     subscribers = await find_subscribers(connection, [event.audience])
+    [filtered] = await Filtering().alone([(subscribers[event.audience], event)])
     draft = Draft.create(
         event,
         at=now,
         traceparent=spans.current() or traceparent.new(),
-        subscribers=subscribers[event.audience],
+        subscribers=filtered,
     )
     limits = await quotas.limits(connection, [entry.tenant_id])
     for error in (await event_quotas.admit(connection, [draft], limits)).values():

@@ -14,6 +14,7 @@ from hookfast.storage.tables.endpoints import (
     PollPosition,
     SigningKey,
     Subscription,
+    SubscriptionMapping,
     SubscriptionPattern,
 )
 from hookfast.storage.tables.events import Event, EventType, IdempotencyKey
@@ -53,6 +54,7 @@ __all__ = [
     "SourceEventType",
     "SourceStats",
     "Subscription",
+    "SubscriptionMapping",
     "SubscriptionPattern",
     "Tenant",
     "TenantDay",

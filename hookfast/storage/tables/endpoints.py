@@ -80,7 +80,8 @@ class SigningKey(Record, table=True):
 
 
 class Subscription(Record, table=True):
-    """The event types, as patterns, that are sent to an endpoint."""
+    """The event types, as patterns, that are sent to an endpoint. `filter` is a condition on the
+    events' data (see `hookfast.events.filter`)."""
 
     __tablename__ = "subscriptions"
     __table_args__ = (
@@ -93,15 +94,27 @@ class Subscription(Record, table=True):
     tenant_id: str
     events: list[str] = Field(sa_type=JSON)
     payload: str = "full"
+    mapping: str | None = Field(default=None, sa_type=Text)
+    filter: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
     active: bool = True
     ordered: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
 
+class SubscriptionMapping(Record, table=True):
+    """The latest mapping that a subscription had. It is kept when the subscription is deleted or
+    gets another payload, because its deliveries with the payload `mapped` still need it."""
+
+    __tablename__ = "subscription_mappings"
+
+    subscription_id: str = Field(primary_key=True)
+    mapping: str = Field(sa_type=Text)
+
+
 class SubscriptionPattern(Record, table=True):
-    """One pattern of a subscription. A three-part event type can match only a dozen or so patterns,
-    so its subscribers are found by index look-ups of those, however many there are."""
+    """One pattern of a subscription. Few patterns can match an event type (15 for three parts), so
+    its subscribers are found by index look-ups of those, however many there are."""
 
     __tablename__ = "subscription_patterns"
     __table_args__ = (Index("ix_subscription_patterns_subscription", "subscription_id"),)

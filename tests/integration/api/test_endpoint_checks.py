@@ -107,7 +107,7 @@ async def test_sample_is_the_first_example_of_the_schema(
     ("body", "code", "pointer"),
     [
         ({"type": "no.such.type"}, "unknown_event_type", "/type"),
-        ({"type": "nonsense"}, "invalid_event_type", "/type"),
+        ({"type": "no nonsense"}, "invalid_event_type", "/type"),
         ({}, "invalid_input", "/type"),
         ({"type": TYPE, "data": {"forged": True}}, "invalid_input", "/data"),
         ({"type": TYPE, "url": "http://127.0.0.1:4/"}, "invalid_input", "/url"),

@@ -157,6 +157,20 @@ async def test_items_have_their_own_idempotency_keys(
     assert await count(context, Event) == 4
 
 
+async def test_items_join_their_own_trace_or_the_requests(
+    client: httpx2.AsyncClient, context: Context
+) -> None:
+    own, shared = (f"00-{digit * 32}-{digit * 16}-01" for digit in "12")
+    event = {"type": TYPE, "data": 1}
+    items = [event | {"traceparent": own}, event, event | {"traceparent": "garbage"}]
+    too_long = event | {"traceparent": "0" * 513}
+    batch = await send(client, *items, too_long, traceparent=shared)
+    assert [item["status"] for item in batch["data"]] == [202, 202, 202, 422]
+    async with context.database.read() as connection:
+        rows = await connection.execute(select(Event.__table__.c.traceparent).order_by("id"))
+    assert list(rows.scalars()) == [own, shared, shared]
+
+
 async def test_header_gives_keys_to_items_without_one(
     client: httpx2.AsyncClient, context: Context
 ) -> None:

@@ -58,12 +58,13 @@ async def test_the_list_is_by_name_and_paged(
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        ("order", "invalid_event_type"),
+        ("a.b.c.d.e.f.g", "invalid_event_type"),
         ("Order.invoice.paid", "invalid_event_type"),
         ("order.*.paid", "invalid_event_type"),
         ("a.b." + "c" * 200, "invalid_event_type"),
         ("a.b.c%00", "invalid_event_type"),
         ("hookfast.endpoint.disabled", "reserved_event_type"),
+        ("hookfast", "reserved_event_type"),
     ],
 )
 async def test_invalid_event_type_name_is_rejected(

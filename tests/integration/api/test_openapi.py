@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from hookfast.events.operational import Kind
 from hookfast.settings.settings import Settings
 from tests.integration.api.shared.operations import DOCUMENT
 from tests.support.api_client import Json, borrowed_app
@@ -56,15 +57,22 @@ def test_every_operation_behind_a_key_names_the_scopes_it_takes(operation: Json)
         assert scope in ("operator", "tenant", "tenant:read", "emit")
 
 
+def test_every_operational_event_is_a_webhook() -> None:
+    assert {kind.value for kind in Kind} <= DOCUMENT["webhooks"].keys()
+
+
 def test_operation_ids_are_unique() -> None:
-    ids = [parameter.values[0]["operationId"] for parameter in OPERATIONS]
+    webhooks = [one for methods in DOCUMENT["webhooks"].values() for one in methods.values()]
+    operations = [parameter.values[0] for parameter in OPERATIONS] + webhooks
+    ids = [operation["operationId"] for operation in operations]
     assert len(ids) == len(set(ids))
 
 
 def test_every_reference_resolves() -> None:
-    schemas = DOCUMENT["components"]["schemas"]
+    components = DOCUMENT["components"]
     for reference in _references(DOCUMENT):
-        assert reference.removeprefix("#/components/schemas/") in schemas
+        kind, name = reference.removeprefix("#/components/").split("/")
+        assert name in components[kind]
 
 
 def test_document_has_no_schema_of_fastapis_validation_error() -> None:

@@ -69,6 +69,8 @@ async def test_subscriptions_are_listed_by_endpoint_and_by_what_they_match(
     made = await hookfast(*create, "order.*.paid", "ping.**", "--payload", "thin", "--json")
     assert made.code == 0, made.err
     assert (made.json["events"], made.json["payload"]) == (["order.*.paid", "ping.**"], "thin")
+    assert [warning["pointer"] for warning in made.json["warnings"]] == ["/events/1"]
+    assert made.err == ""
     first = (await hookfast(*create, "order.refund.made", "--inactive", "--json")).json["id"]
 
     async def listed(*filters: str) -> list[str]:
@@ -90,6 +92,67 @@ async def test_subscriptions_are_listed_by_endpoint_and_by_what_they_match(
     assert shown.err == f"subscription: {first} order.refund.made\n"
 
 
+async def test_filter_is_previewed_stored_shown_and_removed(
+    hookfast: Run, client: httpx2.AsyncClient, endpoint: Json, tmp_path: Path
+) -> None:
+    for amount in (100, 5):
+        event = {"type": TYPE, "data": {"amount": amount}}
+        assert (await client.post("/events", json=event)).status_code == 202
+    conditions, small = {"amount": {"$gte": 100}}, '{"amount": 5}'
+    (tmp_path / "large.json").write_text(json.dumps(conditions))
+    from_file = f"@{tmp_path / 'large.json'}"
+    preview = ("subscriptions", "preview", endpoint["id"], TYPE, "--filter")
+    tried = await hookfast(*preview, from_file)
+    assert tried.code == 0, tried.err
+    assert tried.err.endswith("1 of the last 2 events matches.\n")
+    assert [line.split()[1] for line in tried.out.splitlines()[1:]] == ["no", "yes"]
+    assert (await hookfast(*preview, small, "--json")).json["matching"] == 1
+    create = ("subscriptions", "create", endpoint["id"], TYPE, "--filter")
+    made = (await hookfast(*create, from_file, "--json")).json
+    assert made["filter"] == conditions
+    assert '{"amount":{"$gte":100}}' in (await hookfast("subscriptions", "show", made["id"])).out
+    assert '{"amount":{"$gte":100}}' in (await hookfast("subscriptions", "list")).out
+    for data, count in (('{"amount": 100}', 2), (small, 1)):
+        (tmp_path / "data.json").write_text(data)
+        for given in (data, f"@{tmp_path / 'data.json'}"):
+            listed = await hookfast(
+                "subscriptions", "list", "--matches", TYPE, "--data", given, "--json"
+            )
+            assert len(listed.json["data"]) == count, listed.err
+    update = ("subscriptions", "update", made["id"], "--filter")
+    assert (await hookfast(*update, small, "--json")).json["filter"] == {"amount": 5}
+    assert (await hookfast(*update, "{}", "--json")).json["filter"] is None
+    wrong = await hookfast(*update, '{"amount": {"$gtee": 5}}')
+    assert (wrong.code, "did you mean `$gte`?" in wrong.err) == (1, True)
+    assert (await hookfast(*update, "5")).code == 2
+    assert (await hookfast(*update, "@missing.json")).code == 2
+
+
+async def test_a_mapping_is_tried_saved_and_used_by_a_test(
+    hookfast: Run, endpoint: Json, tmp_path: Path
+) -> None:
+    file = tmp_path / "slack.jmespath"
+    file.write_text("{text: to_string(data.n)}\n")
+    test = ("endpoints", "test", endpoint["id"], TYPE, "--dry-run")
+    tried = await hookfast(*test, "--mapping-file", str(file), "--data", '{"n": 12.50}')
+    assert (tried.code, tried.out) == (0, '{"text":"12.50"}\n'), tried.err
+    failed = await hookfast(*test, "--mapping", "join(',', data)")
+    assert failed.code == 1
+    assert "join() takes" in failed.err
+    assert (await hookfast(*test, "--mapping", "a", "--mapping-file", str(file))).code == 2
+
+    create = ("subscriptions", "create", endpoint["id"], TYPE, "--mapping-file", str(file))
+    made = (await hookfast(*create, "--json")).json
+    assert (made["payload"], made["mapping"]) == ("mapped", "{text: to_string(data.n)}")
+    used = await hookfast(*test, "--subscription", made["id"], "--data", "-", stdin='{"n": 1}')
+    assert used.out == '{"text":"1"}\n', used.err
+    changed = await hookfast("subscriptions", "update", made["id"], "--mapping", "data")
+    assert changed.code == 0, changed.err
+    assert "mapping" in changed.out
+    changed = await hookfast("subscriptions", "update", made["id"], "--payload", "full", "--json")
+    assert changed.json["mapping"] is None
+
+
 async def test_a_subscription_is_changed_and_deleted(
     hookfast: Run, client: httpx2.AsyncClient, endpoint: Json
 ) -> None:
@@ -97,6 +160,12 @@ async def test_a_subscription_is_changed_and_deleted(
     update = ("subscriptions", "update", own["id"])
     changed = await hookfast(*update, "--events", "order.**", "--events", "a.b.c", "--json")
     assert (changed.json["events"], changed.json["payload"]) == (["order.**", "a.b.c"], "full")
+    warned = await hookfast(*update, "--events", "order.**", "--events", "order.invoice.payed")
+    assert warned.err == (
+        "Warning: No registered event type matches 'order.invoice.payed' yet. Did you mean "
+        f"{TYPE!r}?\n"
+    )
+    await hookfast(*update, "--events", "order.**", "--events", "a.b.c")
     changed = await hookfast(*update, "--inactive", "--payload", "raw", "--ordered")
     assert "yes" in changed.out.partition("ordered")[2].split()[0]
     assert "no" in changed.out.partition("active")[2].split()[0]

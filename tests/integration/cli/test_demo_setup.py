@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from hookfast.cli.demo.client import Api
 from hookfast.cli.demo.receiver import run_receiver
 from hookfast.cli.demo.setup import SavedState, set_up
+from hookfast_client import AsyncHookfast
 from tests.support.api_client import OPERATOR_KEY
 from tests.support.api_server import ApiServer
 
@@ -21,9 +21,9 @@ async def _set_up(served: ApiServer, home: Path) -> tuple[SavedState, int]:
     state = SavedState.load(home)
     async with (
         run_receiver(0, secrets=state.secrets) as receiver,
-        Api(served.url, key=OPERATOR_KEY) as api,
+        AsyncHookfast(served.url, OPERATOR_KEY) as hookfast,
     ):
-        await set_up(api, state, receiver)
+        await set_up(hookfast, state, receiver)
     return state, receiver.port
 
 

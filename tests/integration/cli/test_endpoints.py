@@ -30,6 +30,7 @@ async def test_an_endpoint_is_created_and_its_secret_shown_once(
         stdin='{"timeout_seconds": 7, "headers": {"X-Token": "hush"}}',
     )
     assert created.code == 0, created.err
+    assert "Warning: No registered event type matches 'refund.**' yet." in created.err
     [endpoint] = (await client.get("/endpoints")).json()["data"]
     assert endpoint["timeout_seconds"] == 7
     assert endpoint["ordered"]

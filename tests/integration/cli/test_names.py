@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import httpx2
 import pytest
 
-from hookfast.cli.remote.client import Api
+from hookfast.cli.remote.api import Api
 from hookfast.cli.remote.names import Names
 from tests.integration.cli.conftest import TYPE, Run
 from tests.support.api_client import OPERATOR_KEY

@@ -54,7 +54,7 @@ _PIPED: Mapping[str, str] = {
     "jobs list": "id action status progress created",
     "keys list": "id hint scope name created last_used expires",
     "sources list": "id provider active tenant name",
-    "subscriptions list": "id active endpoint events payload tenant created",
+    "subscriptions list": "id active endpoint events filter payload tenant created",
     "tenants list": "id name created",
 }
 """The headings of every list in a pipe, whatever the width."""
@@ -102,6 +102,9 @@ async def shown(served: ApiServer, client: httpx2.AsyncClient) -> dict[str, list
     entry = await seed_entry(context.database, source, tenant, **request)
     deliveries = (await client.get("/deliveries")).json()["data"]
     subscription = deliveries[0]["subscription_id"]
+    conditions = {"customer.country": {"$in": ["DE", "FR", _LONG_NAME]}, "amount": {"$gte": 100}}
+    patched = await client.patch(f"/subscriptions/{subscription}", json={"filter": conditions})
+    assert patched.is_success
     async with context.database.write() as connection:
         await connection.execute(
             update(Delivery).values(

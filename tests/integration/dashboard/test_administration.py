@@ -19,15 +19,15 @@ async def test_event_type_is_registered_edited_and_deleted(
     name = f"shop.k{tenant[-10:]}.emptied"
     path = f"/dashboard/event-types/{name}"
     schema = '{"type": "object", "properties": {"cart": {"type": "string"}}}'
-    rejected = await operator.post("/dashboard/event-types/new", name=name, schema="{")
+    rejected = await operator.post("/dashboard/event-types/new-type", name=name, schema="{")
     assert "this is not JSON" in text_of(rejected.text)
-    rejected = await operator.post("/dashboard/event-types/new", name=name, schema="[]")
+    rejected = await operator.post("/dashboard/event-types/new-type", name=name, schema="[]")
     assert rejected.status_code == 422
     assert "a JSON Schema is an object" in rejected.text
     assert "dict" not in rejected.text
-    rejected = await operator.post("/dashboard/event-types/new", name="Cart", schema=schema)
+    rejected = await operator.post("/dashboard/event-types/new-type", name="Cart", schema=schema)
     assert rejected.status_code == 422
-    await operator.submit("/dashboard/event-types/new", name=name, schema=schema)
+    await operator.submit("/dashboard/event-types/new-type", name=name, schema=schema)
     page = await operator.get(path)
     assert "Generated from the schema" in page.text
     assert "&#34;cart&#34;: &#34;text&#34;" in page.text
@@ -41,6 +41,16 @@ async def test_event_type_is_registered_edited_and_deleted(
         assert (await owner.get(f"{path}/edit")).status_code == 403
     await operator.submit(f"{path}/delete")
     assert (await operator.get(path)).status_code == 404
+    # a name that could be a page's
+    text = await operator.submit("/dashboard/event-types/new-type", name="new", schema="")
+    assert "new is registered." in text
+    assert '<a class="button danger" href="/dashboard/event-types/new/delete">' in text
+    # one part, which is picked before the types that have it as a part
+    await client.put("/event-types/shop.cart.new", json={})
+    picked = (await operator.get("/dashboard/deliveries", params={"event_type": "new"})).text
+    assert ' name="event_type" value="new"' in picked
+    assert "aria-invalid" not in picked
+    await operator.submit("/dashboard/event-types/new/delete")
 
 
 async def test_new_event_type_form_rejects_a_taken_name(
@@ -48,7 +58,7 @@ async def test_new_event_type_form_rejects_a_taken_name(
 ) -> None:
     kept = {"description": "Kept.", "schema": {"type": "object"}}
     name = (await client.put("/event-types/shop.cart.kept", json=kept)).json()["name"]
-    rejected = await operator.post("/dashboard/event-types/new", name=name, description="New.")
+    rejected = await operator.post("/dashboard/event-types/new-type", name=name, description="New.")
     assert rejected.status_code == 422
     assert "an event type has this name already" in text_of(rejected.text)
     assert 'value="New."' in rejected.text  # the typed input is still there

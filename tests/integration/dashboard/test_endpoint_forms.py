@@ -44,6 +44,7 @@ async def test_new_endpoint_form_shows_the_secret_once(
         [endpoint_id] = set(re.findall(r"ep_[0-9a-f]{32}", answer.text))
         page = await visitor.get(f"/dashboard/endpoints/{endpoint_id}")
         assert secret not in page.text
+        assert "'user.account.closed'" in text_of(answer.text)  # which matches no event type
     stored = (await client.get(f"/endpoints/{endpoint_id}")).json()
     assert stored["tenant_id"] == tenant
     assert stored["retry_plan"] == {"delays_seconds": [1, 2]}
@@ -223,7 +224,10 @@ async def test_subscription_is_added_switched_off_and_deleted(
             f"{path}/subscriptions", events="user.account.closed, user.team.*", back=path
         )
         assert "Subscribed to user.account.closed, user.team.*." in text
-        wrong = await visitor.post(f"{path}/subscriptions", events="user", back=path)
+        # the first in the notice, all of them beside the patterns
+        text = text_of(text)
+        assert (text.count("'user.account.closed'"), text.count("'user.team.*'")) == (2, 1)
+        wrong = await visitor.post(f"{path}/subscriptions", events="User", back=path)
         assert wrong.status_code == 422
         assert 'role="alert"' in wrong.text
         listed = await client.get("/subscriptions", params={"endpoint_id": endpoint_id})
@@ -243,7 +247,7 @@ async def test_subscription_is_added_switched_off_and_deleted(
         assert (changed["events"], changed["payload"]) == (["user.team.*"], "thin")
         assert changed["ordered"]
         assert "thin, in order" in text_of((await visitor.get(path)).text)
-        assert (await visitor.post(f"{own}/edit", events="user")).status_code == 422
+        assert (await visitor.post(f"{own}/edit", events="User")).status_code == 422
         assert "Delete this subscription?" in (await visitor.get(f"{own}/delete")).text
         # it cannot be reached through another endpoint
         through = f"/dashboard/endpoints/{other}/subscriptions/{newest['id']}"
@@ -251,6 +255,60 @@ async def test_subscription_is_added_switched_off_and_deleted(
         assert (await visitor.post(f"{through}/delete")).status_code == 404
         assert "is deleted" in await visitor.submit(f"{own}/delete")
     assert (await client.get(f"/subscriptions/{newest['id']}")).status_code == 404
+
+
+async def test_content_filter_is_checked_saved_shown_and_removed(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant)
+    await event_type_maker(client)(EVENT_TYPE)
+    for amount in (5, 100, 1):
+        event = {"type": EVENT_TYPE, "data": {"amount": amount}, "tenant_id": tenant}
+        assert (await client.post("/events", json=event)).status_code == 202
+    path = f"/dashboard/endpoints/{endpoint_id}"
+    typed = {"events": EVENT_TYPE, "filter": '{"amount": {"$gte": 5}}', "back": path}
+    wrong = typed | {"filter": '{"amount": {"$gtee": 5}}'}
+    async with tenant_visitor(app, client, tenant) as visitor:
+        for target in ("/subscriptions", "/subscriptions/preview"):
+            answer = await visitor.post(path + target, **wrong)
+            assert answer.status_code == 422
+            assert "did you mean `$gte`?" in unescape(answer.text)
+            assert "$gtee&#34;: 5" in answer.text  # still there, and marked
+            assert 'name="filter" rows="3" aria-invalid="true"' in answer.text
+        for other in ("{", "[]", "5"):
+            answer = await visitor.post(f"{path}/subscriptions", **typed | {"filter": other})
+            assert answer.status_code == 422, other
+        once = {"once": "a" * 22}
+        for _ in range(2):  # it stores nothing, so it can be repeated
+            checked = await visitor.post(f"{path}/subscriptions/preview", **typed | once)
+            assert checked.status_code == 200
+            assert "2 of the last 3 events of these types match." in text_of(checked.text)
+            assert 'value="order.invoice.paid"' in checked.text
+        listed = await client.get("/subscriptions", params={"endpoint_id": endpoint_id})
+        known = len(listed.json()["data"])
+        assert "Subscribed to" in await visitor.submit(f"{path}/subscriptions", **typed)
+        listed = await client.get("/subscriptions", params={"endpoint_id": endpoint_id})
+        assert len(listed.json()["data"]) == known + 1
+        newest = listed.json()["data"][0]
+        assert newest["filter"] == {"amount": {"$gte": 5}}
+        assert '{"amount":{"$gte":5}}' in unescape((await visitor.get(path)).text)
+        own = f"{path}/subscriptions/{newest['id']}"
+        page = text_of((await visitor.get(f"{own}/edit")).text)
+        assert '"$gte": 5' in page
+        assert "2 of the last 3 events of these types match." in page
+        changed = typed | {"filter": '{"amount": 1}', "payload": "full"}
+        checked = await visitor.post(f"{own}/preview", **changed)
+        assert "1 of the last 3 events of these types matches." in text_of(checked.text)
+        assert (await visitor.post(f"{own}/edit", **wrong)).status_code == 422
+        assert "is saved" in await visitor.submit(f"{own}/edit", **changed)
+        assert "Nothing changed" in await visitor.submit(f"{own}/edit", **changed)
+        other = changed | {"filter": '{"amount": true}'}
+        assert "is saved" in await visitor.submit(f"{own}/edit", **other)
+        del other["filter"]  # a form from before there was the field
+        assert "Nothing changed" in await visitor.submit(f"{own}/edit", **other)
+        assert "is saved" in await visitor.submit(f"{own}/edit", **other, filter="")
+    assert (await client.get(f"/subscriptions/{newest['id']}")).json()["filter"] is None
 
 
 async def test_endpoint_is_paused_resumed_disabled_enabled_and_deleted(
@@ -332,3 +390,47 @@ async def test_rejected_subscription_keeps_the_typed_input(
         assert 'value="thin" selected' in rejected.text
         assert "Events/1: a pattern is an event type" in text_of(rejected.text)
         assert 'aria-describedby="events-error"' in rejected.text
+
+
+async def test_mapping_is_previewed_saved_and_corrected(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    await event_type_maker(client)(EVENT_TYPE, schema={"examples": [{"id": "in_7"}]})
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant)
+    path = f"/dashboard/endpoints/{endpoint_id}"
+    wrong = {"events": EVENT_TYPE, "payload": "mapped", "mapping": "{text: <b>"}
+    async with tenant_visitor(app, client, tenant) as visitor:
+        rejected = await visitor.post(f"{path}/subscriptions", back=path, **wrong)
+        assert rejected.status_code == 422
+        assert "there is an error at character 8" in text_of(rejected.text)
+        assert 'aria-describedby="mapping-error"' in rejected.text
+        assert f'value="{EVENT_TYPE}"' in rejected.text
+        assert "{text: &lt;b&gt;</textarea>" in rejected.text
+
+        # lines, as a browser sends them
+        fields = wrong | {"mapping": "{\r\n text: data.id}"}
+        text = await visitor.submit(f"{path}/subscriptions", back=path, **fields)
+        assert f"Subscribed to {EVENT_TYPE}." in text
+        listed = await client.get("/subscriptions", params={"endpoint_id": endpoint_id})
+        subscription = listed.json()["data"][0]
+        assert subscription["mapping"] == "{\n text: data.id}"
+
+        edit = f"{path}/subscriptions/{subscription['id']}/edit"
+        fields = wrong | {"mapping": "{title: data.id}", "type": EVENT_TYPE}
+        previewed = await visitor.post(edit, **fields, preview="yes")
+        assert previewed.status_code == 200
+        assert '{"title":"in_7"}' in text_of(previewed.text)
+        assert (await client.get(f"/subscriptions/{subscription['id']}")).json() == subscription
+        failed = await visitor.post(edit, **fields | {"mapping": "data.none"}, preview="yes")
+        assert failed.status_code == 422
+        assert "The mapping makes null of this event" in text_of(failed.text)
+        assert "Not saved" not in failed.text
+
+        assert "is saved" in await visitor.submit(edit, **fields)
+        changed = (await client.get(f"/subscriptions/{subscription['id']}")).json()
+        assert changed["mapping"] == "{title: data.id}"
+        # the payload full leaves the mapping's text in the form, where it does no harm
+        assert "is saved" in await visitor.submit(edit, **fields | {"payload": "full"})
+        changed = (await client.get(f"/subscriptions/{subscription['id']}")).json()
+        assert (changed["payload"], changed["mapping"]) == ("full", None)

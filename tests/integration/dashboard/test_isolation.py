@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 OPERATORS = {
     "/dashboard/tenants",
     "/dashboard/settings/tenant",
-    "/dashboard/event-types/new",
+    "/dashboard/event-types/new-type",
     "/dashboard/event-types/{name}/edit",
     "/dashboard/event-types/{name}/delete",
     "/dashboard/retention",

@@ -44,7 +44,7 @@ TAMPERED: list[tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = [
     (
         "/endpoints/{endpoint_id}/replay",
         {},
-        {"since": ("x", LONG), "until": ("2026-11-24T14:00",), "event_type": ("paid", LONG)},
+        {"since": ("x", LONG), "until": ("2026-11-24T14:00",), "event_type": ("Paid", LONG)},
     ),
     ("/endpoints/{endpoint_id}/subscriptions", {}, {"events": ("a" * 5_000,), "payload": ("x",)}),
     (
@@ -60,7 +60,7 @@ TAMPERED: list[tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]] = [
             "fact_expression": (r"""{"github.push.received": "'\ud800'"}""", "{" + DEEP),
         },
     ),
-    ("/event-types/new", {"name": "tampered.with.schema"}, {"schema": NOT_JSON}),
+    ("/event-types/new-type", {"name": "tampered.with.schema"}, {"schema": NOT_JSON}),
     (
         "/deliveries/actions",
         {"action": "resend", "to": "all"},

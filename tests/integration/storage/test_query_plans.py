@@ -27,7 +27,7 @@ from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.endpoints import endpoints
-from hookfast.storage.events import events, lanes
+from hookfast.storage.events import event_types, events, lanes, recent
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
 from hookfast.storage.feed import attempt_feed, feed
@@ -141,6 +141,12 @@ _TABLES = {
         "events": "'[]'",
         "payload": "'full'",
         "active": "{true}",
+        "created_at": "'2026-11-20T00:00:00.000000Z'",
+        "updated_at": "'2026-11-20T00:00:00.000000Z'",
+    },
+    "event_types": {
+        "name": "'order.t' || n",
+        "description": "''",
         "created_at": "'2026-11-20T00:00:00.000000Z'",
         "updated_at": "'2026-11-20T00:00:00.000000Z'",
     },
@@ -421,6 +427,9 @@ async def test_a_page_of_events_is_one_range_of_an_index(connection: AsyncConnec
         statement = events.page_statement(chosen, after=after, limit=51)
         # a tenant's own events and broadcasts are one range each: two pages, merged by sorting
         await check(connection, statement, index=index, may_sort=chosen.broadcasts)
+    chosen = EventFilter(tenant_id=TENANT, broadcasts=True)
+    tried = events.page_statement(chosen, after=None, limit=recent.SCANNED)
+    await check(connection, tried, index="ix_events_tenant", may_sort=True)
 
 
 async def test_a_jobs_next_deliveries_are_ranges_of_an_index(connection: AsyncConnection) -> None:
@@ -500,6 +509,17 @@ async def test_subscribers_are_found_by_their_patterns(connection: AsyncConnecti
         statement, parameters = matching(RARE, tenants)
         statement = statement.params(**parameters)
         await check(connection, statement, index="sqlite_autoindex_subscription_patterns_1")
+    # 127 patterns, which SQLite probes one by one
+    statement, parameters = matching("order.line_item.created.v2.a.b", [SMALL_TENANT])
+    assert len(parameters["patterns"]) == 127
+    statement = statement.params(**parameters)
+    await check(connection, statement, index="sqlite_autoindex_subscription_patterns_1")
+
+
+async def test_names_of_event_types_are_one_range_of_an_index(connection: AsyncConnection) -> None:
+    for after in (None, "order.t21"):
+        statement = event_types.names_statement(after=after, limit=1_000)
+        await check(connection, statement, index="sqlite_autoindex_event_types_1")
 
 
 async def test_statistics_of_an_endpoint_read_ranges_of_indexes(

@@ -45,6 +45,7 @@ def test_command_line_has_the_documented_commands() -> None:
         "logs",
         "migrate",
         "openapi",
+        "outbox-relay",
         "portal-link",
         "trigger",
         "up",

@@ -6,15 +6,16 @@ from datetime import UTC, datetime
 from io import StringIO
 from typing import Any
 
+import httpx2
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 from hookfast.cli.demo.board import Board
-from hookfast.cli.demo.client import Api
 from hookfast.cli.demo.receiver import Receiver
 from hookfast.cli.demo.scene import ENDPOINTS, EVENT_TYPES
 from hookfast.cli.demo.view import View
+from hookfast_client import AsyncHookfast
 
 pytestmark = pytest.mark.anyio
 
@@ -31,10 +32,10 @@ class _Answers:
             for number, (status, attempts) in enumerate(statuses.items(), start=1)
         }
 
-    async def get(self, path: str, **query: Any) -> dict[str, Any]:
-        if path == "/deliveries":
-            return {"data": list(self.deliveries.values())}
-        return self.deliveries[path.rpartition("/")[2]]
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        id_ = request.url.path.rpartition("/")[2]
+        page = {"data": list(self.deliveries.values()), "next_cursor": None}
+        return httpx2.Response(200, json=self.deliveries.get(id_, page))
 
     def _delivery(self, number: int, status: str, attempts: int) -> dict[str, Any]:
         id_ = f"dlv_{number:032x}"
@@ -57,8 +58,11 @@ async def _shown(statuses: dict[str, int], *, width: int, height: int = 40) -> l
     api = _Answers(statuses)
     longest = max((endpoint.name for endpoint in ENDPOINTS), key=len)
     names = {delivery["endpoint_id"]: longest for delivery in api.deliveries.values()}
-    board = Board(_as_api(api), "tnt_1", names=names, since=_NOW)
-    await board.refresh()
+    transport = httpx2.MockTransport(api)
+    async with httpx2.AsyncClient(transport=transport) as http:
+        hookfast = AsyncHookfast("http://hookfast.test", "hf_key", http_client=http)
+        board = Board(hookfast, "tnt_1", names=names, since=_NOW)
+        await board.refresh()
     view = View(
         api_url="http://127.0.0.1:8080",
         temporal_ui_url=_UI,
@@ -70,10 +74,6 @@ async def _shown(statuses: dict[str, int], *, width: int, height: int = 40) -> l
     console.print(view.frame(console, board, receiver, now=_NOW), soft_wrap=False)
     assert isinstance(console.file, StringIO)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
-
-
-def _as_api(answers: _Answers) -> Api:
-    return answers  # type: ignore[return-value] # all that a board calls
 
 
 _ALL = {"dead": 4, "held": 0, "delivered": 3, "retrying": 2, "gone": 1}

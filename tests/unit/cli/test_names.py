@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from hookfast.cli.remote.client import Api, ApiResponse
+from hookfast.cli.remote.api import Api, ApiResponse
 from hookfast.cli.remote.commands import IdOf
 from hookfast.cli.remote.names import NOUNS, endpoint_name, resolve, short_id
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hookfast.cli.remote.client import Unreachable
+from hookfast.cli.remote.api import Unreachable
 from hookfast.cli.remote.trigger import post
 from tests.e2e.service_process import free_ports
 from tests.support.receiver import Receiver

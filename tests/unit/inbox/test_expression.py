@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hookfast.errors import InvalidInput
 from hookfast.inbox.expression import (
     FUNCTIONS,
+    LIMITS,
     MAX_KEY_LENGTH,
-    MAX_LENGTH,
     compile_expression,
 )
 from hookfast.strict_json.parser import JsonValue
@@ -102,7 +102,7 @@ def test_a_long_key_is_replaced_by_its_digest() -> None:
         "a[",
         "`{`",
         "'a",
-        "a" * (MAX_LENGTH + 1),
+        "a" * (LIMITS.length + 1),
         "(" * 300,
         "[" * 150 + "]" * 150,
         "!" * 250 + "a",

@@ -174,7 +174,7 @@ def test_the_time_can_be_in_milliseconds() -> None:
         ({"id_expression": "]"}, "/options/id_expression"),
         ({"type_expression": "sort_by(@, &a)"}, "/options/type_expression"),
         ({"type_header": "X-Type", "fixed_type": "a.b.c"}, "/options"),
-        ({"fixed_type": "a.b"}, "/options/fixed_type"),
+        ({"fixed_type": "a.B"}, "/options/fixed_type"),
         ({"fixed_type": "hookfast.endpoint.disabled"}, "/options/fixed_type"),
         ({"namespace": "hookfast"}, "/options/namespace"),
         ({"sekret": "hunter2hunter2"}, "/options/sekret"),

@@ -9,7 +9,7 @@ from typing import get_args
 
 from hookfast.inbox import PROVIDERS, provider
 from hookfast.inbox.errors import RejectionCode
-from hookfast.inbox.expression import FUNCTIONS, MAX_KEY_LENGTH, MAX_LENGTH
+from hookfast.inbox.expression import FUNCTIONS, LIMITS, MAX_KEY_LENGTH
 from hookfast.inbox.naming import event_name
 from hookfast.inbox.provider import MAX_ID_LENGTH
 
@@ -47,7 +47,7 @@ def test_every_rejection_code_is_documented() -> None:
 def test_every_function_and_limit_is_documented() -> None:
     text = " ".join(section("Key expressions").split())
     assert set(re.findall(r"`(\w+)`", text.split("functions")[1].split(".")[0])) == FUNCTIONS
-    assert f"at most {MAX_LENGTH} characters" in text
+    assert f"at most {LIMITS.length} characters" in text
     assert f"over {MAX_KEY_LENGTH} characters" in text
     assert f"at most {MAX_ID_LENGTH} characters" in section("Keys")
     longest = event_name("x", "a" * 500).split(".")[1]

@@ -764,6 +764,12 @@ def _create_tables() -> None:
     )
     op.create_index("ix_sources_tenant", "sources", ["tenant_id", "id"], unique=False)
     op.create_table(
+        "subscription_mappings",
+        sa.Column("subscription_id", sa.String(), nullable=False),
+        sa.Column("mapping", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("subscription_id"),
+    )
+    op.create_table(
         "subscription_patterns",
         sa.Column("pattern", sa.String(), nullable=False),
         sa.Column("tenant_id", sa.String(), nullable=False),
@@ -783,6 +789,8 @@ def _create_tables() -> None:
         sa.Column("tenant_id", sa.String(), nullable=False),
         sa.Column("events", sa.JSON(), nullable=False),
         sa.Column("payload", sa.String(), nullable=False),
+        sa.Column("mapping", sa.Text(), nullable=True),
+        sa.Column("filter", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("active", sa.Boolean(), nullable=False),
         sa.Column("ordered", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),

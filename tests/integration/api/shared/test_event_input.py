@@ -83,7 +83,7 @@ async def test_body_that_is_not_strict_json_is_rejected(
         ({"type": None}, "invalid_input", "/type"),
         ({"type": 7}, "invalid_input", "/type"),
         ({"type": ""}, "invalid_event_type", "/type"),
-        ({"type": "order.paid"}, "invalid_event_type", "/type"),
+        ({"type": "a.b.c.d.e.f.g"}, "invalid_event_type", "/type"),
         ({"type": "Order.Invoice.Paid"}, "invalid_event_type", "/type"),
         ({"type": "order.*.paid"}, "invalid_event_type", "/type"),
         ({"type": "order.invoice.paid\n"}, "invalid_event_type", "/type"),
@@ -196,7 +196,7 @@ async def test_idempotency_key_must_be_visible_ascii(
     ("path", "parameter"),
     [
         ("/events?color=red", "color"),
-        ("/events?type=paid", "type"),
+        ("/events?type=Paid", "type"),
         ("/events?type=order.invoice.paid%00", "type"),
         ("/events?tenant_id=acme", "tenant_id"),
         ("/events?since=yesterday", "since"),

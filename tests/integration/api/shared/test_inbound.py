@@ -169,3 +169,18 @@ async def test_entry_key_and_event_are_committed_in_one_transaction(
     assert inbox_id == taken["id"]
     assert await count(context, InboxKey, inbox_id=taken["id"]) == 1
     assert await count(context, Source, id=source) == 1
+
+
+async def test_event_of_a_webhook_passes_the_filters_of_subscriptions(
+    client: httpx2.AsyncClient, source: str, tenant: str
+) -> None:
+    form = {"tenant_id": tenant, "url": "http://127.0.0.1:4/", "verification": "none"}
+    endpoint = (await client.post("/endpoints", json=form)).json()["id"]
+    made = {"endpoint_id": endpoint, "events": ["github.filtered.**"], "filter": {"n": {"$gt": 1}}}
+    assert (await client.post("/subscriptions", json=made)).status_code == 201
+    counts = []
+    for number in (1, 2):
+        taken = (await send(client, source, {"n": number}, event="filtered")).json()
+        event = (await client.get(f"/events/{taken['event_id']}")).json()
+        counts.append(event["deliveries"])
+    assert counts == [0, 1]

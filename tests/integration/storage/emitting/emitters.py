@@ -16,6 +16,7 @@ from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.emitting.emit import EmitResult, Emitter
 from hookfast.storage.emitting.event_quotas import EventQuotas
+from hookfast.storage.events.catalogue import EventCatalogue
 from hookfast.storage.events.new_events import NewEvent
 from hookfast.storage.tables import EventType, Tenant
 from hookfast.telemetry.traceparent import new as new_traceparent
@@ -31,7 +32,13 @@ async def process(
     """Yield an emitter with its own database pool, like another process."""
     async with Database(url) as database:
         doorbell = doorbell_for(database)
-        emitter = Emitter(database, doorbell, quotas=EventQuotas(quotas), clock=clock)
+        emitter = Emitter(
+            database,
+            doorbell,
+            quotas=EventQuotas(quotas),
+            catalogue=EventCatalogue(),
+            clock=clock,
+        )
         try:
             yield emitter
         finally:

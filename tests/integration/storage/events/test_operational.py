@@ -135,3 +135,15 @@ async def test_without_events_to_store_no_statement_is_executed(database: Databa
         assert await operational.emit(connection, [], now=utc_now()) == 0
         system = [dead(1, tenant_id=SYSTEM_TENANT)]
         assert await operational.emit(connection, system, now=utc_now()) == 0
+
+
+async def test_operational_event_passes_the_filters_of_its_subscriptions(
+    database: Database, monitor: str
+) -> None:
+    async with database.write() as connection:
+        await connection.execute(Subscription.__table__.update().values(filter={"number": 2}))
+    assert await emit(database, [dead(1), dead(2), dead(3)]) == 1
+    [delivery] = await rows(database, Delivery.__table__)
+    events = await rows(database, Event.__table__)
+    assert [event.deliveries for event in events] == [0, 1, 0]
+    assert delivery.event_id == events[1].id

@@ -1,19 +1,13 @@
-"""The HTTP client of the command line: URLs that it rejects, and problems as sentences."""
+"""The command line's connection: URLs that it rejects, and problems as sentences."""
 
 from __future__ import annotations
 
-import httpx2
+from typing import Any
+
 import pytest
 
-from hookfast.cli.remote.client import (
-    Api,
-    NotHookfast,
-    Unreachable,
-    error_text,
-    field_errors,
-    path_of,
-    problem_sentences,
-)
+from hookfast.cli.remote.api import Api, NotHookfast, Unreachable, path_of, problem_sentences
+from hookfast_client import ApiError
 from tests.e2e.service_process import free_ports
 
 _KEY = "hf_" + "k" * 40
@@ -57,12 +51,16 @@ def test_path_parts_are_quoted_so_that_an_id_cannot_change_the_path() -> None:
     assert path_of("deliveries", "") == "/deliveries/-"
 
 
+def _sentences(problem: dict[str, Any]) -> str:
+    return problem_sentences(ApiError.from_problem(problem, status=422))
+
+
 def test_problem_is_shown_with_its_detail_and_each_error() -> None:
     problem = {
         "detail": "The request does not have the expected form.",
         "errors": [{"pointer": "/url", "detail": "must be https"}, {"pointer": "", "detail": "no"}],
     }
-    assert problem_sentences(str(problem["detail"]), field_errors(problem)) == (
+    assert _sentences(problem) == (
         "The request does not have the expected form.\n"
         "  /url: must be https\n"
         "  (the whole body): no"
@@ -70,26 +68,8 @@ def test_problem_is_shown_with_its_detail_and_each_error() -> None:
 
 
 def test_problem_without_further_errors_is_one_line() -> None:
-    assert problem_sentences("There is no such thing.", field_errors({})) == (
-        "There is no such thing."
-    )
-    same = {"errors": [{"pointer": "", "detail": "It is empty."}]}
-    assert problem_sentences("It is empty.", field_errors(same)) == "It is empty."
-    at = {"errors": [{"pointer": "/url", "detail": "must be https"}]}
-    assert problem_sentences("must be https", field_errors(at)) == "/url: must be https"
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (httpx2.ReadError(""), "read error"),
-        (httpx2.RemoteProtocolError(" "), "remote protocol error"),
-        (
-            httpx2.RemoteProtocolError("Server disconnected without sending a response."),
-            "Server disconnected without sending a response",
-        ),
-        (httpx2.ConnectError("[Errno 111] Connection refused"), "[Errno 111] Connection refused"),
-    ],
-)
-def test_error_text_is_never_empty_and_has_no_full_stop(error: Exception, words: str) -> None:
-    assert error_text(error) == words
+    assert _sentences({"detail": "There is no such thing."}) == "There is no such thing."
+    same = {"detail": "It is empty.", "errors": [{"pointer": "", "detail": "It is empty."}]}
+    assert _sentences(same) == "It is empty."
+    at = {"detail": "must be https", "errors": [{"pointer": "/url", "detail": "must be https"}]}
+    assert _sentences(at) == "/url: must be https"

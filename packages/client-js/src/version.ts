@@ -1,0 +1,2 @@
+/** That of Hookfast; a test compares the two. */
+export const VERSION = "0.1.0";
