@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -15,13 +15,10 @@ from hookfast.deliveries.facts import Action, Attempt, Fact
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.life import next_step
 from hookfast.ids import new_id
-from hookfast.quotas import Quotas
-from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
 from hookfast.storage.deliveries.lives import Change, life_of
 from hookfast.storage.emitting.emit import Accepted, Emitter
-from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.events.new_events import NewEvent
 from hookfast.storage.tables import (
     Delivery,
@@ -32,6 +29,7 @@ from hookfast.storage.tables import (
     SubscriptionPattern,
 )
 from hookfast.telemetry.traceparent import new as new_traceparent
+from tests.integration.storage.emitting.emitters import process
 from tests.integration.storage.retention.ended import NO_RETRIES, ended
 from tests.support.seed import EVENT_TYPE, seed_endpoint
 
@@ -55,17 +53,9 @@ async def _add_pattern(connection: AsyncConnection, subscription: str, tenant: s
     await connection.execute(insert(SubscriptionPattern.__table__), row)
 
 
-@asynccontextmanager
-async def api(database: Database, *, clock: Clock = utc_now) -> AsyncIterator[Emitter]:
-    """Yield an emitter with its own database pool, like another API process."""
-    async with Database(database.url) as own:
-        doorbell = doorbell_for(own)
-        emitter = Emitter(own, doorbell, quotas=EventQuotas(Quotas()), clock=clock)
-        try:
-            yield emitter
-        finally:
-            await emitter.close()
-            await doorbell.close()
+def api(database: Database, *, clock: Clock = utc_now) -> AbstractAsyncContextManager[Emitter]:
+    """Return an emitter with its own database pool, like another API process."""
+    return process(database.url, clock=clock)
 
 
 async def emit_with(emitter: Emitter, keys: Sequence[str | None], **members: Any) -> list[str]:
