@@ -278,11 +278,13 @@ class _ObservedAttempt:
             tenant=tenant,
         )
         instruments.ATTEMPT_DURATION.record(outcome.duration_ms / 1000, result=result)
-        waited = (self._started_at - self._outgoing.due_from).total_seconds()
+        outgoing, began = self._outgoing, self._started_at
         if self._attempt.number == 1:
-            instruments.FIRST_ATTEMPT_DELAY.record(waited)
+            late = (began - outgoing.due_from).total_seconds()
+            instruments.FIRST_ATTEMPT_DELAY.record(late)
         # a resend after days says nothing about how fast we deliver
         if outcome.succeeded and trigger is not Trigger.RESEND:
+            waited = (began - outgoing.emitted_at).total_seconds()
             instruments.DELIVERY_DURATION.record(waited + outcome.duration_ms / 1000)
         following = None
         if change is not None:

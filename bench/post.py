@@ -216,6 +216,7 @@ def _outgoing(url: str) -> Outgoing:
     return Outgoing(
         delivery_id=f"dlv_{_ID}",
         event_type="order.invoice.paid",
+        emitted_at=now,
         due_from=now,
         payload="envelope",
         event=EventBody(

@@ -233,7 +233,7 @@ ATTEMPT_DURATION = Histogram(
 FIRST_ATTEMPT_DELAY = Histogram(
     "hookfast.delivery.first_attempt.delay",
     "s",
-    "Time from the emit (or the scheduled time) to the first attempt.",
+    "Time from the emit (or the scheduled time, or its turn in a lane) to the first attempt.",
     buckets=(*_WAITS, *_DAYS),
 )
 DELIVERY_DURATION = Histogram(

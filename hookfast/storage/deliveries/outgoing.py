@@ -72,13 +72,14 @@ class Outgoing:
     """Everything that one attempt of a delivery needs. `raw` is the original inbound request if the
     delivery forwards it unchanged. `mapping` makes the body if the payload is `mapped`; None: the
     subscription's is not known. `plan` is the retry plan that the delivery started with.
-    `due_from` is when the delivery was committed, the time it is scheduled for, or when it became
-    the head of its lane. `batch_id` is
+    `emitted_at` is when the delivery was committed, or the time it is scheduled for; `due_from` is
+    the same, or when it became the head of its lane. `batch_id` is
     the batch that took its first attempt. `life` and `gate` are as of `read_at`, in the event
     loop's time."""
 
     delivery_id: str
     event_type: str
+    emitted_at: datetime
     due_from: datetime
     payload: str
     event: EventBody
@@ -349,6 +350,7 @@ def _outgoing(
     return Outgoing(
         delivery_id=row.delivery_id,
         event_type=row.event_type,
+        emitted_at=row.deliver_at or row.created_at,
         due_from=row.due_from,
         payload=row.payload,
         event=event,

@@ -20,7 +20,7 @@ from hookfast.dispatch import lane_sweep
 from hookfast.errors import Conflict
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import actions, lives
+from hookfast.storage.deliveries import actions, lives, outbox
 from hookfast.storage.emitting import late_subscribers
 from hookfast.storage.emitting.late_subscribers import LateScope
 from hookfast.storage.events import events, lanes
@@ -71,6 +71,11 @@ async def test_a_new_delivery_that_moves_up_is_as_new_as_any_other(database: Dat
     row = await delivery_row(database, second)
     assert (row.place, row.started_at, row.wakes, row.urgency) == ("head", None, 0, Urgency.FIRST)
     assert row.next_attempt_at >= before
+    async with database.read() as connection:
+        pending = await outbox.find_pending(connection, second)
+    assert pending is not None
+    assert pending.new
+    assert pending.due_from >= before > pending.created_at  # it is not late
     [lane] = await ordered.lane_rows(database)
     assert (lane.head, lane.needs_head) == (second, False)
     await end(database, second)
