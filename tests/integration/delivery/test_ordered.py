@@ -8,13 +8,18 @@ from itertools import groupby
 from typing import Any
 
 import pytest
+from temporalio.testing import WorkflowEnvironment
 
 from hookfast.deliveries.facts import Action
+from hookfast.deliveries.lane import DeadLetterPolicy
+from hookfast.settings.settings import Settings
+from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_state
-from tests.integration.delivery.conftest import Stack
+from tests.integration.delivery.conftest import Stack, running_stack
 from tests.integration.delivery.plans import QUICK
 from tests.integration.storage.deliveries import ordered
 from tests.integration.storage.retention.ended import NO_RETRIES
+from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.anyio
@@ -110,3 +115,26 @@ async def test_redriven_dead_letters_keep_the_order(stack: Stack, endpoint: str)
     await eventually(idle)
     a = [one for one in first_requests(stack) if one in line[:2]]
     assert a == line[:2]
+
+
+@pytest.mark.parametrize("first_attempts", ["workflow"])
+async def test_dead_letter_blocks_its_lane_where_the_setting_says_so(
+    temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
+) -> None:
+    waiting = settings.model_copy(update={"ordered_dead_letters": DeadLetterPolicy.WAIT})
+    async with running_stack(temporal, waiting, database, receiver) as stack:
+        endpoint = await ordered.seed_ordered(database, plan=NO_RETRIES, circuit=NEVER_OPENS)
+        await ordered.set_endpoint(database, endpoint, url=receiver.url("/hook"))
+        receiver.routes["/hook"] = "/status/500"
+        one, two, three = await emit(stack, *"aaa")
+        assert (await stack.until_status(one, "dead")).place == "head"
+        receiver.routes["/hook"] = "/fail-first/1"
+        await stack.request(one, "resend")  # is the head again at once, and dies again
+        await stack.until_attempts(one, 2)
+        await stack.request(one, "cancel")
+        await stack.until_status(two, "dead")
+        await stack.request(two, "resend")
+        await stack.until_status(three, "dead")
+        assert (await stack.row(one)).status == "cancelled"
+        assert (await stack.row(two)).status == "delivered"
+        assert first_requests(stack) == [one, two, three]
