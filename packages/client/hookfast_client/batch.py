@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from hookfast_client.answer import Response
 from hookfast_client.call import Call, checked_key, emit_batch, encode_event
-from hookfast_client.errors import ApiError, TooLarge, UnexpectedAnswer
+from hookfast_client.errors import ApiError, TooLarge, Unavailable, UnexpectedAnswer
 
 MAX_EVENTS = 1_000
 """Most events of one request, which is the API's limit."""
@@ -100,13 +100,19 @@ class Batch:
             yield emit_batch(self._next())
 
     def done(self, response: Response) -> None:
-        """Add the results of a call. Raises UnexpectedAnswer if there is not one for each event."""
+        """Add the results of a call. From an event that Hookfast had no time for, which is not the
+        first one, they are sent again: with their keys, no event is emitted twice. Raises
+        UnexpectedAnswer if there is not one result for each event."""
         found = response.value.get("data")
         if not isinstance(found, list) or len(found) != len(self._next()):
             raise UnexpectedAnswer(
                 "Hookfast did not answer with one result for each event.", status=response.status
             )
-        self._items += [_item(one) for one in found]
+        for index, result in enumerate(found):
+            item = _item(result)
+            if index > 0 and isinstance(item.error, Unavailable):
+                break
+            self._items.append(item)
 
     def too_large(self, error: TooLarge) -> None:
         """Send less at once; an event that is alone too large is rejected."""

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hookfast_client import AsyncHookfast, Hookfast, NewEvent
+from hookfast_client import AsyncHookfast, Hookfast, NewEvent, Unavailable, UnexpectedAnswer
+from hookfast_client.answer import Response
 from hookfast_client.batch import Batch
 from hookfast_client.call import encode, encode_event, get, path, rfc3339
 from hookfast_client.url import checked_url, is_local
@@ -97,6 +98,27 @@ def test_events_of_a_batch_have_keys() -> None:
     assert [event["idempotency_key"] for event in sent] == ["run:0", "own"]
     first, second = (json.loads(next(_batch(*events).calls()).body or b"") for _ in range(2))
     assert first != second
+
+
+def test_events_that_the_server_had_no_time_for_are_sent_again() -> None:
+    batch = _batch(*({"type": "a.b.c", "data": number} for number in range(4)))
+    accepted = {"id": "evt_1", "type": "a.b.c", "created_at": "", "deliveries": 0, "status": 202}
+    late = {"status": 503, "problem": {"detail": "No time.", "code": "unavailable"}}
+    answers = [[accepted, late, accepted, late], [accepted, accepted, late], [late]]
+    sent = []
+    for call, answer in zip(batch.calls(), answers, strict=True):
+        sent.append([event["data"] for event in json.loads(call.body or b"")["events"]])
+        batch.done(Response(202, {}, b"", {"data": answer}))
+    assert sent == [[0, 1, 2, 3], [1, 2, 3], [3]]
+    assert [item.error is None for item in batch.result] == [True, True, True, False]
+    assert isinstance(batch.result.items[3].error, Unavailable)
+
+
+def test_a_result_for_each_event_is_expected() -> None:
+    batch = _batch({"type": "a.b.c", "data": 1})
+    for value in ({}, {"data": []}, {"data": "x"}):
+        with pytest.raises(UnexpectedAnswer):
+            batch.done(Response(202, {}, b"", value))
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ from hookfast_client.version import VERSION
 from hookfast_client.waiting import async_connection_owner, async_sleep, async_time_limit
 
 _CONNECT_SECONDS = 10.0
+# A connection that was idle for longer may have been closed on the way: proxies keep them for a
+# minute, Hookfast for 75 s.
+_LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=100, keepalive_expiry=30.0)
 _USER_AGENT = f"hookfast-client/{VERSION} python/{sys.version_info[0]}.{sys.version_info[1]}"
 
 
@@ -254,4 +257,5 @@ class _Connections:
         return httpx2.AsyncClient(
             verify=trusted(self._url),
             trust_env=not is_local(self._url),  # a proxy does not know this machine
+            limits=_LIMITS,
         )
