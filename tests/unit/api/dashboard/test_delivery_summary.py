@@ -38,6 +38,8 @@ def delivery(status: str, *attempts: dict[str, Any], **members: Any) -> Delivery
         "attempt_count": len(made),
         "retry_count": max(0, len(made) - 1),
         "attempts": made,
+        **dict.fromkeys(("place", "ordering_key", "waits_behind")),
+        "waiting_behind": 0,
     }
     return DeliveryDetail(
         **dict.fromkeys(("id", "event_id", "subscription_id", "endpoint_id", "tenant_id"), "x"),
@@ -108,6 +110,17 @@ def delivery(status: str, *attempts: dict[str, Any], **members: Any) -> Delivery
             None,
         ),
         (delivery("pending"), "Waiting: no attempt was made yet", None),
+        (
+            delivery("pending", place="queued", waits_behind="dlv_1"),
+            "Waiting for its turn behind another delivery with its ordering key",
+            None,
+        ),
+        (
+            delivery("dead", place="head", waiting_behind=2, reason="endpoint_disabled"),
+            "Failed: the endpoint is disabled; 2 deliveries wait behind it until it is resent or "
+            "cancelled; no attempt was made",
+            None,
+        ),
         (delivery("cancelled"), "Cancelled by a person; no attempt was made", None),
         (
             delivery("paused", DOWN),
