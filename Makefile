@@ -54,6 +54,7 @@ chaos: $(VENV)/.dev-ready   ## random kills and outages; checks that nothing is 
 bench: $(VENV)/.dev-ready   ## the product against a bare workflow, 20 minutes (PARTS=rates,latency,… DATABASE= ROUNDS= SECONDS= JSON=)
 	@$(BIN)/python -m bench.delivery $(if $(PARTS),--only $(PARTS)) $(if $(DATABASE),--database $(DATABASE)) \
 	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JSON),--json $(JSON))
+	@$(if $(PARTS),:,$(BIN)/python -m bench.client)
 
 drain: $(VENV)/.dev-ready   ## the end of an outage, measured against the ramp
 	$(BIN)/python -m bench.drain

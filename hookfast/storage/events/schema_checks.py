@@ -111,19 +111,21 @@ def _check_group(
 
 
 def _check_slowly(checks: Sequence[Check]) -> list[Fault]:
+    """Check one request. If there is no time left for an event, none of those after it is checked
+    either, so that the caller sends them again in their order."""
     total = Budget(_REQUEST_SECONDS)
     found: list[Fault] = []
     for check in checks:
+        left = 0.0
         try:
             left = total.left()
-        except OverBudget:
-            left = 0.0
-        try:
             found.append(_fault(check, Budget(min(EVENT_SECONDS, left))))
         except OverBudget:
             # with less time than a full share, the events before it may have been slow
-            found.append(_too_slow() if left >= EVENT_SECONDS else _no_time_left())
-    return found
+            if left < EVENT_SECONDS:
+                break
+            found.append(_too_slow())
+    return found + [_no_time_left() for _ in checks[len(found) :]]
 
 
 def _no_time_left() -> Unavailable:

@@ -60,6 +60,12 @@ interface Page {
   next_cursor: string | null;
 }
 
+interface WithHeader {
+  params?: { header?: Record<string, string | undefined> };
+}
+
+const KEY = "Idempotency-Key";
+const EMITS = ["/v1/events", "/v1/events/batch"];
 const REPEATABLE = ["GET", "HEAD", "PUT", "PATCH", "DELETE"];
 
 /** A client of one Hookfast. Use one for the whole program. */
@@ -93,17 +99,9 @@ export class Hookfast {
   }
 
   /** Emit an event, and resolve once it is committed. */
-  async emit(event: NewEvent, { idempotencyKey = crypto.randomUUID(), ...options }: EmitOptions = {}): Promise<EmittedEvent> {
-    try {
-      return await this.post("/v1/events", {
-        body: event,
-        params: { header: { "Idempotency-Key": idempotencyKey } },
-        repeatable: true,
-        ...options,
-      });
-    } catch (error) {
-      throw withKey(error, idempotencyKey);
-    }
+  emit(event: NewEvent, { idempotencyKey, ...options }: EmitOptions = {}): Promise<EmittedEvent> {
+    const header = idempotencyKey === undefined ? {} : { [KEY]: idempotencyKey };
+    return this.post("/v1/events", { body: event, params: { header }, ...options });
   }
 
   /**
@@ -120,11 +118,12 @@ export class Hookfast {
     const results: EmittedItem[] = [];
     try {
       for (const batch of batches(events, idempotencyKey, toJson)) {
-        const init = { body: { events: [] }, bodySerializer: () => batch, repeatable: true, ...options };
+        const init = { body: { events: [] }, bodySerializer: () => batch, ...options };
         results.push(...(await this.post("/v1/events/batch", init)).data);
       }
     } catch (error) {
-      throw withKey(error, idempotencyKey);
+      if (error instanceof HookfastError) error.idempotencyKey = idempotencyKey;
+      throw error;
     }
     return results;
   }
@@ -149,25 +148,24 @@ export class Hookfast {
   }
 
   async #send(method: string, path: string, init: object): Promise<unknown> {
-    const { timeoutMs, attemptTimeoutMs, maxRetries, repeatable, ...rest } = init as CallOptions;
+    const { timeoutMs, attemptTimeoutMs, maxRetries, repeatable, params, ...rest } = init as CallOptions & WithHeader;
     const limits = withDefaults({ timeoutMs, attemptTimeoutMs, maxRetries }, this.#limits);
-    const fetch = (request: Request) =>
-      send(request, { fetch: this.#fetch, limits, repeatable: repeatable ?? REPEATABLE.includes(method) });
+    const emits = method === "POST" && EMITS.includes(path);
+    const key = emits ? (params?.header?.[KEY] ?? crypto.randomUUID()) : undefined;
+    const header = { ...params?.header, ...(key === undefined ? {} : { [KEY]: key }) };
+    const policy = { fetch: this.#fetch, limits, repeatable: repeatable ?? (emits || REPEATABLE.includes(method)) };
+    const fetch = (request: Request) => send(request, policy);
     try {
       const call = this.#client.request as (method: string, path: string, init: object) => Promise<{ data?: unknown }>;
-      return (await call(method, path, { ...rest, fetch })).data;
+      return (await call(method, path, { ...rest, params: { ...params, header }, fetch })).data;
     } catch (error) {
       if (error instanceof SyntaxError) {
         throw new UnexpectedAnswer(`${this.url} did not answer with JSON. Is the URL right?`, 200);
       }
+      if (error instanceof HookfastError) error.idempotencyKey = key;
       throw error;
     }
   }
-}
-
-function withKey(error: unknown, idempotencyKey: string): unknown {
-  if (error instanceof HookfastError) error.idempotencyKey = idempotencyKey;
-  return error;
 }
 
 function withDefaults(given: { [Name in keyof Limits]?: number | undefined }, defaults: Limits): Limits {

@@ -3,7 +3,7 @@
  *
  * A request is sent again after a failed connection, an attempt that took too long, and the
  * statuses 408, 429, 502, 503 and 504. If Hookfast may have carried it out already, it is sent again
- * only if it is repeatable: GET, PUT, PATCH (a merge patch) and DELETE, and everything with an
+ * only if it is repeatable: GET, PUT, PATCH (a merge patch) and DELETE, and emits, which have an
  * idempotency key.
  *
  * The pauses double from 0.5 s to 10 s: 0.5, 1, 2, 4, 8, 10, 10. Each is shortened by up to half at

@@ -31,6 +31,14 @@ for (const [name, failure] of Object.entries({
   });
 }
 
+test("an emit by its route has a key too", async (t) => {
+  const { url, requests } = await scriptedServer(t, "reset", EMITTED);
+  await client(url).post("/v1/events", { body: EVENT });
+  assert.equal(requests.length, 2);
+  assert.ok(requests[0].headers["idempotency-key"]);
+  assert.equal(requests[0].headers["idempotency-key"], requests[1].headers["idempotency-key"]);
+});
+
 test("two emits have two keys", async (t) => {
   const { url, requests } = await scriptedServer(t, EMITTED);
   const hookfast = client(`${url}/v1/`);
@@ -111,6 +119,7 @@ test("a silent server ends the call after its time limit", async (t) => {
   await assert.rejects(emitting, (error) => error instanceof TimedOut && error.outcomeUnknown && Boolean(error.idempotencyKey));
   assert.ok(requests.length >= 2);
   await assert.rejects(client(url).emit(EVENT, { timeoutMs: 50 }), TimedOut);
+  await assert.rejects(client(url).emitBatch([EVENT], { timeoutMs: 50, idempotencyKey: "k" }), { idempotencyKey: "k" });
 });
 
 test("retries end after maxRetries", async (t) => {

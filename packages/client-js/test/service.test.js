@@ -26,12 +26,13 @@ describe("a running Hookfast", { skip: url ? false : "HOOKFAST_URL names no runn
 
   test("emits an event once, however often its key comes", async () => {
     const event = { type, tenant_id: tenant, data: { amount: 129900, name: "Zoë" } };
-    const first = await hookfast.emit(event, { idempotencyKey: "invoice-1" });
-    const again = await hookfast.emit(event, { idempotencyKey: "invoice-1" });
+    const idempotencyKey = `invoice-of-${tenant}`;
+    const first = await hookfast.emit(event, { idempotencyKey });
+    const again = await hookfast.emit(event, { idempotencyKey });
     assert.equal(again.id, first.id);
     const params = { path: { event_id: first.id } };
     assert.deepEqual((await hookfast.get("/v1/events/{event_id}", { params })).data, event.data);
-    await assert.rejects(hookfast.emit({ ...event, data: 2 }, { idempotencyKey: "invoice-1" }), { status: 409 });
+    await assert.rejects(hookfast.emit({ ...event, data: 2 }, { idempotencyKey }), { status: 409 });
   });
 
   test("emits once if the answer is lost", async (t) => {

@@ -32,6 +32,7 @@ from hookfast_client.outbox.sending import (
     Rejected,
     Result,
     Sent,
+    Unprocessed,
     send,
 )
 from hookfast_client.retry import backoff
@@ -172,10 +173,14 @@ class Relay:
         except HookfastError as error:
             self._api_failed(error)
             return False
+        self._report(results, took=time.monotonic() - began)
+        first = results[0][1]
+        if isinstance(first, Unprocessed):
+            self._begin_pause(first.code)
+            return False
         self._api = _Backoff()
         if any(isinstance(result, Sent) for _, result in results):
             self._at_once = min(2 * self._at_once, self.rows)
-        self._report(results, took=time.monotonic() - began)
         return True
 
     async def _record(self, connection: Any, results: list[tuple[ClaimedRow, Result]]) -> None:
@@ -218,9 +223,12 @@ class Relay:
         if isinstance(error, ApiError) and error.status in _DENIED:
             raise KeyDenied(f"Hookfast does not accept the API key: {error.detail}") from None
         after = (error.retry_after if isinstance(error, ApiError) else None) or 0.0
-        seconds = self._api.begin(at_least=min(after, _LONGEST_RETRY_AFTER))
         name = error.code if isinstance(error, ApiError) else type(error).__name__
-        self.observer.api_away(name, seconds=seconds)
+        self._begin_pause(name, at_least=min(after, _LONGEST_RETRY_AFTER))
+
+    def _begin_pause(self, reason: str, *, at_least: float = 0.0) -> None:
+        seconds = self._api.begin(at_least=at_least)
+        self.observer.api_away(reason, seconds=seconds)
 
     async def _do_chores(self, connection: Any) -> None:
         """Read the table's state, and delete old rows, if one of them is due."""

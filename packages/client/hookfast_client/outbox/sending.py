@@ -46,9 +46,16 @@ class Postponed:
     code: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unprocessed:
+    """Hookfast had no time for the row, nor for those after it."""
+
+    code: str
+
+
 _TOO_LARGE = Rejected("too_large", f"The data is larger than {MAX_DATA_BYTES:,} bytes.")
 
-Result: TypeAlias = Sent | Rejected | Postponed
+Result: TypeAlias = Sent | Rejected | Postponed | Unprocessed
 
 
 class BatchRejected(Exception):
@@ -102,8 +109,10 @@ def _result(item: Mapping[str, Any]) -> Result:
     if status == 202:
         return Sent(str(item["id"]), bool(item.get("replayed", False)))
     error = ApiError.from_problem(item["problem"], status=status)
-    if status == 429 or status >= 500:
+    if status == 429:
         return Postponed(error.code)
+    if status >= 500:
+        return Unprocessed(error.code)
     return _rejected_for(error)
 
 

@@ -217,6 +217,24 @@ async def test_rows_whose_answer_was_lost_become_no_second_event(world: World) -
     assert await world.events() == [1, 2]
 
 
+async def test_rows_for_which_hookfast_had_no_time_come_next_and_in_order(world: World) -> None:
+    post = poster(world.hookfast)
+    sizes: list[int] = []
+
+    async def short_of_time(events: Sequence[bytes]) -> Sequence[Mapping[str, Any]]:
+        sizes.append(len(events))
+        checked = 0 if len(sizes) == 1 else 2
+        late = {"status": 503, "problem": {"code": "unavailable", "detail": "No time."}}
+        items = await post(events[:checked]) if checked else []
+        return [*items, *[late] * (len(events) - len(items))]
+
+    await world.emit(*range(5))
+    heard = await world.drain(post=short_of_time)
+    assert sizes == [5, 5, 3, 1]
+    assert heard.away == ["unavailable"]
+    assert await world.events() == list(range(5))
+
+
 async def test_sent_rows_are_kept_for_as_long_as_the_setting_says(world: World) -> None:
     await world.emit(1, 2)
     await world.drain(keep=timedelta(hours=2))
