@@ -416,13 +416,14 @@ async def test_mapping_is_previewed_saved_and_corrected(
         subscription = listed.json()["data"][0]
         assert subscription["mapping"] == "{\n text: data.id}"
 
-        edit = f"{path}/subscriptions/{subscription['id']}/edit"
+        own = f"{path}/subscriptions/{subscription['id']}"
+        edit, preview = f"{own}/edit", f"{own}/preview-mapping"
         fields = wrong | {"mapping": "{title: data.id}", "type": EVENT_TYPE}
-        previewed = await visitor.post(edit, **fields, preview="yes")
+        previewed = await visitor.post(preview, **fields)
         assert previewed.status_code == 200
         assert '{"title":"in_7"}' in text_of(previewed.text)
         assert (await client.get(f"/subscriptions/{subscription['id']}")).json() == subscription
-        failed = await visitor.post(edit, **fields | {"mapping": "data.none"}, preview="yes")
+        failed = await visitor.post(preview, **fields | {"mapping": "data.none"})
         assert failed.status_code == 422
         assert "The mapping makes null of this event" in text_of(failed.text)
         assert "Not saved" not in failed.text
