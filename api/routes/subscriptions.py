@@ -240,7 +240,7 @@ class PreviewView(BaseModel):
 
 @routes.post("/subscriptions/preview", summary="Try a filter on the last events")
 async def preview_subscription(
-    form: PreviewForm, context: AppContext, principal: Reader
+    form: PreviewForm, context: AppContext, principal: Writer
 ) -> PreviewView:
     """Says which of the last events a subscription with these patterns and this filter would have
     got. Nothing is stored or sent."""

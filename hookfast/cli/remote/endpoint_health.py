@@ -28,6 +28,7 @@ from hookfast.cli.remote.times import (
     format_time_if_set,
     parse_past,
 )
+from hookfast_client.call import Call
 
 app = typer.Typer()
 
@@ -73,7 +74,8 @@ def send_test(
     body = json.dumps({name: value for name, value in form.items() if value is not None}).encode()
     if data is not None:
         body = body[:-1] + b', "data": ' + read_data(data) + b"}"  # with its exact numbers
-    response = remote.api.post(path_of("endpoints", endpoint_id, "test"), body)
+    path = path_of("endpoints", endpoint_id, "test")
+    response = remote.api.send(Call(method="POST", path=path, body=body))
     if remote.printed_json(response):
         pass
     elif dry_run:

@@ -112,7 +112,7 @@ async def test_patch_replaces_the_filter_as_a_whole(
     ):
         changed = await client.patch(path, json=patch)
         assert (changed.status_code, changed.json()["filter"]) == (200, expected)
-        assert (await client.get(path)).json() == changed.json()
+        assert (await client.get(path)).json() | {"warnings": []} == changed.json()
         assert await emit(client, {"amount": 1}) == (expected is None)
     entries = (await client.get("/audit", params={"resource_id": made["id"]})).json()["data"]
     changes = [entry["changes"].get("filter") for entry in entries]
@@ -176,7 +176,7 @@ async def test_preview_says_how_many_of_the_last_events_match(
     assert (await preview(client, filter=None))["matching"] == 20
     assert (await preview(client, events=["order.refund.*"]))["matching"] == 1
     assert await preview(client, events=["a.b.c"]) == {"checked": 0, "matching": 0, "events": []}
-    async with key_client(endpoint["tenant_id"], scope="tenant:read") as theirs:
+    async with key_client(endpoint["tenant_id"]) as theirs:
         assert (await preview(theirs))["matching"] == 2
     async with key_client(other["id"]) as stranger:
         body = {"endpoint_id": endpoint["id"], "events": [TYPE], "filter": LARGE}

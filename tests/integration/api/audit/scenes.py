@@ -21,6 +21,8 @@ NOT_AUDITED: dict[str, Json | None] = {
     # these send requests to the receiver, and change nothing
     "POST /endpoints/{endpoint_id}/test": {"type": EVENT_TYPE},
     "POST /endpoints/{endpoint_id}/verify": None,
+    # this only reads
+    "POST /subscriptions/preview": {"endpoint_id": "{endpoint_id}", "events": ["**"]},
 }
 """Writing operations that leave no entry, with a body, and why."""
 

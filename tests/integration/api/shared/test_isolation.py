@@ -45,6 +45,7 @@ BODIES: dict[str, Json] = {
         "verification": "none",
     },
     "POST /subscriptions": {"endpoint_id": "{endpoint_id}", "events": ["**"]},
+    "POST /subscriptions/preview": {"endpoint_id": "{endpoint_id}", "events": ["**"]},
     "POST /events": {"tenant_id": "{tenant_id}", "type": EVENT_TYPE, "data": {}},
 }
 
