@@ -34,7 +34,7 @@ from hookfast.errors import Unavailable
 from hookfast.events.envelope import thin_body
 from hookfast.ids import new_id
 from hookfast.sender import Sender
-from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.life_rows import Change
 from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.telemetry import instruments, spans

@@ -51,7 +51,7 @@ from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, admission, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
-from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.life_rows import Change
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder
 

@@ -24,7 +24,7 @@ from hookfast.deliveries.facts import Action
 from hookfast.deliveries.job import JobInput, JobProgress, JobStatus, Rest, Spacing
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, jobs, selection
-from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.life_rows import Change
 from hookfast.storage.deliveries.recorder import Committed
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Job

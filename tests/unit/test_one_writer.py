@@ -1,5 +1,6 @@
-"""Only `storage.deliveries.lives` writes the state of a delivery. The tests search the source of
-every module for other writes, so that no write depends on being executed by a test."""
+"""Only `storage.deliveries.lives` writes the state of a delivery, with the statements of
+`life_rows`. The tests search the source of every module for other writes, so that no write depends
+on being executed by a test."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from hookfast.storage.deliveries import lives
+from hookfast.storage.deliveries import life_rows
 from hookfast.storage.tables import Delivery
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("hookfast", "api", "activities", "workflows")
-WRITER = "hookfast/storage/deliveries/lives.py"
+WRITER = "hookfast/storage/deliveries/life_rows.py"
+SAVES = re.compile(r"\blife_rows\.save|\bsave_and_(wake|start)\b|life_rows import[^\n]*\bsave")
 ALLOWED = {
     "started_at",
     "leased_until",
@@ -258,16 +260,25 @@ def test_nothing_but_lives_writes_the_state_of_a_delivery() -> None:
     assert not found, "give `lives.apply` a fact instead:\n" + "\n".join(found)
 
 
+def test_only_lives_saves_rows_of_lives() -> None:
+    saving = {
+        path.relative_to(ROOT).as_posix()
+        for path in modules()
+        if SAVES.search(path.read_text()) and path.relative_to(ROOT).as_posix() != WRITER
+    }
+    assert saving == {"hookfast/storage/deliveries/lives.py"}
+
+
 def test_others_may_write_only_one_column_of_the_state() -> None:
     # a claim puts a delivery into a batch, and the record of its attempt takes it out
-    assert {"batch_until"} == lives.WRITTEN & ALLOWED
-    assert set(Delivery.__table__.c.keys()) > lives.WRITTEN | ALLOWED
+    assert {"batch_until"} == life_rows.WRITTEN & ALLOWED
+    assert set(Delivery.__table__.c.keys()) > life_rows.WRITTEN | ALLOWED
 
 
 def test_lives_writes_all_of_the_state() -> None:
-    for statement in (lives._SAVE, lives._SAVE_AND_WAKE):
+    for statement in (life_rows._SAVE, life_rows._SAVE_AND_WAKE):
         written = set(statement.compile().params)
-        assert {f"b_{name}" for name in lives.WRITTEN} <= written
+        assert {f"b_{name}" for name in life_rows.WRITTEN} <= written
 
 
 def test_every_update_in_the_source_is_found() -> None:

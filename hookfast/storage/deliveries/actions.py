@@ -18,8 +18,8 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage.circuits.circuits import gates
-from hookfast.storage.deliveries import lives
-from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries import life_rows, lives
+from hookfast.storage.deliveries.life_rows import Change
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
@@ -34,7 +34,7 @@ async def request(
 ) -> Change:
     """Apply an action that a person requested. Raises NotFound, and Conflict if the action is
     impossible: the delivery has ended, or its endpoint is disabled or deleted."""
-    locked = await lives.lock(connection, [delivery_id])
+    locked = await life_rows.lock(connection, [delivery_id])
     if delivery_id not in locked:
         raise NotFound(f"There is no delivery {delivery_id}.")
     one = locked[delivery_id]
@@ -59,7 +59,7 @@ async def request_many(
     """Apply a job's action to many deliveries. Those for which it is impossible stay unchanged, and
     so do those whose status is no longer in `among` (empty: any status). A resend yields to
     circuits, and skips deliveries whose endpoint is disabled or deleted."""
-    locked = await lives.lock(connection, delivery_ids)
+    locked = await life_rows.lock(connection, delivery_ids)
     if among:
         locked = {key: one for key, one in locked.items() if one.life.status in among}
     if action is Action.RESEND_YIELDING:
@@ -80,7 +80,7 @@ async def apply_signals(
 ) -> Change:
     """Apply the signals that someone sent to the delivery's workflow directly. Each counts once,
     however often this call is repeated. Raises NotFound."""
-    locked = await lives.lock(connection, [delivery_id])
+    locked = await life_rows.lock(connection, [delivery_id])
     if delivery_id not in locked:
         raise NotFound(f"There is no delivery {delivery_id}.")
     before = (

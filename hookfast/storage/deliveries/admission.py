@@ -23,8 +23,8 @@ from hookfast.endpoints.circuit import Admission, EndpointState, Gate, admit
 from hookfast.endpoints.limits import Go, Limits
 from hookfast.errors import NotFound
 from hookfast.storage.circuits import circuits
-from hookfast.storage.deliveries import lives, permits
-from hookfast.storage.deliveries.lives import Change, Locked
+from hookfast.storage.deliveries import life_rows, lives, permits
+from hookfast.storage.deliveries.life_rows import Change, Locked
 from hookfast.storage.events import lanes
 from hookfast.storage.tables import Endpoint, EndpointHealth
 
@@ -59,7 +59,7 @@ async def decide(
 ) -> Decision:
     """Decide on an attempt that the circuit would hold, turn into a dead letter or use as a probe.
     If the attempt may not be made, put its delivery on hold or make it a dead letter."""
-    locked = await lives.lock(connection, [delivery_id])
+    locked = await life_rows.lock(connection, [delivery_id])
     one = locked[delivery_id]
     if one.lane is not None:  # before the endpoint: it may leave its lane as a dead letter
         await lanes.lock(connection, [one.lane], now=now)
@@ -102,7 +102,7 @@ async def take_turn(
 ) -> Go | Change:
     """Take a permit from the endpoint's limits. A Go says when the attempt may start, and counts it
     as in flight. Otherwise the delivery waits for its turn without using up an attempt."""
-    locked = await lives.lock(connection, [delivery_id])
+    locked = await life_rows.lock(connection, [delivery_id])
     turn = await permits.acquire(
         connection,
         endpoint_id=endpoint_id,
@@ -129,7 +129,7 @@ async def give_up(
 ) -> Change:
     """Make a delivery a dead letter whose admitted attempt has nothing to send. Raises NotFound if
     its row is missing."""
-    locked = await lives.lock(connection, [delivery_id])
+    locked = await life_rows.lock(connection, [delivery_id])
     if delivery_id not in locked:
         raise NotFound(f"There is no delivery {delivery_id}.")
     return await _apply(

@@ -28,7 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.life import Life
 from hookfast.deliveries.messages import Urgency
-from hookfast.storage.deliveries.lives import COLUMNS, life_of
+from hookfast.storage.deliveries.life_rows import COLUMNS, life_of
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__

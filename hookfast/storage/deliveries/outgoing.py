@@ -26,7 +26,7 @@ from hookfast.errors import Misconfigured, NotFound
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import lives
+from hookfast.storage.deliveries import life_rows
 from hookfast.storage.deliveries.outbox import (
     PendingDelivery,
     find_many_pending,
@@ -234,7 +234,7 @@ class OutgoingLoader:
         the delivery no longer exists, and Misconfigured as `load` does."""
         endpoint_id, read_at = outgoing.endpoint.endpoint_id, asyncio.get_running_loop().time()
         async with self._database.read(quick=True) as connection:
-            life = await lives.read(connection, outgoing.delivery_id)
+            life = await life_rows.read(connection, outgoing.delivery_id)
             current = await gates(connection, {endpoint_id})
             endpoints = await self._endpoints.load(connection, current)
         if life is None or endpoint_id not in current:

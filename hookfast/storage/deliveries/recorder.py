@@ -26,8 +26,8 @@ from hookfast.storage.circuits import circuits
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
-from hookfast.storage.deliveries import attempts, lives, permits
-from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries import attempts, life_rows, lives, permits
+from hookfast.storage.deliveries.life_rows import Change
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
 from hookfast.storage.tables import Attempt
 
@@ -131,7 +131,7 @@ async def _write(
     now: datetime,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
 ) -> tuple[dict[str, Change], Committed]:
-    locked = await lives.lock(connection, {record.delivery_id for record in records})
+    locked = await life_rows.lock(connection, {record.delivery_id for record in records})
     # a separate statement after the locks, so that it sees everything committed before them
     repeated = [record for record in records if not record.first_try]
     known = await _recorded(connection, repeated) if repeated else frozenset[str]()

@@ -22,7 +22,7 @@ from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.endpoints.health import Health
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import dead_letters, deliveries, lives, outbox, selection
+from hookfast.storage.deliveries import dead_letters, deliveries, life_rows, outbox, selection
 from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.selection import DeliverySelection
@@ -674,7 +674,7 @@ async def _count_held(connection: AsyncConnection) -> None:
 
 
 async def _lock(connection: AsyncConnection) -> None:
-    await lives.lock(connection, [f"dlv_{100_000 + n}" for n in range(500)])
+    await life_rows.lock(connection, [f"dlv_{100_000 + n}" for n in range(500)])
 
 
 async def _find_under_way(connection: AsyncConnection) -> None:

@@ -33,7 +33,7 @@ from hookfast.deliveries.lane import Place
 from hookfast.deliveries.life import End, Life, Phase, Wait, apply_fact, next_step
 from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
-from hookfast.storage.deliveries.lives import COLUMNS, WRITTEN, Change, Locked, _values, life_of
+from hookfast.storage.deliveries.life_rows import COLUMNS, WRITTEN, Change, Locked, _values, life_of
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -21,7 +21,7 @@ from hookfast.endpoints.circuit import (
 )
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import admission, lives
+from hookfast.storage.deliveries import admission, life_rows, lives
 from hookfast.storage.deliveries.admission import Decision
 from hookfast.storage.endpoints import endpoint_health
 from hookfast.storage.owners import announcements
@@ -159,5 +159,5 @@ def to_owners(*kinds: str) -> list[tuple[str, str]]:
 async def deliver(database: Database, delivery: str) -> None:
     """Record a successful attempt."""
     async with database.write() as connection:
-        life = (await lives.lock(connection, [delivery]))[delivery].life
+        life = (await life_rows.lock(connection, [delivery]))[delivery].life
         await lives.apply(connection, [(delivery, success(life, at(650)))], now=at(651))

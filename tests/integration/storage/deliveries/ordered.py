@@ -16,8 +16,8 @@ from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.life import next_step
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import lives
-from hookfast.storage.deliveries.lives import Change, life_of
+from hookfast.storage.deliveries import life_rows, lives
+from hookfast.storage.deliveries.life_rows import Change, life_of
 from hookfast.storage.emitting.emit import Accepted, Emitter
 from hookfast.storage.events.new_events import NewEvent
 from hookfast.storage.tables import (
@@ -102,7 +102,7 @@ async def heads(database: Database) -> list[str]:
     """Return the deliveries that a worker may attempt now."""
     async with database.read() as connection:
         found = await connection.execute(
-            select(_D.id, *lives.COLUMNS)
+            select(_D.id, *life_rows.COLUMNS)
             .where(_D.finished_at.is_(None))
             .order_by(_D.lane, _D.lane_position)
         )
@@ -134,7 +134,7 @@ async def attempt(
     *,
     policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
 ) -> Change:
-    life = await lives.read(connection, delivery)
+    life = await life_rows.read(connection, delivery)
     assert life is not None
     step = next_step(life, utc_now() + timedelta(seconds=1))
     assert isinstance(step, Attempt), (delivery, life)

@@ -12,7 +12,7 @@ from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Limited, Trig
 from hookfast.deliveries.life import Life, apply_fact
 from hookfast.deliveries.outcome import Reason
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import lives
+from hookfast.storage.deliveries import life_rows, lives
 from hookfast.storage.tables import Delivery
 from tests.integration.storage.retention.ended import NO_RETRIES, ended
 from tests.support.seed import seed_delivery
@@ -68,6 +68,6 @@ async def seed_life(database: Database, endpoint: str, before: str = "pending") 
 
 async def stored_life(database: Database, delivery: str) -> Life:
     async with database.read() as connection:
-        life = await lives.read(connection, delivery)
+        life = await life_rows.read(connection, delivery)
     assert life is not None
     return life

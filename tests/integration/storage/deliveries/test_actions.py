@@ -16,7 +16,7 @@ from hookfast.errors import Conflict, NotFound
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions
 from hookfast.storage.deliveries.actions import UserAction
-from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.life_rows import Change
 from tests.integration.storage.deliveries.stored_lives import (
     BEFORE,
     ENDED,

@@ -14,7 +14,7 @@ from hookfast.endpoints.limits import Go, Limits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, admission
 from hookfast.storage.deliveries.actions import UserAction
-from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries.life_rows import Change
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.storage.circuits.stored_circuits import (
     admitted,

@@ -20,7 +20,7 @@ from hookfast.dispatch import lane_sweep
 from hookfast.errors import Conflict
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import actions, lives, outbox
+from hookfast.storage.deliveries import actions, life_rows, lives, outbox
 from hookfast.storage.emitting import late_subscribers
 from hookfast.storage.emitting.late_subscribers import LateScope
 from hookfast.storage.events import events, lanes
@@ -397,7 +397,7 @@ async def test_random_transactions_at_once_keep_every_lane_in_order(
         while not stop.is_set() or await ordered.heads(own):
             for one in await ordered.heads(own):
                 async with own.write() as connection:
-                    await lives.lock(connection, [one])
+                    await life_rows.lock(connection, [one])
                     row = await connection.execute(select(_D.place).where(_D.id == one))
                     if row.scalar_one() != "head":
                         continue  # the other worker was faster, or a person

@@ -16,7 +16,7 @@ from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
 from hookfast.events.operational import Kind
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import lives
+from hookfast.storage.deliveries import life_rows, lives
 from tests.integration.storage.circuits.stored_circuits import notified
 from tests.integration.storage.deliveries.stored_lives import (
     BEFORE,
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.anyio
 
 async def apply(
     database: Database, delivery: str, fact: Fact, *, now: float, wake: int | None = None
-) -> lives.Change:
+) -> life_rows.Change:
     async with database.write() as connection:
         changes = await lives.apply(connection, [(delivery, fact)], now=at(now), wake=wake)
     return changes[delivery]

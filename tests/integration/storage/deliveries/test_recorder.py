@@ -19,8 +19,8 @@ from hookfast.errors import NotFound
 from hookfast.ids import new_id
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import lives
-from hookfast.storage.deliveries.lives import Change
+from hookfast.storage.deliveries import life_rows, lives
+from hookfast.storage.deliveries.life_rows import Change
 from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder, _write
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
@@ -75,7 +75,7 @@ class Records:
 
     async def hold(self, *, at: float) -> None:
         async with self.database.read() as connection:
-            life = await lives.read(connection, self.delivery)
+            life = await life_rows.read(connection, self.delivery)
         assert life is not None
         attempt = next_step(life, self.at(at))
         assert isinstance(attempt, Attempt), attempt
