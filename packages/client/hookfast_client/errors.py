@@ -114,8 +114,11 @@ class ApiError(HookfastError):
 
     def __str__(self) -> str:
         text = f"{self.status} {self.code}: {self.detail}"
-        for error in self.errors:
-            text += f"\n  {error.pointer or '(the whole body)'}: {error.detail}"
+        if [error.detail for error in self.errors] == [self.detail]:  # not the same words twice
+            text += f" ({self.errors[0].pointer or 'the whole body'})"
+        else:
+            for error in self.errors:
+                text += f"\n  {error.pointer or '(the whole body)'}: {error.detail}"
         return text if self.request_id is None else f"{text}\n  request id: {self.request_id}"
 
     @property
