@@ -19,6 +19,7 @@ import contextlib
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import Enum, auto
 from typing import Any
 
 from hookfast_client.errors import ApiError, HookfastError
@@ -45,6 +46,14 @@ _DELETE_SECONDS = 60.0
 _DELETE_ROWS = 1_000
 _LONGEST_RETRY_AFTER = 60.0
 _DENIED = frozenset({401, 403})
+
+
+class _Next(Enum):
+    """What follows a batch."""
+
+    BATCH = auto()  # there may be more rows that can be sent now
+    NOTHING = auto()  # no row can be sent now, or another relay has the turn
+    PAUSE = auto()  # rows wait until Hookfast can take them
 
 
 class KeyDenied(Exception):
@@ -140,22 +149,24 @@ class Relay:
     async def _relay(self, connection: Any, *, until_empty: bool) -> None:
         while not self._stopping:
             self._wake.clear()
-            more = self._api.is_over and await self._relay_batch(connection)
+            following = _Next.PAUSE
+            if self._api.is_over:
+                following = await self._relay_batch(connection)
             await self._do_chores(connection)
-            if more:
+            if following is _Next.BATCH:
                 continue
-            if until_empty and self._api.is_over:
+            if until_empty and following is _Next.NOTHING:
                 await self._read_figures(connection)
                 return
             await self._pause(self.poll_seconds, ends_early=True)
 
-    async def _relay_batch(self, connection: Any) -> bool:
-        """Relay the oldest rows. Return whether there may be more that can be sent now."""
+    async def _relay_batch(self, connection: Any) -> _Next:
+        """Relay the oldest rows."""
         began = time.monotonic()
         try:
             async with transaction(connection):
                 if not (self.parallel or await self.queue.take_turn(connection)):
-                    return False
+                    return _Next.NOTHING
                 rows = await self.queue.claim(
                     connection,
                     rows=self._at_once,
@@ -163,25 +174,25 @@ class Relay:
                     without_tenants=self._postponed_tenants(),
                 )
                 if not rows:
-                    return False
+                    return _Next.NOTHING
                 results = list(zip(rows, await send(self.post, rows), strict=True))
                 await self._record(connection, results)
         except BatchRejected:
             # fewer at once, until the row that is the cause is alone and is rejected itself
             self._at_once = max(1, len(rows) // 2)
-            return True
+            return _Next.BATCH
         except HookfastError as error:
             self._api_failed(error)
-            return False
+            return _Next.PAUSE
         self._report(results, took=time.monotonic() - began)
         first = results[0][1]
         if isinstance(first, Unprocessed):
             self._begin_pause(first.code)
-            return False
+            return _Next.PAUSE
         self._api = _Backoff()
         if any(isinstance(result, Sent) for _, result in results):
             self._at_once = min(2 * self._at_once, self.rows)
-        return True
+        return _Next.BATCH
 
     async def _record(self, connection: Any, results: list[tuple[ClaimedRow, Result]]) -> None:
         sent = {row.id: result.event_id for row, result in results if isinstance(result, Sent)}
