@@ -42,7 +42,7 @@ ContentFilter = Annotated[
 
 
 def checked_filter(value: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a filter to store, None for one that every event passes. Raises InvalidInput
+    """Return the filter to store, None if every event passes it. Raises InvalidInput
     (`invalid_filter`)."""
     if not value:
         return None

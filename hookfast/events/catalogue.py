@@ -1,5 +1,5 @@
-"""The names of registered event types: which patterns match one of them, and which name was meant
-by one that is not among them. Pure."""
+"""The names of registered event types: which patterns match any of them, and which name a misspelt
+one was probably meant to be. Pure."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class Catalogue:
 
     @cached_property
     def _having(self) -> dict[tuple[int, int, str], set[int]]:
-        """The positions of the names with so many parts of which the one at this place is this; ''
-        at the first place stands for all."""
+        """The positions of the names by (number of parts, place of a part, that part). With '' as
+        the part at place 0: of all names with that number of parts."""
         found: defaultdict[tuple[int, int, str], set[int]] = defaultdict(set)
         for position, name in enumerate(self.names):
             parts = name.split(".")

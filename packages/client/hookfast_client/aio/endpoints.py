@@ -56,7 +56,7 @@ class AsyncEndpoints:
         return cast("Endpoint", await self._client.fetch(call.get(path("endpoints", endpoint_id))))
 
     async def update(self, endpoint_id: str, **changes: Unpack[ChangeEndpoint]) -> Endpoint:
-        """Change what is given; None sets it to its default."""
+        """Change the given settings; None sets one to its default."""
         request = call.patch(path("endpoints", endpoint_id), changes)
         return cast("Endpoint", await self._client.fetch(request))
 

@@ -41,7 +41,7 @@ class AsyncSources:
         return cast("Source", await self._client.fetch(call.get(path("sources", source_id))))
 
     async def update(self, source_id: str, **changes: Unpack[ChangeSource]) -> Source:
-        """Change what is given; None sets it to its default."""
+        """Change the given settings; None sets one to its default."""
         request = call.patch(path("sources", source_id), changes)
         return cast("Source", await self._client.fetch(request))
 

@@ -40,7 +40,7 @@ class AsyncSubscriptions:
     async def update(
         self, subscription_id: str, **changes: Unpack[ChangeSubscription]
     ) -> Subscription:
-        """Change what is given; None sets it to its default."""
+        """Change the given settings; None sets one to its default."""
         request = call.patch(path("subscriptions", subscription_id), changes)
         return cast("Subscription", await self._client.fetch(request))
 

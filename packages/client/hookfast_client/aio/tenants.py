@@ -44,7 +44,7 @@ class AsyncTenants:
         return cast("Tenant", await self._client.fetch(call.get(path("tenants", tenant_id))))
 
     async def update(self, tenant_id: str, **changes: Unpack[ChangeTenant]) -> Tenant:
-        """Change what is given; None sets it to its default."""
+        """Change the given settings; None sets one to its default."""
         request = call.patch(path("tenants", tenant_id), changes)
         return cast("Tenant", await self._client.fetch(request))
 

@@ -58,7 +58,7 @@ class Endpoints:
         return cast("Endpoint", self._client.fetch(call.get(path("endpoints", endpoint_id))))
 
     def update(self, endpoint_id: str, **changes: Unpack[ChangeEndpoint]) -> Endpoint:
-        """Change what is given; None sets it to its default."""
+        """Change the given settings; None sets one to its default."""
         request = call.patch(path("endpoints", endpoint_id), changes)
         return cast("Endpoint", self._client.fetch(request))
 

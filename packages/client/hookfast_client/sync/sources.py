@@ -43,7 +43,7 @@ class Sources:
         return cast("Source", self._client.fetch(call.get(path("sources", source_id))))
 
     def update(self, source_id: str, **changes: Unpack[ChangeSource]) -> Source:
-        """Change what is given; None sets it to its default."""
+        """Change the given settings; None sets one to its default."""
         request = call.patch(path("sources", source_id), changes)
         return cast("Source", self._client.fetch(request))
 

@@ -46,7 +46,7 @@ class Tenants:
         return cast("Tenant", self._client.fetch(call.get(path("tenants", tenant_id))))
 
     def update(self, tenant_id: str, **changes: Unpack[ChangeTenant]) -> Tenant:
-        """Change what is given; None sets it to its default."""
+        """Change the given settings; None sets one to its default."""
         request = call.patch(path("tenants", tenant_id), changes)
         return cast("Tenant", self._client.fetch(request))
 
