@@ -113,12 +113,13 @@ class ApiError(HookfastError):
         self.outcome_unknown = status >= 500 and code != "overloaded"
 
     def __str__(self) -> str:
-        text = f"{self.status} {self.code}: {self.detail}"
-        if [error.detail for error in self.errors] == [self.detail]:  # not the same words twice
-            text += f" ({self.errors[0].pointer or 'the whole body'})"
+        detail = self.detail
+        if [error.detail for error in self.errors] == [detail]:  # not the same words twice
+            detail = f"{self.errors[0].pointer or '(the whole body)'}: {detail}"
         else:
             for error in self.errors:
-                text += f"\n  {error.pointer or '(the whole body)'}: {error.detail}"
+                detail += f"\n  {error.pointer or '(the whole body)'}: {error.detail}"
+        text = f"{self.status} {self.code}: {detail}"
         return text if self.request_id is None else f"{text}\n  request id: {self.request_id}"
 
     @property
