@@ -129,10 +129,10 @@ def out_of_order(
     keys: Mapping[int, str],
     deliveries: Mapping[str, Mapping[str, object]],
 ) -> list[str]:
-    """Return deliveries whose first request began before one that precedes them in their lane was
-    delivered. `keys` has the ordering keys of the events by number, in the order of emitting. Those
-    that were sent again after their end are left out, and only delivered ones count as preceding:
-    people cancel others, and a failing receiver makes them dead letters."""
+    """Return deliveries whose first request began too early: an earlier delivery of their lane was
+    not yet delivered. `keys` has the ordering keys of the events by number, in the order of
+    emitting. Deliveries that were sent again after their end are left out, and only delivered ones
+    count as earlier: people cancel others, and a failing receiver makes them dead letters."""
     begun: dict[str, float] = {}
     delivered: dict[str, float] = {}
     lanes: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)

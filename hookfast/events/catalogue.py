@@ -51,7 +51,7 @@ class Catalogue:
         return _most_alike(text, self._closest(text))
 
     def suggest_pattern(self, pattern: str) -> str | None:
-        """Return a pattern that matches something, and was probably meant by one that does not."""
+        """Return the pattern that was probably meant, for a pattern that matches nothing."""
         for other in _rewritten(pattern):
             if len(other) <= MAX_LENGTH and self.has_match(other):
                 return other
@@ -117,8 +117,8 @@ def unknown_type(suggestion: str | None) -> InvalidInput:
 
 
 def _rewritten(pattern: str) -> list[str]:
-    """Return patterns that people often mean by one that matches nothing: `order.**` by `order.*`
-    or `order`, `order.paid` by `order.paid.**`, `*.invoice.*` by `invoice.*`, and everything by
+    """Return what people often mean by a pattern that matches nothing: `order.**` by `order.*` or
+    `order`, `order.paid` by `order.paid.**`, `*.invoice.*` by `invoice.*`, and everything by
     wildcards alone."""
     rewritten = []
     if pattern.endswith(".**"):

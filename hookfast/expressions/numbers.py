@@ -9,7 +9,7 @@ from typing import Any
 
 
 class ExactFloat(float):
-    """A number whose text in JSON is not the one that Python writes for it."""
+    """A number that keeps its text in JSON, where Python would write it in another way."""
 
     __slots__ = ("text",)
 

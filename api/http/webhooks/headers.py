@@ -52,7 +52,7 @@ _SOMETIMES = {
     ),
     "webhook-timestamp": (
         "Profiles `standard` and `standard-ed25519`: the attempt's time in Unix seconds. Reject "
-        "one that is more than five minutes off.",
+        "a request whose time is more than five minutes off.",
         _SECONDS,
     ),
     "webhook-signature": (

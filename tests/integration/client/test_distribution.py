@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,6 +14,7 @@ from setuptools import find_packages
 
 from hookfast.version import VERSION
 from hookfast_client.version import VERSION as CLIENT_VERSION
+from tests.support.wheel import build_wheel
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "packages" / "client"
@@ -43,16 +43,7 @@ print(sorted({"hookfast", "opentelemetry", "pydantic", "sqlalchemy"} & set(sys.m
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel without a package index."""
-    folder = tmp_path_factory.mktemp("distribution")
-    # in a copy, because the build creates folders beside the sources
-    ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
-    shutil.copytree(PACKAGE, folder / "source", ignore=ignored)
-    # as `pip wheel` does, in a third of the time
-    build = "from setuptools.build_meta import build_wheel; build_wheel('..')"
-    subprocess.run([sys.executable, "-c", build], cwd=folder / "source", check=True)
-    (built,) = folder.glob("*.whl")
-    return built
+    return build_wheel(PACKAGE, tmp_path_factory.mktemp("distribution"))
 
 
 def test_the_wheel_contains_the_client_and_needs_only_httpx2(wheel: Path) -> None:

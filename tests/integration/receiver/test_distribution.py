@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -16,6 +15,7 @@ import pytest
 
 from hookfast.version import VERSION
 from tests.integration.receiver import sent
+from tests.support.wheel import build_wheel
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "packages" / "receiver"
@@ -61,16 +61,7 @@ print([name for name in ("cryptography", "pydantic", "hookfast.signing")
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel without a package index."""
-    folder = tmp_path_factory.mktemp("distribution")
-    # in a copy, because the build creates folders beside the sources
-    ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
-    shutil.copytree(PACKAGE, folder / "source", ignore=ignored)
-    # as `pip wheel` does, in a third of the time
-    build = "from setuptools.build_meta import build_wheel; build_wheel('..')"
-    subprocess.run([sys.executable, "-c", build], cwd=folder / "source", check=True)
-    (built,) = folder.glob("*.whl")
-    return built
+    return build_wheel(PACKAGE, tmp_path_factory.mktemp("distribution"))
 
 
 def test_the_wheel_contains_only_the_receiver_package(wheel: Path) -> None:
