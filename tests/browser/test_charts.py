@@ -7,11 +7,15 @@ import re
 from datetime import datetime
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from hookfast.ids import time_of
 from tests.browser.browsing import NARROW, browsing
 from tests.browser.conftest import Site
+
+# what the pages do without a chart is in `test_dashboard.py`, in `make test`
+pytestmark = pytest.mark.slow
 
 LISTS = re.compile(r"/dashboard/deliveries\?")
 

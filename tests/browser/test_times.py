@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import httpx2
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from hookfast.clock import rfc3339
@@ -17,6 +18,9 @@ from hookfast.storage.database.engine import Database
 from tests.browser.browsing import browsing
 from tests.browser.conftest import Site
 from tests.browser.scene import add_delivery
+
+# `tests/integration/dashboard/test_time_ranges.py` tests the pages without a browser
+pytestmark = pytest.mark.slow
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -108,8 +108,9 @@ async def test_a_worker_killed_between_two_steps_loses_nothing(
 
 @pytest.mark.parametrize(
     "timeout",
-    [pytest.param(5, id="fast lane"), pytest.param(20, id="regular lane", marks=pytest.mark.slow)],
+    [pytest.param(5, id="fast lane"), pytest.param(20, id="regular lane")],
 )
+@pytest.mark.slow
 async def test_request_cut_off_by_a_kill_is_repeated(
     env: dict[str, str], database: Database, tmp_path: Path, timeout: float
 ) -> None:

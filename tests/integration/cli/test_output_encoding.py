@@ -31,6 +31,7 @@ async def test_tables_and_notes_are_written_in_every_encoding(hookfast: Run) -> 
     assert settings.code == 0, settings.err
 
 
+@pytest.mark.slow
 async def test_doctor_writes_to_every_encoding(hookfast: Run) -> None:
     ended = await hookfast("doctor", env={"PYTHONIOENCODING": "ascii"})
     assert "\\u2192 " in ended.out  # the arrow before the advice

@@ -91,7 +91,7 @@ async def test_a_release_while_the_circuit_is_open_sends_nothing(stack: Stack) -
     assert (await stack.row(delivery)).attempts == 0
 
 
-@pytest.mark.parametrize("ended", ["delivered", "cancelled"])
+@pytest.mark.parametrize("ended", ["delivered", pytest.param("cancelled", marks=pytest.mark.slow)])
 async def test_a_release_of_a_delivery_that_has_ended_changes_nothing(
     stack: Stack, ended: str
 ) -> None:

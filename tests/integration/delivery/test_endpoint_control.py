@@ -48,7 +48,12 @@ async def in_draining(stack: Stack, control: Control, endpoint: str) -> None:
 
 
 PHASES = pytest.mark.parametrize(
-    "phase", [in_open, pytest.param(in_half_open, marks=pytest.mark.slow), in_draining]
+    "phase",
+    [
+        in_open,
+        pytest.param(in_half_open, marks=pytest.mark.slow),
+        pytest.param(in_draining, marks=pytest.mark.slow),
+    ],
 )
 LATER_PHASES = pytest.mark.parametrize(
     "phase",

@@ -109,7 +109,14 @@ async def assert_shown_by_temporal(handle: WorkflowHandle[Any, JobProgress], cou
     assert all(summary.endswith(f' of {count}"') for summary in summaries)
 
 
-@pytest.mark.parametrize("how", ["row", "signal", "temporal"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "signal",
+        pytest.param("row", marks=pytest.mark.slow),
+        pytest.param("temporal", marks=pytest.mark.slow),
+    ],
+)
 async def test_a_job_stops_when_it_is_cancelled(stack: Stack, how: str) -> None:
     ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 300)
     job_id = await start(stack, rate_per_second=40)
@@ -189,6 +196,7 @@ async def test_a_job_whose_workflow_was_lost_continues_where_it_was(
     await stack.until_all(ids, "delivered")
 
 
+@pytest.mark.slow
 async def test_a_job_with_a_long_history_continues_as_new(
     settings: Settings, database: Database, receiver: Receiver, short_stints: None
 ) -> None:

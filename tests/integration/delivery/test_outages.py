@@ -205,7 +205,7 @@ def _released_by(seconds: float) -> int:
 @pytest.mark.parametrize(
     ("failing_probes", "hours", "waiting"),
     [
-        pytest.param(6, 2.05, 1, id="2-hours-1"),
+        pytest.param(6, 2.05, 1, id="2-hours-1", marks=SLOW),
         pytest.param(6, 2.05, 12, id="2-hours-12"),
         pytest.param(6, 2.05, 50, id="2-hours-50", marks=SLOW),
         pytest.param(6, 2.05, 2_000, id="2-hours-2000", marks=MANY),
