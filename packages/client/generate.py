@@ -61,7 +61,7 @@ def write(folder: Path) -> None:
 
 
 def sync_module(code: str) -> str:
-    """Return an asyncio module as one that blocks."""
+    """Return the blocking version of an asyncio module."""
     for word, replacement in _SYNC_WORDS.items():
         code = re.sub(rf"(?<!\w){re.escape(word)}\b", replacement, code)
     code = re.sub(r"\b(?:async|await) ", "", code)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, ViewportSize
@@ -13,6 +14,8 @@ from tests.browser.conftest import Site
 
 WIDE: ViewportSize = {"width": 1440, "height": 900}
 NARROW: ViewportSize = {"width": 390, "height": 844}
+ACCESSIBILITY = (Path(__file__).parent / "accessibility.js").read_text()
+"""An expression whose value is what fails the accessibility checks on the open page."""
 
 
 @contextmanager

@@ -1,108 +1,22 @@
-"""The dashboard in a real browser: its main tasks, and its accessibility."""
+"""The main tasks of the dashboard, in a real browser."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
 import time
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import httpx2
-from playwright.sync_api import Browser, ViewportSize, expect
+from playwright.sync_api import Browser, expect
 
-from api.dashboard.application import routers
-from api.dashboard.site.page_route import PageRoute
-from hookfast.storage.database.engine import Database
-from tests.browser.browsing import NARROW, WIDE, browsing
+from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, browsing
 from tests.browser.conftest import Site
-from tests.browser.scene import EVENT_TYPE, GITHUB_ID, IDEMPOTENCY_KEY, add_delivery
-from tests.support.waiting import PATIENCE
-
-ACCESSIBILITY = (Path(__file__).parent / "accessibility.js").read_text()
-OPEN = "document.querySelectorAll('details').forEach((each) => each.open = {})"
-LOOKS: tuple[tuple[Literal["light", "dark"], ViewportSize], ...] = (
-    ("light", WIDE),
-    ("dark", NARROW),
-)
-
-
-def paths(site: Site) -> list[str]:
-    """Return every page that the scene has data for, and some pages in other states."""
-    scene = site.scene
-    ids = {
-        "tenant_id": scene.tenant_id,
-        "endpoint_id": scene.broken,
-        "subscription_id": scene.broken_subscription,
-        "delivery_id": scene.failed,
-        "event_id": scene.event_id,
-        "source_id": scene.source_id,
-        "inbox_id": scene.inbox_id,
-        "key_id": scene.key_id,
-        "name": EVENT_TYPE,
-        "group": "circuit",
-    }
-    found = [
-        route.path.format(**ids)
-        for router in routers()
-        for route in router.routes
-        if isinstance(route, PageRoute)
-        if "GET" in route.methods and not route.path.startswith("/dashboard/live/")
-        if not route.path.endswith("/body")  # a download
-        if not route.path.startswith("/dashboard/choices/")  # the options of a field
-        if set(re.findall(r"\{(\w+)\}", route.path)) <= set(ids)
-    ]
-    return [
-        *found,
-        "/dashboard?window=30d",
-        "/dashboard/endpoints?health=paused",
-        f"/dashboard/endpoints/{scene.gone}",
-        f"/dashboard/endpoints/{scene.fine}",
-        f"/dashboard/endpoints/{scene.fine}/authentication",
-        f"/dashboard/endpoints/{scene.fine}/authentication?kind=basic",
-        f"/dashboard/endpoints/{scene.fine}/tls",
-        "/dashboard/deliveries?status=paused",
-        "/dashboard/deliveries?event_type=payed&endpoint_id=o&since=soon",
-        "/dashboard/search?q=o",
-        "/dashboard/search?q=nothing",
-        "/dashboard/events?within=24h",
-        f"/dashboard/deliveries/{scene.dead[0]}",
-        "/dashboard/events?find=nothing",
-        "/dashboard/dead-letters?reason=endpoint_disabled",
-        "/dashboard/inbox?status=failed",
-        "/dashboard/event-types/github.push.received",
-        "/dashboard/nothing",
-    ]
-
-
-def file_name(path: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"_[0-9a-f]{32}", "", path)).strip("-")
-
-
-def test_every_page_passes_the_accessibility_checks(
-    chromium: Browser, site: Site, artefacts: Path
-) -> None:
-    problems: dict[str, list[str]] = {}
-    with browsing(chromium, site) as page:
-        for place, path in enumerate(paths(site)):
-            page.goto(path)
-            for theme, viewport in LOOKS:
-                page.emulate_media(color_scheme=theme)
-                page.set_viewport_size(viewport)
-                page.evaluate(OPEN.format("true"))
-                look = f"{file_name(path)}-{place:02}-{theme}-{viewport['width']}"
-                if found := page.evaluate(ACCESSIBILITY):
-                    problems[look] = found
-                    page.screenshot(path=artefacts / f"{look}.jpg", quality=75, full_page=True)
-                page.evaluate(OPEN.format("false"))
-    assert problems == {}
+from tests.browser.scene import EVENT_TYPE, GITHUB_ID, IDEMPOTENCY_KEY
 
 
 def test_failing_endpoint_is_found_on_the_overview_and_recovered(
@@ -206,49 +120,6 @@ def more_endpoints(site: Site) -> Iterator[None]:
         finally:
             for endpoint_id in made:
                 client.delete(f"/endpoints/{endpoint_id}")
-
-
-def test_new_deliveries_appear_in_the_open_list(chromium: Browser, site: Site) -> None:
-    with browsing(chromium, site) as page:
-        page.goto(f"/dashboard/deliveries?endpoint_id={site.scene.broken}")
-        rows = page.get_by_role("row")
-        before = rows.count()
-        tick = page.get_by_label("Select dlv_").first
-        tick.check()
-        arrived = _in_thread(_one_more(site))
-        expect(page.locator(f"#row-{arrived}")).to_be_visible()
-        assert rows.count() == before + 1
-        expect(page.get_by_role("checkbox", checked=True)).to_have_count(
-            1
-        )  # the same row stays ticked
-        page.get_by_role("button", name="Live").click()
-        expect(page.get_by_role("button", name="Live")).to_have_attribute("aria-pressed", "false")
-        later = _in_thread(_one_more(site))
-        page.wait_for_timeout(2_500)
-        expect(page.locator(f"#row-{later}")).to_have_count(0)
-
-
-def test_live_part_shows_when_it_is_disconnected(chromium: Browser, site: Site) -> None:
-    with browsing(chromium, site) as page:
-        page.route("**/dashboard/live/**", lambda route: route.abort())
-        page.goto("/dashboard/deliveries")
-        away = page.get_by_role("button", name="Not connected")
-        expect(away).to_be_visible(timeout=PATIENCE * 1_000)
-        page.unroute("**/dashboard/live/**")
-        expect(page.get_by_role("button", name="Live")).to_be_visible(timeout=PATIENCE * 1_000)
-        expect(away).to_have_count(0)
-
-
-def test_live_part_asks_to_sign_in_after_its_key_is_revoked(chromium: Browser, site: Site) -> None:
-    headers = {"Authorization": f"Bearer {site.key}"}
-    with httpx2.Client(base_url=f"{site.origin}/v1", headers=headers) as client:
-        created = client.post("/api-keys", json={"name": "for a while", "scope": "operator"}).json()
-        with browsing(chromium, replace(site, key=created["key"])) as page:
-            page.goto("/dashboard/deliveries")
-            expect(page.get_by_role("button", name="Live")).to_be_visible()
-            client.delete(f"/api-keys/{created['id']}")
-            page.get_by_role("button", name="Sign in again").click(timeout=PATIENCE * 1_000)
-            page.wait_for_url("**/dashboard/sign-in?next=/dashboard/deliveries")
 
 
 def stop_jobs(site: Site) -> None:
@@ -416,38 +287,6 @@ def test_second_click_and_reload_have_no_effect(chromium: Browser, site: Site) -
             expect(page.get_by_role("link", name=name)).to_have_count(1)
 
 
-def test_pages_are_usable_by_keyboard(chromium: Browser, site: Site) -> None:
-    with browsing(chromium, site) as page:
-        page.keyboard.press("Tab")
-        skip = page.get_by_role("link", name="Skip to content")
-        expect(skip).to_be_focused()
-        expect(skip).to_be_in_viewport()
-        page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.id") == "main"
-        page.keyboard.press("Tab")  # the first control of the content, not of the menu
-        assert page.evaluate("document.activeElement.closest('main') !== null")
-        for _ in range(8):
-            assert (
-                page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
-            ), page.evaluate("document.activeElement.outerHTML")
-            page.keyboard.press("Tab")
-
-
-def test_chosen_theme_is_kept(chromium: Browser, site: Site) -> None:
-    ground = "getComputedStyle(document.body).backgroundColor"
-    with browsing(chromium, site, color_scheme="light") as page:
-        light = page.evaluate(ground)
-        page.get_by_role("button", name="Dark theme").click()
-        expect(page.get_by_role("button", name="Dark theme", pressed=True)).to_be_visible()
-        dark = page.evaluate(ground)
-        assert dark != light
-        page.goto("/dashboard/endpoints")
-        assert page.evaluate(ground) == dark
-        page.get_by_role("button", name="As the system theme").click()
-        expect(page.get_by_role("button", name="As the system theme", pressed=True)).to_be_visible()
-        assert page.evaluate(ground) == light
-
-
 def test_pages_work_without_script(chromium: Browser, site: Site) -> None:
     with browsing(chromium, site, java_script_enabled=False) as page:
         page.goto(f"/dashboard/endpoints/{site.scene.fine}")
@@ -494,22 +333,3 @@ def slow_receiver() -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
-
-
-def _in_thread(coroutine: Coroutine[Any, Any, str]) -> str:
-    """Run a coroutine in a thread without an event loop: Playwright has one in this thread."""
-    with ThreadPoolExecutor(1) as executor:
-        return executor.submit(asyncio.run, coroutine).result()
-
-
-async def _one_more(site: Site) -> str:
-    """Insert a new delivery, and return its id."""
-    async with Database(site.database_url) as database:
-        scene = site.scene
-        ids = {
-            "event": scene.event_id,
-            "broken": scene.broken,
-            "broken subscription": scene.broken_subscription,
-            "tenant": scene.tenant_id,
-        }
-        return await add_delivery(database, ids, "broken", datetime.now(UTC), "retrying")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -14,33 +12,14 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from hookfast.clock import rfc3339
-from hookfast.storage.database.engine import Database
+from tests.browser.arrivals import add_deliveries
 from tests.browser.browsing import browsing
 from tests.browser.conftest import Site
-from tests.browser.scene import add_delivery
 
 # `tests/integration/dashboard/test_time_ranges.py` tests the pages without a browser
 pytestmark = pytest.mark.slow
 
 BERLIN = ZoneInfo("Europe/Berlin")
-
-
-def add(site: Site, *moments: datetime, status: str = "delivered") -> list[str]:
-    """Insert deliveries of the failing endpoint that were created at these times."""
-    scene = site.scene
-    ids = {
-        "event": scene.event_id,
-        "broken": scene.broken,
-        "broken subscription": scene.broken_subscription,
-        "tenant": scene.tenant_id,
-    }
-
-    async def insert() -> list[str]:
-        async with Database(site.database_url) as database:
-            return [await add_delivery(database, ids, "broken", at, status) for at in moments]
-
-    with ThreadPoolExecutor(1) as executor:  # Playwright has an event loop in this thread
-        return executor.submit(asyncio.run, insert()).result()
 
 
 def test_an_hour_of_yesterday_is_replayed_in_under_a_minute(chromium: Browser, site: Site) -> None:
@@ -51,8 +30,8 @@ def test_an_hour_of_yesterday_is_replayed_in_under_a_minute(chromium: Browser, s
     )
     second = timedelta(seconds=1)
     inside = (since.astimezone(UTC), (since + timedelta(minutes=20)).astimezone(UTC))
-    add(site, (since - second).astimezone(UTC), *inside, until.astimezone(UTC))
-    add(site, (until - second).astimezone(UTC), status="dead")
+    add_deliveries(site, (since - second).astimezone(UTC), *inside, until.astimezone(UTC))
+    add_deliveries(site, (until - second).astimezone(UTC), status="dead")
     with browsing(chromium, site, timezone_id="Europe/Berlin") as page:
         began = time.monotonic()
         page.get_by_role("region", name="Endpoints that need attention").get_by_role(
@@ -95,7 +74,7 @@ def test_times_are_in_the_zone_of_the_browser(chromium: Browser, site: Site) -> 
         expect(page.get_by_role("contentinfo")).to_contain_text("times are in Europe/Berlin")
         page.goto(recent)
         expect(page.get_by_role("button", name="Live")).to_be_visible()
-        [arrived] = add(site, moment)
+        [arrived] = add_deliveries(site, moment)
         shown = page.locator(f"#row-{arrived} time")  # rendered by the live part
         expect(shown).to_have_text(in_berlin)
         expect(shown).to_have_attribute("title", in_utc)
@@ -119,7 +98,7 @@ def test_times_are_in_the_zone_of_the_browser(chromium: Browser, site: Site) -> 
 
 def test_ranges_work_without_script_in_utc(chromium: Browser, site: Site) -> None:
     moment = datetime.now(UTC).replace(second=30, microsecond=0) - timedelta(hours=3)
-    [inside, later] = add(site, moment, moment + timedelta(minutes=1))
+    [inside, later] = add_deliveries(site, moment, moment + timedelta(minutes=1))
     options = {"java_script_enabled": False, "timezone_id": "Europe/Berlin"}
     since, until = (f"{each:%Y-%m-%dT%H:%M}" for each in (moment, moment + timedelta(minutes=1)))
     with browsing(chromium, site, **options) as page:

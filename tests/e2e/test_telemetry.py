@@ -160,7 +160,7 @@ def _generate_traffic(service: Service) -> None:
             "circuit": {"failure_threshold": 2, "min_span_seconds": 0},
         },
     )
-    # a filter that keeps out what the API emits, and one that keeps out the worker's events
+    # filters that keep out all events, for the counters of the API and of the worker
     filtered = {"events": ["order.invoice.paid", "hookfast.**"], "filter": {"secret": "another"}}
     for owner in (tenant, SYSTEM_TENANT):
         unused = service.call(

@@ -26,6 +26,13 @@ async def emit(client: httpx2.AsyncClient, tenant_id: str, event_type: str = TYP
     return dict(delivery)
 
 
+async def listed(client: httpx2.AsyncClient, **filters: Any) -> list[str]:
+    """Return the ids of a page of deliveries, newest first."""
+    answer = await client.get("/deliveries", params=filters)
+    assert answer.status_code == 200, answer.text
+    return [delivery["id"] for delivery in answer.json()["data"]]
+
+
 async def change(context: Context, delivery_id: str, **values: Any) -> None:
     """Update columns of a delivery's row, as a worker does."""
     table = Delivery.__table__

@@ -101,7 +101,7 @@ async def apply(
         if one.delivery_id in batched and not done:
             urgency = Urgency.RETRY
         if one.after.place is Place.QUEUED or one.never_started:
-            urgency = None  # it has no workflow, or one that has nothing to do before its turn
+            urgency = None  # no workflow exists, or it has nothing to do before the delivery's turn
         if urgency is None:
             silent.append(one)
         else:

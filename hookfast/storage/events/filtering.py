@@ -32,7 +32,7 @@ _REQUEST_STEPS: Final = 10_000_000
 _GROUP_STEPS: Final = 1_000_000
 """For a group of requests, which wait for each other."""
 _GROUP_REQUEST_STEPS: Final = 200_000
-"""For each request of a group. One that needs more is evaluated alone."""
+"""For each request of a group. A request that needs more is evaluated alone."""
 _ON_LOOP: Final = 1_000_000
 """Characters of data times characters of filters that are evaluated on the event loop: at most a
 twentieth as many steps, because a value and a condition have several characters each."""

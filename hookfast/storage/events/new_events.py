@@ -238,8 +238,8 @@ def delivery_row(
     entry: Entry | None = None,
 ) -> dict[str, Any]:
     """Return the row of a new delivery. The relay starts a pending one. A delivery to a disabled
-    endpoint is a dead letter on arrival, and is marked as started so that the relay ignores it. So
-    is one that is queued in its lane, until it is the head."""
+    endpoint is a dead letter on arrival, and is marked as started so that the relay ignores it. A
+    delivery that is queued in its lane is marked so until it is the head."""
     dead = _is_dead(subscriber)
     queued = entry is not None and entry.place is Place.QUEUED
     return {

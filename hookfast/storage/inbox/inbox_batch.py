@@ -127,8 +127,8 @@ async def look_up(
 
 
 def candidates(lookups: Lookups, one: Arrival) -> list[Candidate]:
-    """Return the event of an arrival with the subscribers to its type. One that cannot be read has
-    none."""
+    """Return the event of an arrival with the subscribers to its type; without any if its
+    body could not be read."""
     audience = one.event_type, one.tenant_id
     return [(() if one.error is not None else lookups.subscribers[audience], one)]
 

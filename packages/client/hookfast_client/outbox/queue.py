@@ -58,7 +58,7 @@ class Queue:
     table: TableName
 
     async def take_turn(self, connection: Any) -> bool:
-        """Whether this transaction is now the only one that relays this table, until it ends."""
+        """Try to let only this transaction relay the table until it ends; return whether it may."""
         taken: bool = await connection.fetchval(
             "SELECT pg_try_advisory_xact_lock("
             "  hashtextextended('hookfast_outbox:' || $1::text::regclass::oid, 0))",

@@ -1,5 +1,5 @@
 """The row of an event, checked in the caller's code as far as that is possible: an error here rolls
-the caller's transaction back, and one that only Hookfast finds is found after the commit."""
+the caller's transaction back. What only Hookfast can check is checked after the commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends claimed rows to Hookfast as batches, and says of each row what became of it."""
+"""Sends claimed rows to Hookfast as batches, and returns the result of each row."""
 
 from __future__ import annotations
 

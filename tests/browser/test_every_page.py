@@ -1,0 +1,124 @@
+"""Every page in a real browser: accessible, usable by keyboard, in a light and a dark theme."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from playwright.sync_api import Browser, ViewportSize, expect
+
+from api.dashboard.application import routers
+from api.dashboard.site.page_route import PageRoute
+from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, browsing
+from tests.browser.conftest import Site
+from tests.browser.scene import EVENT_TYPE
+
+OPEN = "document.querySelectorAll('details').forEach((each) => each.open = {})"
+LOOKS: tuple[tuple[Literal["light", "dark"], ViewportSize], ...] = (
+    ("light", WIDE),
+    ("dark", NARROW),
+)
+
+
+def paths(site: Site) -> list[str]:
+    """Return every page that the scene has data for, and some pages in other states."""
+    scene = site.scene
+    ids = {
+        "tenant_id": scene.tenant_id,
+        "endpoint_id": scene.broken,
+        "subscription_id": scene.broken_subscription,
+        "delivery_id": scene.failed,
+        "event_id": scene.event_id,
+        "source_id": scene.source_id,
+        "inbox_id": scene.inbox_id,
+        "key_id": scene.key_id,
+        "name": EVENT_TYPE,
+        "group": "circuit",
+    }
+    found = [
+        route.path.format(**ids)
+        for router in routers()
+        for route in router.routes
+        if isinstance(route, PageRoute)
+        if "GET" in route.methods and not route.path.startswith("/dashboard/live/")
+        if not route.path.endswith("/body")  # a download
+        if not route.path.startswith("/dashboard/choices/")  # the options of a field
+        if set(re.findall(r"\{(\w+)\}", route.path)) <= set(ids)
+    ]
+    return [
+        *found,
+        "/dashboard?window=30d",
+        "/dashboard/endpoints?health=paused",
+        f"/dashboard/endpoints/{scene.gone}",
+        f"/dashboard/endpoints/{scene.fine}",
+        f"/dashboard/endpoints/{scene.fine}/authentication",
+        f"/dashboard/endpoints/{scene.fine}/authentication?kind=basic",
+        f"/dashboard/endpoints/{scene.fine}/tls",
+        "/dashboard/deliveries?status=paused",
+        "/dashboard/deliveries?event_type=payed&endpoint_id=o&since=soon",
+        "/dashboard/search?q=o",
+        "/dashboard/search?q=nothing",
+        "/dashboard/events?within=24h",
+        f"/dashboard/deliveries/{scene.dead[0]}",
+        "/dashboard/events?find=nothing",
+        "/dashboard/dead-letters?reason=endpoint_disabled",
+        "/dashboard/inbox?status=failed",
+        "/dashboard/event-types/github.push.received",
+        "/dashboard/nothing",
+    ]
+
+
+def file_name(path: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", re.sub(r"_[0-9a-f]{32}", "", path)).strip("-")
+
+
+def test_every_page_passes_the_accessibility_checks(
+    chromium: Browser, site: Site, artefacts: Path
+) -> None:
+    problems: dict[str, list[str]] = {}
+    with browsing(chromium, site) as page:
+        for place, path in enumerate(paths(site)):
+            page.goto(path)
+            for theme, viewport in LOOKS:
+                page.emulate_media(color_scheme=theme)
+                page.set_viewport_size(viewport)
+                page.evaluate(OPEN.format("true"))
+                look = f"{file_name(path)}-{place:02}-{theme}-{viewport['width']}"
+                if found := page.evaluate(ACCESSIBILITY):
+                    problems[look] = found
+                    page.screenshot(path=artefacts / f"{look}.jpg", quality=75, full_page=True)
+                page.evaluate(OPEN.format("false"))
+    assert problems == {}
+
+
+def test_pages_are_usable_by_keyboard(chromium: Browser, site: Site) -> None:
+    with browsing(chromium, site) as page:
+        page.keyboard.press("Tab")
+        skip = page.get_by_role("link", name="Skip to content")
+        expect(skip).to_be_focused()
+        expect(skip).to_be_in_viewport()
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
+        page.keyboard.press("Tab")  # the first control of the content, not of the menu
+        assert page.evaluate("document.activeElement.closest('main') !== null")
+        for _ in range(8):
+            assert (
+                page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+            ), page.evaluate("document.activeElement.outerHTML")
+            page.keyboard.press("Tab")
+
+
+def test_chosen_theme_is_kept(chromium: Browser, site: Site) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    with browsing(chromium, site, color_scheme="light") as page:
+        light = page.evaluate(ground)
+        page.get_by_role("button", name="Dark theme").click()
+        expect(page.get_by_role("button", name="Dark theme", pressed=True)).to_be_visible()
+        dark = page.evaluate(ground)
+        assert dark != light
+        page.goto("/dashboard/endpoints")
+        assert page.evaluate(ground) == dark
+        page.get_by_role("button", name="As the system theme").click()
+        expect(page.get_by_role("button", name="As the system theme", pressed=True)).to_be_visible()
+        assert page.evaluate(ground) == light
