@@ -25,7 +25,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench.cluster.backing import ScriptFailed
+from bench.cluster.backing import NAMESPACE, ScriptFailed
 from bench.cluster.build import CannotBuild
 from bench.cluster.cluster import running_cluster
 from bench.cluster.compose import ROOT
@@ -35,6 +35,7 @@ from bench.cluster.run import Order, run
 from hookfast.supervisor.interrupt import interruptible
 
 _INTERRUPTED = 130
+_WIDTH = 150
 
 
 def main() -> None:
@@ -62,7 +63,8 @@ def main() -> None:
 
 
 async def _main(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    console = Console()
+    # a file gets lines that are wide enough for the table
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     # short, because a socket's path has at most 107 bytes
     home = Path(tempfile.mkdtemp(prefix="hf-cluster-"))
     try:
@@ -117,7 +119,7 @@ async def _serve(given: argparse.Namespace, home: Path, console: Console) -> int
             ("HOOKFAST_URL", cluster.url),
             ("HOOKFAST_API_KEY", (backing.secrets / "operator_key").read_text().strip()),
             ("TEMPORAL_ADDRESS", backing.temporal_address),
-            ("TEMPORAL_NAMESPACE", "hookfast"),
+            ("TEMPORAL_NAMESPACE", NAMESPACE),
             ("DATABASE_URL", backing.database_url()),
             ("TEMPORAL_DATABASE_URL", backing.database_url("temporal")),
             ("TEMPORAL_VISIBILITY_URL", backing.database_url("temporal_visibility")),

@@ -13,6 +13,9 @@ from bench.chaos.storm import WORKER_KILLED
 from bench.cluster.traffic import Seen
 from hookfast.deliveries.time_budget import LOCAL_STEP
 
+_READ_LATE = 2.0
+"""Seconds after a request was sent in which a busy receiver reads it."""
+
 
 @dataclass(slots=True)
 class Outcome:
@@ -62,10 +65,11 @@ def judge(
 
 
 def explained_by_a_kill(first: Request, faults: Iterable[Fault]) -> bool:
-    """Whether a worker was killed after this request began, and before it had to be recorded."""
+    """Whether a worker was killed after this request was sent, and before it was recorded at the
+    latest. Requests do not name their worker, so that of another one explains it too."""
     recorded_by = first.ended + LOCAL_STEP.total_seconds()
     return any(
-        fault.kind == WORKER_KILLED and first.begun <= fault.begun <= recorded_by
+        fault.kind == WORKER_KILLED and first.begun - _READ_LATE <= fault.begun <= recorded_by
         for fault in faults
     )
 

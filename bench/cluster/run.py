@@ -129,7 +129,7 @@ async def _run_row(
     database: Database,
 ) -> Outcome:
     row = order.rows[number]
-    singles, batched = (_share(total, number, len(order.rows)) for total in
+    singles, batched = (share(total, number, len(order.rows)) for total in
                         (order.events, order.batched))  # fmt: skip
     seconds = max(row.seconds, singles / order.rate)
     before = await _count_open(database)
@@ -155,7 +155,7 @@ async def _run_row(
     return Outcome(row.name, seen, settled=time.monotonic() - ended)
 
 
-def _share(total: int, number: int, rows: int) -> int:
+def share(total: int, number: int, rows: int) -> int:
     """Return this row's part of a total, so that the parts add up to it."""
     return total * (number + 1) // rows - total * number // rows
 
