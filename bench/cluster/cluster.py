@@ -110,12 +110,8 @@ class Cluster:
                 await asyncio.sleep(0.1)
 
     def _part(self, name: str, command: str, own: Mapping[str, str], code: Path) -> Part:
-        environment = (
-            python_environment(code)
-            | dict(self.settings)
-            | {"HOOKFAST_HOME": str(self.backing.home / name)}
-            | own
-        )
+        home = {"HOOKFAST_HOME": str(self.backing.home / name)}
+        environment = {**python_environment(code), **self.settings, **home, **own}
         words = [sys.executable, "-m", "hookfast.cli", command]
         part = self.backing.part(name, words, environment)
         self.stack.push_async_callback(part.kill)
