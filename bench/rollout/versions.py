@@ -74,6 +74,11 @@ def unpacked(revision: str) -> Path:
     return folder
 
 
+def is_shallow() -> bool:
+    """Whether this is a clone with only a part of the history."""
+    return _git("rev-parse", "--is-shallow-repository").strip() == "true"
+
+
 def histories_of(tree: Path) -> Path:
     """Return the folder of a version's saved workflow histories."""
     return tree / _HISTORIES
