@@ -1,1 +1,1 @@
-"""A rollout forwards and back under traffic, with the code of the version before: `make rollout`."""
+"""A rollout forwards and back under traffic, from and to the version before: `make rollout`."""

@@ -44,7 +44,8 @@ _HARMLESS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The options of a run. `old`: the revision to begin with and to return to; `tree`: its code."""
+    """The options of a run. `old`: the revision to begin with and to return to, with its code in
+    `tree`."""
 
     old: str
     tree: Path
