@@ -2,12 +2,12 @@
 
     python -m bench.rollout                                    from and to the previous version
     python -m bench.rollout --old v0.1.0 --events 5000         another one, and more events
-    python -m bench.rollout --database sqlite --mode batch
+    python -m bench.rollout --mode batch --rate 50
 
 Two workers and an API of the old version deliver events, some of which fail and are retried, and
 people pause, resend and cancel. The workers and the API are replaced by this version's, one after
-the other, and then by the old version's again. Exits with 1 if anything is lost, repeated or left
-standing. See docs/upgrading.md.
+the other, and then by the old version's again. Exits with 1 if anything is lost or left standing,
+or if a request is repeated and the receiver had not closed its connection. See docs/upgrading.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.rollout.run import Order, run
-from bench.rollout.versions import NoHistory, previous_versions, unpacked
+from bench.rollout.versions import BEFORE_ANY_RELEASE, NoHistory, previous_versions, unpacked
 from hookfast.supervisor.interrupt import interruptible
 
 _INTERRUPTED = 130
@@ -49,6 +49,11 @@ def main() -> None:
         tree = unpacked(old)
     except NoHistory as error:
         parser.error(str(error))
+    if given.database == "sqlite" and tree.name == BEFORE_ANY_RELEASE:
+        parser.error(
+            "SQLite's schema was changed in place since the commit that counts as the previous "
+            "version, because nothing was released; use PostgreSQL"
+        )
     order = Order(
         old=old,
         tree=tree,

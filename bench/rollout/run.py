@@ -13,7 +13,7 @@ from typing import Final
 
 from rich.console import Console
 from temporalio.api.enums.v1 import WorkflowTaskFailedCause
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHistory
 
 from bench.chaos.database import Disk
 from bench.chaos.emitter import Emitter
@@ -89,9 +89,10 @@ class Rollout:
         self.versions[part.pid] = version
 
     async def roll(self, version: str, *, pause: float) -> AsyncIterator[str]:
-        """Replace the workers, one after the other, and then the API, and wait for `pause` seconds
-        after each. Yield which one was replaced."""
-        for part in (*self.service.workers, self.service.api):
+        """Replace all processes one after the other, as docs/upgrading.md says: forwards the
+        workers first, back the API first. Yield the name of each, and wait for `pause` seconds."""
+        parts = [*self.service.workers, self.service.api]
+        for part in parts if version == NEW else reversed(parts):
             await self.replace(part, version)
             yield part.name
             await asyncio.sleep(pause)
@@ -171,11 +172,15 @@ async def _failed_workflow_tasks(service: Service) -> list[str]:
     found = []
     async for one in client.list_workflows():
         history = await client.get_workflow_handle(one.id, run_id=one.run_id).fetch_history()
-        for event in history.events:
-            failed = event.workflow_task_failed_event_attributes
-            if event.HasField("workflow_task_failed_event_attributes") and (
-                failed.cause not in _HARMLESS
-            ):
-                found.append(one.id.removeprefix("delivery/"))
-                break
+        if has_failed_task(history):
+            found.append(one.id.removeprefix("delivery/"))
     return found
+
+
+def has_failed_task(history: WorkflowHistory) -> bool:
+    """Whether a worker could not complete a task of this workflow."""
+    return any(
+        event.HasField("workflow_task_failed_event_attributes")
+        and event.workflow_task_failed_event_attributes.cause not in _HARMLESS
+        for event in history.events
+    )

@@ -56,16 +56,16 @@ async def check_worker_versions(
     if newest is not None:
         yield fail(
             _CHECK,
-            f"Temporal gives tasks to {_named(current)}, and all workers belong to {_named(newest)}: "
-            "first attempts are made, and retries stand still.",
+            f"Temporal gives tasks to {_named(current)}, and all workers belong to "
+            f"{_named(newest)}: first attempts are made, and retries stand still.",
             todo="Make their version current: `temporal worker deployment set-current-version "
             f"--deployment-name {newest.deployment_name} --build-id {newest.build_id}`.",
         )
     elif polling and current is not None:
         yield fail(
             _CHECK,
-            f"Temporal gives tasks to {_named(current)}, and no worker has a version: first attempts "
-            "are made, and retries stand still.",
+            f"Temporal gives tasks to {_named(current)}, and no worker has a version: first "
+            "attempts are made, and retries stand still.",
             todo="Give the tasks to workers without a version: `temporal worker deployment "
             f"set-current-version --deployment-name {current.deployment_name} --unversioned`.",
         )

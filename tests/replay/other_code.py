@@ -17,7 +17,7 @@ import importlib
 import json
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -99,19 +99,20 @@ def messages() -> dict[str, Any]:
     return found
 
 
-async def read_histories(folder: Path) -> dict[str, Any]:
-    """Replay the folder's histories."""
+async def read_histories(histories: Mapping[str, str]) -> dict[str, Any]:
+    """Replay these histories, which are JSON texts by name."""
     failures, unknown = {}, []
-    for path in sorted(folder.glob("*.json")):
-        history = WorkflowHistory.from_json(f"saved/{path.stem}", path.read_text())
+    for name, text in histories.items():
+        history = WorkflowHistory.from_json(f"saved/{name}", text)
         kind = history.events[0].workflow_execution_started_event_attributes.workflow_type.name
         if kind not in WORKFLOWS:
-            unknown.append(path.stem)
+            unknown.append(name)
         elif (failure := await failure_of(history)) is not None:
-            failures[path.stem] = failure
+            failures[name] = failure
     return {"failures": failures, "unknown": unknown}
 
 
 if __name__ == "__main__":
-    found = asyncio.run(read_histories(Path(sys.argv[1])))
+    saved = {path.stem: path.read_text() for path in Path(sys.argv[1]).glob("*.json")}
+    found = asyncio.run(read_histories(saved))
     print(json.dumps(found | {"messages": messages()}))
