@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench drain overload inbox-bench lanes-bench emit-bench filter-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
+.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench drain overload inbox-bench lanes-bench emit-bench filter-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help rollout
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -54,6 +54,10 @@ chaos: $(VENV)/.dev-ready   ## random kills and outages; checks that nothing is 
 cluster: EVENTS = 4650
 cluster: $(VENV)/.dev-ready ## PostgreSQL, two Temporals, APIs behind Caddy, workers: kills and restarts (EVENTS=4650 MODE= ONLY= OLD=; needs go, postgresql)
 	@$(BIN)/python -m bench.cluster --events $(EVENTS) $(if $(MODE),--mode $(MODE)) $(if $(ONLY),--only "$(ONLY)") $(if $(OLD),--old $(OLD))
+
+rollout: $(VENV)/.dev-ready ## this version rolled out and back under traffic, from and to the version before (OLD= EVENTS=2000 DATABASE= MODE= RATE=)
+	$(BIN)/python -m bench.rollout --events $(EVENTS) $(if $(OLD),--old $(OLD)) $(if $(DATABASE),--database $(DATABASE)) \
+	  $(if $(MODE),--mode $(MODE)) $(if $(RATE),--rate $(RATE))
 
 bench: $(VENV)/.dev-ready   ## the product against a bare workflow, 20 minutes (PARTS=rates,latency,… DATABASE= ROUNDS= SECONDS= JSON=)
 	@$(BIN)/python -m bench.delivery $(if $(PARTS),--only $(PARTS)) $(if $(DATABASE),--database $(DATABASE)) \

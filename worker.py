@@ -24,7 +24,12 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from temporalio.client import Client
 from temporalio.runtime import Runtime
-from temporalio.worker import UnsandboxedWorkflowRunner, Worker, WorkflowRunner
+from temporalio.worker import (
+    UnsandboxedWorkflowRunner,
+    Worker,
+    WorkerDeploymentConfig,
+    WorkflowRunner,
+)
 
 from activities.attempt import AttemptRunner
 from activities.batch import BatchActivities
@@ -61,6 +66,7 @@ from hookfast.telemetry import providers
 from hookfast.telemetry.metrics_server import serving_metrics
 from hookfast.telemetry.temporal_metrics import TemporalMetrics
 from hookfast.temporal.connection import connect_when_up
+from hookfast.temporal.versioning import deployment_of
 from hookfast.version import VERSION
 from hookfast.workflow_request import CONTROL_QUEUE
 from workflows.batch import BatchWorkflow
@@ -83,8 +89,10 @@ async def running_worker(
     database: Database,
     *,
     workflow_runner: WorkflowRunner | None = None,
+    deployment: WorkerDeploymentConfig | None = None,
 ) -> AsyncIterator[None]:
-    """Run everything that a worker process runs, while the block lasts.
+    """Run everything that a worker process runs, while the block lasts. With `deployment`, Temporal
+    gives it tasks of workflows only while its version is the current one.
 
     On leaving, attempts in progress end and are recorded, within `settings.shutdown_grace`.
     """
@@ -165,9 +173,11 @@ async def running_worker(
     try:
         async with (
             _together(
-                _deliveries_worker(settings, client, attempts, batch_attempts, workflow_runner),
-                _retries_worker(settings, client, attempts, batch_attempts),
-                _control_worker(settings, client, database, on_commit, workflow_runner),
+                _deliveries_worker(
+                    settings, client, attempts, batch_attempts, workflow_runner, deployment
+                ),
+                _retries_worker(settings, client, attempts, batch_attempts, deployment),
+                _control_worker(settings, client, database, on_commit, workflow_runner, deployment),
             ),
             _background(
                 relay.run(),
@@ -205,6 +215,7 @@ def _deliveries_worker(
     attempts: DeliveryActivities,
     batch_attempts: BatchActivities,
     workflow_runner: WorkflowRunner | None,
+    deployment: WorkerDeploymentConfig | None,
 ) -> Worker:
     """Return the worker for delivery workflows and the first attempts inside their tasks."""
     return Worker(
@@ -221,6 +232,7 @@ def _deliveries_worker(
         max_concurrent_local_activities=2 * settings.max_concurrent_attempts,
         max_cached_workflows=2_000,
         graceful_shutdown_timeout=settings.shutdown_grace,
+        deployment_config=deployment,
     )
 
 
@@ -229,6 +241,7 @@ def _retries_worker(
     client: Client,
     attempts: DeliveryActivities,
     batch_attempts: BatchActivities,
+    deployment: WorkerDeploymentConfig | None,
 ) -> Worker:
     """Return the worker for all other attempts, and for records that failed."""
     return Worker(
@@ -237,6 +250,7 @@ def _retries_worker(
         activities=[attempts.step, attempts.record_attempt, batch_attempts.record_batch],
         max_concurrent_activities=settings.max_concurrent_attempts,
         graceful_shutdown_timeout=settings.shutdown_grace,
+        deployment_config=deployment,
     )
 
 
@@ -246,6 +260,7 @@ def _control_worker(
     database: Database,
     on_commit: Callable[[Committed], None],
     workflow_runner: WorkflowRunner | None,
+    deployment: WorkerDeploymentConfig | None,
 ) -> Worker:
     """Return the worker for circuits, jobs, owners' mail, the daily run and retention: activities
     that are few and long."""
@@ -278,6 +293,7 @@ def _control_worker(
         workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
         max_concurrent_activities=settings.max_concurrent_control,
         graceful_shutdown_timeout=settings.shutdown_grace,
+        deployment_config=deployment,
     )
 
 
@@ -306,6 +322,7 @@ async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 async def run(settings: Settings) -> None:
     """Run until SIGINT or SIGTERM, then drain."""
+    deployment = deployment_of(os.environ)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -330,7 +347,7 @@ async def run(settings: Settings) -> None:
         client = await connect_when_up(stop)
         if client is None:
             return
-        async with running_worker(settings, client, database):
+        async with running_worker(settings, client, database, deployment=deployment):
             freeze_startup()
             log.info("The worker is ready.", version=VERSION, database=database.kind)
             await stop.wait()

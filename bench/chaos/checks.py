@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from bench.chaos.evidence import Action, Fault, Request
+from bench.chaos.evidence import DROPPED, Action, Fault, Request
 from bench.chaos.storm import (
     DATABASE_FAULTS,
     RELAY_KILLED,
@@ -18,6 +18,8 @@ from bench.chaos.storm import (
 from hookfast.deliveries.time_budget import LOCAL_STEP
 
 UNEXPLAINED: Final = "unexplained"
+CLOSED: Final = "connection closed by the receiver"
+"""A request on a reused connection that ends without an answer is sent once more (ADR 23)."""
 
 _UNRECORDED = LOCAL_STEP.total_seconds()
 """Seconds after its answer in which a request may still lack a record: its worker records it, or
@@ -55,7 +57,7 @@ def cause_of(first: Request, faults: Sequence[Fault]) -> str:
     for kind in (WORKER_STOPPED, WORKER_KILLED, RELAY_KILLED):
         if kind in lasting:
             return f"another {kind}"
-    return UNEXPLAINED
+    return CLOSED if first.status == DROPPED else UNEXPLAINED
 
 
 def after_cancel(

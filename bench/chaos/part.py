@@ -31,7 +31,8 @@ class Part:
         self.log = log
         self.ended_by_itself = 0
         self._command = leashed(*command)
-        self._environment = environment
+        self.environment = dict(environment)
+        """Environment variables of the next process."""
         self._wanted = False
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -94,7 +95,7 @@ class Part:
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
-                env=dict(self._environment),
+                env=self.environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

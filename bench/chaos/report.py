@@ -42,6 +42,8 @@ class Verdict:
     parts: Sequence[Part]
     open_workflows: Sequence[str]
     woken_by_sweep: int
+    more: Sequence[Line] = ()
+    """Lines of the run that used the storm's parts for another purpose; they end the table."""
     lines: list[Line] = field(default_factory=list)
 
     def reach(self) -> list[Line]:
@@ -72,6 +74,7 @@ class Verdict:
         self._say("the storm", _counted(Counter(fault.kind for fault in evidence.faults)))
         actions = Counter(action.action for action in evidence.actions)
         self._say("asked by people, of one delivery", _counted(actions))
+        self.lines += self.more
         return self.lines
 
     def _requests(self) -> None:

@@ -96,12 +96,12 @@ async def run(order: Order, home: Path, console: Console, *, keep: Path | None) 
                 watch = Watch(database)
                 async with _shown(order, service, evidence, watch, console):
                     people = await _rage(order, service, evidence)
-                    await _wait_for_the_end(people, watch)
-                verdict = await _judge(service, evidence, watch)
+                    await wait_for_the_end(people, watch)
+                verdict = await judge(service, evidence, watch)
             well = show(verdict, console, title=order.title)
         finally:
             if keep is not None or not well:
-                _keep(home, keep or Path("var/chaos") / order.seed, evidence, console)
+                keep_evidence(home, keep or Path("var/chaos") / order.seed, evidence, console)
     return well
 
 
@@ -135,7 +135,7 @@ async def _rage(order: Order, service: Service, evidence: Evidence) -> People:
     return people
 
 
-async def _wait_for_the_end(people: People, watch: Watch) -> None:
+async def wait_for_the_end(people: People, watch: Watch) -> None:
     """Wait until no delivery is open, or the open ones are stuck; the table lists them."""
     fewest, since = float("inf"), time.monotonic()
     while time.monotonic() - since < _QUIET_SECONDS:
@@ -149,7 +149,8 @@ async def _wait_for_the_end(people: People, watch: Watch) -> None:
         await asyncio.sleep(_RESUME_SECONDS)
 
 
-async def _judge(service: Service, evidence: Evidence, watch: Watch) -> Verdict:
+async def judge(service: Service, evidence: Evidence, watch: Watch) -> Verdict:
+    """Read rows and requests, and compare them."""
     rows = await read_rows(watch.database)
     noted = json.loads(await service.ask_receiver("/log"))
     evidence.requests = [Request(*values) for values in noted]
@@ -222,7 +223,7 @@ async def _shown(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _keep(home: Path, folder: Path, evidence: Evidence, console: Console) -> None:
+def keep_evidence(home: Path, folder: Path, evidence: Evidence, console: Console) -> None:
     """Copy logs and database to a permanent folder, and write the evidence beside them."""
     left_out = shutil.ignore_patterns("ballast", ".s.*")
     shutil.copytree(home, folder, ignore=left_out, dirs_exist_ok=True)

@@ -35,7 +35,8 @@ Settings come from the environment or a `.env` file. Secrets may also come from 
 `hookfast config` shows the settings in force, with secrets masked; `hookfast config --markdown`
 prints this page. Temporal is configured with `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`,
 `TEMPORAL_API_KEY` (also `TEMPORAL_API_KEY_FILE`) and `TEMPORAL_TLS_*`, telemetry with the `OTEL_*`
-variables of OpenTelemetry.
+variables of OpenTelemetry. `TEMPORAL_DEPLOYMENT_NAME` and `TEMPORAL_WORKER_BUILD_ID` give workers a
+version ([Worker versions](upgrading.md#worker-versions)); it is off by default.
 """
 
 

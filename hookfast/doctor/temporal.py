@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from hookfast.clock import Clock
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.doctor.finding import Finding, fail, ok, warn
+from hookfast.doctor.worker_versions import check_worker_versions
 from hookfast.retention import ages, daily
 from hookfast.settings import up_file
 from hookfast.settings.settings import Settings
@@ -84,6 +86,9 @@ async def check_temporal(settings: Settings, clock: Clock) -> AsyncIterator[Find
         return  # the other checks need the namespace
     yield await _check_search_attributes(client)
     yield await _check_pollers(client, clock)
+    with contextlib.suppress(RPCError):  # the check before has reported it
+        async for finding in check_worker_versions(client, clock, polled_within=_POLLED_RECENTLY):
+            yield finding
     for schedule in _SCHEDULES:
         yield await _check_schedule(client, schedule)
 

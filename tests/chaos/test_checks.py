@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.chaos import checks
-from bench.chaos.evidence import LEFT, Action, Fault, Request
+from bench.chaos.evidence import DROPPED, LEFT, Action, Fault, Request
 from bench.chaos.storm import (
     API_KILLED,
     DISK_FULL,
@@ -67,6 +67,10 @@ def test_repeated_request_is_attributed_to_the_fault_that_prevented_the_record(
     fault: Fault, cause: str
 ) -> None:
     assert checks.cause_of(request(100), [fault]) == cause
+
+
+def test_request_that_the_receiver_dropped_may_be_repeated_without_a_fault() -> None:
+    assert checks.cause_of(request(100, status=DROPPED), []) == checks.CLOSED
 
 
 def test_fault_of_the_sending_worker_takes_precedence() -> None:

@@ -125,6 +125,21 @@ async def test_turns_start_over_when_no_endpoint_after_the_last_waits(box: Outbo
     assert by_endpoint(await box.take(32)) == {"ep_00": 1}
 
 
+async def test_each_urgency_has_its_own_turn_of_the_same_tenants_endpoints(box: Outbox) -> None:
+    for urgency in (Urgency.RETRY, Urgency.FIRST):
+        await box.fill({("tnt_a", f"ep_{n}"): 1 for n in (1, 2, 3)}, urgency=urgency)
+    # both urgencies have served one endpoint, and remember it
+    assert by_endpoint(await box.take(1)) == {"ep_1": 1}
+    assert by_endpoint(await box.take(2, most_urgent=Urgency.FIRST)) == {"ep_1": 1, "ep_2": 1}
+
+    rest = await box.take(10)
+    assert [(row.urgency, row.endpoint_id) for row in rest.rows] == [
+        (Urgency.RETRY, "ep_2"),
+        (Urgency.RETRY, "ep_3"),
+        (Urgency.FIRST, "ep_3"),
+    ]
+
+
 async def test_the_oldest_deliveries_of_an_endpoint_are_first(box: Outbox) -> None:
     await box.fill({("tnt_a", "ep_a"): 9})
     ids = [row.delivery_id for _ in range(3) for row in (await box.take(3)).rows]
