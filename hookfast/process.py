@@ -21,6 +21,17 @@ def new_process_id() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
+def process_name() -> str:
+    """Return `pid@host`, by which Temporal and PostgreSQL know this process."""
+    return f"{os.getpid()}@{socket.gethostname()}"
+
+
+def name_of(process_id: str) -> str | None:
+    """Return the `process_name` of the process with this id; None if it is no such id."""
+    host, _, rest = process_id.rpartition("-")[0].rpartition("-")
+    return f"{rest}@{host}" if host and rest.isdecimal() else None
+
+
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return uvloop's event loop if it is installed, else None for asyncio's own."""
     try:
