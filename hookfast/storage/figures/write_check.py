@@ -2,9 +2,9 @@
 
 A small write alone does not notice a full disk: both databases have room in files that they reuse
 (PostgreSQL in the row's page and in a recycled WAL file, SQLite in its log after a checkpoint),
-while an event needs new pages. So the check also needs new space: on PostgreSQL a sort spills
-some 150 KB into a temporary file, which leaves nothing behind, takes no lock and changes no
-catalogue; on SQLite the free space of the file system is read.
+while an event needs new pages. So the check also needs new space: on PostgreSQL a query spills some
+70 KB into a temporary file, which leaves nothing behind, takes no lock and changes no catalogue; on
+SQLite the free space of the file system is read (ADR 32).
 """
 
 from __future__ import annotations
