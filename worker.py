@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import secrets
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -51,7 +48,7 @@ from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.dispatch.workflow_starter import workflow_starter_for
 from hookfast.logs import configure_logging
 from hookfast.mail import transport_of
-from hookfast.process import event_loop_factory, freeze_startup
+from hookfast.process import event_loop_factory, freeze_startup, new_process_id
 from hookfast.sender import AddressGuard, OwnAddress, Sender
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.signing.portal_link import OwnerLinks
@@ -169,7 +166,7 @@ async def running_worker(
         batches=batches,
         unhealthy=unhealthy,
     )
-    worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+    worker_id = new_process_id()
     try:
         async with (
             _together(

@@ -25,6 +25,7 @@ from api.stream.hub import StreamHub
 from api.stream.slots import StreamSlots
 from hookfast.clock import Clock, utc_now
 from hookfast.dispatch.workflow_starter import WorkflowStarter, stopped, workflow_starter_for
+from hookfast.process import new_process_id
 from hookfast.sender import AddressGuard, OwnAddress, Sender
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
@@ -33,6 +34,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.emitting.emit import Emitter
 from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.events.catalogue import EventCatalogue
+from hookfast.storage.figures.write_check import WriteCheck
 from hookfast.storage.inbox.inbox import Inbox
 from hookfast.storage.inbox.loop_reports import LoopReports
 from hookfast.storage.keys.keyring import keyring_of
@@ -47,6 +49,7 @@ class Context:
 
     settings: Settings
     database: Database
+    write_check: WriteCheck
     keyring: Keyring
     sender: Sender
     workflow_starter: WorkflowStarter
@@ -79,6 +82,8 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
     when it is first used."""
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.resolved_database_url))
+        write_check = WriteCheck(database, process_id=new_process_id(), clock=clock)
+        stack.push_async_callback(write_check.close)
         keys = KeyCache(database, clock=clock)
         await stack.enter_async_context(keys.recording_use())
         doorbell = doorbell_for(database)
@@ -121,6 +126,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         yield Context(
             settings=settings,
             database=database,
+            write_check=write_check,
             keyring=keyring,
             sender=sender,
             workflow_starter=workflow_starter,

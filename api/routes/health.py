@@ -4,7 +4,8 @@ need is available. Both support HEAD, which many monitors use."""
 from __future__ import annotations
 
 import asyncio
-from typing import Literal
+from collections.abc import Coroutine
+from typing import Any, Literal
 
 import asyncpg
 from fastapi import APIRouter, Response
@@ -20,7 +21,7 @@ _CHECK_SECONDS = 3.0
 
 routes = APIRouter(tags=["Health"])
 
-Part = Literal["database", "migrations", "temporal", "worker"]
+Part = Literal["database", "migrations", "writes", "disk_space", "temporal", "worker"]
 
 
 class Health(BaseModel):
@@ -33,7 +34,10 @@ class Readiness(BaseModel):
     """Whether deliveries can be made, and which parts are missing."""
 
     status: Literal["ready", "not_ready"]
-    missing: list[Part] = Field(description="The parts that are not available.")
+    missing: list[Part] = Field(
+        description="The parts that are not available. `writes`: the database answers and accepts "
+        "no writes (a full disk, a standby). `disk_space`: SQLite's disk is almost full."
+    )
 
 
 @routes.head("/healthz", include_in_schema=False)
@@ -57,25 +61,50 @@ async def readyz(context: AppContext, response: Response) -> Readiness:
 
 async def missing_parts(context: Context) -> list[Part]:
     """Return the parts that deliveries need and that are missing, within a few seconds."""
-    database, has_temporal = await asyncio.gather(_database(context), _temporal(context))
-    return database if has_temporal else [*database, "temporal"]
+    reads, writes, temporal = await asyncio.gather(
+        _within_limit(_reads(context), if_late="database"), _writes(context), _temporal(context)
+    )
+    if "database" in reads or "migrations" in reads:
+        writes = []  # the same cause
+    return [*reads, *writes, *temporal]
 
 
-async def _database(context: Context) -> list[Part]:
+async def _within_limit(looking: Coroutine[Any, Any, list[Part]], *, if_late: Part) -> list[Part]:
+    """Return what is missing. A look past its time limit is cancelled, and not waited for: a driver
+    may take long to give up."""
+    task = asyncio.create_task(looking)
+    await asyncio.wait({task}, timeout=_CHECK_SECONDS)
+    if task.done():
+        return task.result()
+    task.cancel()
+    return [if_late]
+
+
+async def _reads(context: Context) -> list[Part]:
     try:
-        async with asyncio.timeout(_CHECK_SECONDS):
-            if not await is_usable(context.database):
-                return ["migrations"]
-            async with context.database.read() as connection:
-                alive = await workers.count_alive(connection, now=context.clock())
-    except (SQLAlchemyError, asyncpg.PostgresError, OSError):  # TimeoutError is an OSError
+        if not await is_usable(context.database):
+            return ["migrations"]
+        async with context.database.read() as connection:
+            alive = await workers.count_alive(connection, now=context.clock())
+    except (SQLAlchemyError, asyncpg.PostgresError, OSError):
         return ["database"]
     return [] if alive.workers else ["worker"]
 
 
-async def _temporal(context: Context) -> bool:
+async def _writes(context: Context) -> list[Part]:
+    match await context.write_check.result(within=_CHECK_SECONDS):
+        case "accepted":
+            return []
+        case "refused":
+            return ["writes"]
+        case "no_space":
+            return ["disk_space"]
+
+
+async def _temporal(context: Context) -> list[Part]:
     try:
         async with asyncio.timeout(_CHECK_SECONDS):
-            return await context.temporal.service_client.check_health()
+            healthy = await context.temporal.service_client.check_health()
     except (RPCError, RuntimeError, OSError):  # a lazy client's first connect raises RuntimeError
-        return False
+        healthy = False
+    return [] if healthy else ["temporal"]

@@ -3,11 +3,10 @@ the command line starts fast."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -15,6 +14,7 @@ from hookfast.cli import remote
 from hookfast.cli.outbox import outbox_relay
 from hookfast.cli.remote.commands import command, lazy_group
 from hookfast.errors import HookfastError
+from hookfast.process import lasting_imports, run_and_end, run_async
 from hookfast.supervisor.output_encoding import escape_unencodable_output
 
 app = typer.Typer(
@@ -71,8 +71,6 @@ def _api(
     ] = None,
 ) -> None:
     """Run one API process. Migrates the database first."""
-    from hookfast.process import lasting_imports
-
     with lasting_imports():
         from hookfast.cli import api
     api.main(fd=fd)
@@ -82,12 +80,11 @@ def _api(
 def _worker() -> None:
     """Run one worker; any number may run. Migrates the database first."""
     from hookfast.cli.console import read_settings
-    from hookfast.process import lasting_imports
 
     settings = read_settings()  # reports an invalid setting in a sentence
     from hookfast.cli.database import check_database
 
-    asyncio.run(check_database(settings))  # and this a database that does not answer
+    run_async(check_database(settings))  # and this a database that does not answer
     with lasting_imports():
         import worker
     worker.main()
@@ -150,9 +147,14 @@ app.add_typer(
 remote.add_to(app)
 
 
-def main() -> None:
-    """Run the `hookfast` command. Exits with 1 and a sentence for Hookfast's own errors."""
+def main() -> NoReturn:
+    """Run the `hookfast` command and end the process. The exit code is 1, after a sentence, for
+    Hookfast's own errors."""
     escape_unencodable_output()
+    run_and_end(_run)
+
+
+def _run() -> None:
     with errors_as_sentences():
         app()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import socket
@@ -19,7 +18,7 @@ from hookfast.cli.http_protocol import BoundedHttp
 from hookfast.cli.prepare import prepare
 from hookfast.errors import Misconfigured
 from hookfast.logs import configure_logging
-from hookfast.process import freeze_startup
+from hookfast.process import freeze_startup, run_async
 from hookfast.settings.local_url import listens_everywhere
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.listener import BACKLOG, listen
@@ -44,7 +43,7 @@ def main(*, fd: int | None = None) -> None:
         requests=settings.log_requests,
     )
     warn_if_links_are_local(settings)
-    key = asyncio.run(prepare(settings))
+    key = run_async(prepare(settings))
     if key is not None:
         print_operator_key(key)
     with closing(socket.socket(fileno=fd) if fd is not None else listen(settings)) as listener:

@@ -20,6 +20,7 @@ from hookfast.cli import errors_as_sentences
 from hookfast.cli.console import print_operator_key, read_settings
 from hookfast.cli.prepare import prepare
 from hookfast.logs import configure_logging
+from hookfast.process import run_and_end, run_async
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.embedded_temporal import log_end, log_path
 from hookfast.supervisor.processes import CannotStart
@@ -34,7 +35,7 @@ def main(*, await_temporal: bool) -> None:
     """Prepare the database and Temporal, and print a new operator key."""
     settings = read_settings()
     configure_logging(settings, process="up")
-    asyncio.run(_run(settings, await_temporal=await_temporal))
+    run_async(_run(settings, await_temporal=await_temporal))
 
 
 async def _run(settings: Settings, *, await_temporal: bool) -> None:
@@ -79,10 +80,10 @@ async def _serves(address: str, namespace: str) -> bool:
     return True
 
 
-if __name__ == "__main__":
+def _command() -> None:
     with errors_as_sentences():
         main(await_temporal="--await-temporal" in sys.argv)
-    sys.stdout.flush()
-    # Without the interpreter's finalisation, which crashes if a thread of Temporal's client wakes
-    # during it (the thread of a connect that failed because Temporal had not started yet).
-    os._exit(0)
+
+
+if __name__ == "__main__":
+    run_and_end(_command)

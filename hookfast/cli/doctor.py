@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from dataclasses import asdict
@@ -12,10 +11,12 @@ import typer
 from rich.text import Text
 
 from hookfast.cli.console import out, read_settings
-from hookfast.doctor.examination import examine
+from hookfast.doctor.examination import examine_within
 from hookfast.doctor.finding import Finding, Status, fail, worst
 from hookfast.errors import Misconfigured
 
+_SECONDS = 40.0
+"""Longest time for all checks together. They run at once, and the longest has 30 seconds."""
 _MARKS = {"ok": ("ok  ", "green"), "warn": ("warn", "yellow"), "fail": ("FAIL", "bold red")}
 _SUMMARIES: dict[Status, str] = {
     "ok": "Everything works.",
@@ -30,7 +31,7 @@ def main(*, as_json: bool) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
     try:
-        findings = asyncio.run(examine(read_settings()))
+        findings = examine_within(_SECONDS, read_settings())
     except Misconfigured as error:
         todo = "Correct it; then the other checks can run."
         findings = [fail("settings", error.message, todo=todo)]

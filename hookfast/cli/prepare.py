@@ -3,12 +3,11 @@ and creates the first operator key."""
 
 from __future__ import annotations
 
-import asyncio
-
 from hookfast.cli.console import out, print_operator_key, read_settings
 from hookfast.cli.database import open_database
 from hookfast.clock import utc_now
 from hookfast.logs import configure_logging
+from hookfast.process import run_async
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.migrate import migrate, newest_revision
 from hookfast.storage.keys.new_keys import ensure_operator_key
@@ -26,7 +25,7 @@ def main() -> None:
     """Migrate the database, and print its revision and a new operator key."""
     settings = read_settings()
     configure_logging(settings, process="migrate")
-    key = asyncio.run(prepare(settings))
+    key = run_async(prepare(settings))
     out.print(f"The database is at revision {newest_revision()}.", highlight=False)
     if key is not None:
         print_operator_key(key)

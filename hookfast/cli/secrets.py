@@ -3,7 +3,6 @@ on the database while everything runs, and needs the settings of the service, no
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from hookfast.cli.remote.screen import pluralize, print_note
 from hookfast.cli.remote.times import parse_duration
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
+from hookfast.process import run_async
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.engine import Database
@@ -55,7 +55,7 @@ def rekey_secrets(
     4. Remove the old key.
     """
     settings = _settings()
-    asyncio.run(_rekey(settings, keyring_of(settings), dry_run=dry_run))
+    run_async(_rekey(settings, keyring_of(settings), dry_run=dry_run))
 
 
 @app.command("rotate-signing-key")
@@ -77,7 +77,7 @@ def rotate_signing_key(
     """
     settings = _settings()
     announce = timedelta() if at_once else _ANNOUNCED
-    asyncio.run(
+    run_async(
         _rotate(settings, keyring_of(settings), announce=announce, overlap=parse_duration(overlap))
     )
 

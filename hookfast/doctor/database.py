@@ -18,7 +18,7 @@ from hookfast.doctor.workers import check_database_clock, check_workers, count_a
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import Schema, current_revision, newest_revision, schema
-from hookfast.storage.figures import server_facts
+from hookfast.storage.figures import server_facts, workers
 
 _SQLITE_HEADER = b"SQLite format 3\0"
 
@@ -124,10 +124,11 @@ async def _check(
         yield _check_journal(journal)
     found = _check_schema(await schema(connection), await current_revision(connection))
     yield found
-    heartbeats = None if found.status == "fail" else await server_facts.last_heartbeats(connection)
+    heartbeats = None if found.status == "fail" else await workers.latest_heartbeats(connection)
     if database.kind == "postgresql":
         alive = count_alive(heartbeats or [], clock())
-        for finding in check_postgresql(facts, workers_seen=alive):
+        connections = await server_facts.postgresql_connections(connection)
+        for finding in check_postgresql(facts, connections, workers_seen=alive):
             yield finding
         yield check_database_clock(await server_facts.postgresql_skew(connection, clock=clock))
     if heartbeats is not None:
@@ -161,7 +162,7 @@ def unusable(url: str, error: Exception) -> Finding:
             "database",
             f"PostgreSQL at {host} has no connection left.",
             todo="Raise max_connections, or run fewer processes: each opens up to "
-            f"{server_facts.CONNECTIONS_PER_PROCESS}.",
+            f"{server_facts.CONNECTIONS_PER_PROCESS}, and a Temporal server on it up to 120.",
         )
     return fail(
         "database",

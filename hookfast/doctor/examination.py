@@ -4,6 +4,7 @@ not answer hides nothing about the mail server."""
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -19,10 +20,13 @@ from hookfast.doctor.keys import check_keys
 from hookfast.doctor.mail import check_mail
 from hookfast.doctor.temporal import check_temporal
 from hookfast.errors import HookfastError
+from hookfast.process import run_async
 from hookfast.settings.settings import Settings
 
 SECONDS = 10.0
 """Time limit of a check."""
+_CANCEL_SECONDS = 2.0
+"""How long a check may take to close what it opened, past its time limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,25 +81,69 @@ CHECKS: tuple[Check, ...] = (
 
 
 async def examine(
-    settings: Settings, *, clock: Clock = utc_now, checks: tuple[Check, ...] = CHECKS
+    settings: Settings,
+    *,
+    clock: Clock = utc_now,
+    checks: tuple[Check, ...] = CHECKS,
+    report: Callable[[Check, list[Finding]], None] = lambda *_: None,
 ) -> list[Finding]:
     """Return the findings of every check, in the order of `checks`. Takes as long as the slowest
-    check, and at most its time limit."""
-    results = await asyncio.gather(*(_run(check, settings, clock) for check in checks))
+    check, and at most its time limit. Each check's findings are also reported when it ends."""
+
+    async def run(check: Check) -> list[Finding]:
+        findings = await _run(check, settings, clock)
+        report(check, findings)
+        return findings
+
+    results = await asyncio.gather(*(run(check) for check in checks))
     return [finding for findings in results for finding in findings]
+
+
+def examine_within(
+    seconds: float, settings: Settings, *, checks: tuple[Check, ...] = CHECKS
+) -> list[Finding]:
+    """Return the findings of every check after at most this time, also if a check blocks its event
+    loop: the loop runs in a thread, which is left behind."""
+    ended: dict[str, list[Finding]] = {}
+    all_ended = threading.Event()
+
+    def report(check: Check, findings: list[Finding]) -> None:
+        ended[check.name] = findings
+
+    def run() -> None:
+        async def main() -> None:
+            await examine(settings, checks=checks, report=report)
+            all_ended.set()  # here: to close the loop may take for ever
+
+        run_async(main())
+
+    threading.Thread(target=run, name="examine", daemon=True).start()
+    all_ended.wait(seconds)
+    return [
+        finding
+        for check in checks
+        for finding in ended.get(check.name, [_unanswered(check, seconds)])
+    ]
 
 
 async def _run(check: Check, settings: Settings, clock: Clock) -> list[Finding]:
     findings: list[Finding] = []
+    collecting = asyncio.create_task(_collect(check, settings, clock, findings), name=check.name)
+    await asyncio.wait({collecting}, timeout=check.seconds)
+    if not collecting.done():
+        findings = [*findings, _unanswered(check, check.seconds)]
+        collecting.cancel()
+        # it may wait for a thread or a driver that cannot be interrupted
+        await asyncio.wait({collecting}, timeout=_CANCEL_SECONDS)
+    return findings
+
+
+async def _collect(check: Check, settings: Settings, clock: Clock, findings: list[Finding]) -> None:
     running = cast("Any", check.run(settings, clock))  # an async generator, which can be closed
     try:
-        async with asyncio.timeout(check.seconds), aclosing(running):
+        async with aclosing(running):
             async for finding in running:
                 findings.append(finding)
-    except TimeoutError:
-        findings.append(
-            fail(check.name, f"No answer within {check.seconds:g} seconds.", todo=check.todo)
-        )
     except HookfastError as error:
         findings.append(fail(check.name, error.message, todo="Correct what it names."))
     except Exception as error:
@@ -108,4 +156,7 @@ async def _run(check: Check, settings: Settings, clock: Clock) -> list[Finding]:
                 todo="Please report this; the other checks are not affected.",
             )
         )
-    return findings
+
+
+def _unanswered(check: Check, seconds: float) -> Finding:
+    return fail(check.name, f"No answer within {seconds:g} seconds.", todo=check.todo)

@@ -6,38 +6,72 @@ from collections.abc import Iterator, Mapping
 
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.storage.figures import server_facts
+from hookfast.storage.figures.server_facts import Connections
 
 _OLDEST = 140_000  # the oldest version with the partitions that ADR 12 needs
+_NAMED = 5
 
 
-def check_postgresql(facts: Mapping[str, str], *, workers_seen: int) -> Iterator[Finding]:
+def check_postgresql(
+    facts: Mapping[str, str], connections: Connections, *, workers_seen: int
+) -> Iterator[Finding]:
     """Check the server's settings, and its connections for every process."""
     problems = list(_problems(facts))
     yield from problems
     if not problems:
         yield ok("database.settings", "Commits are durable, writes allowed, isolation as needed.")
+    yield _check_connections(facts, connections, workers_seen=workers_seen)
+
+
+def _check_connections(
+    facts: Mapping[str, str], connections: Connections, *, workers_seen: int
+) -> Finding:
+    """Check that beside the connections of others there is room for every process of ours."""
+    check, each = "database.connections", server_facts.CONNECTIONS_PER_PROCESS
     reserved = sum(
         int(facts.get(name, 0))
         for name in ("superuser_reserved_connections", "reserved_connections")
     )
     most = int(facts["max_connections"])
-    room = (most - reserved) // server_facts.CONNECTIONS_PER_PROCESS
-    # beside the workers there is at least one API process
-    needed = max(2, workers_seen + 1)
-    saw = (
-        f"max_connections {most} is enough for {room} processes of up to "
-        f"{server_facts.CONNECTIONS_PER_PROCESS} connections; "
-        f"{workers_seen} workers were seen, beside the API processes."
-    )
-    if room < needed:
-        yield warn(
-            "database.connections",
-            saw,
-            todo=f"Raise max_connections to {needed * server_facts.CONNECTIONS_PER_PROCESS + 10} "
-            "or more, or run fewer processes.",
+    others = sum(connections.others.values())
+    room = most - reserved - others
+    saw = f"max_connections is {most}, {reserved} of them reserved. Others use {others} now"
+    if connections.others:
+        ordered = sorted(connections.others.items(), key=lambda one: -one[1])
+        saw += f" ({', '.join(f'{name} {count}' for name, count in ordered[:_NAMED])})"
+    limits = [
+        (f"The {what} has a CONNECTION LIMIT of {limit}.", limit)
+        for what, limit in (
+            ("database", connections.database_limit),
+            ("role", connections.role_limit),
         )
-    else:
-        yield ok("database.connections", saw)
+        if limit is not None and limit < room
+    ]
+    room = min([room, *(limit for _, limit in limits)])
+    fits = max(0, room // each)
+    # beside the workers there is at least one API process
+    needed = max(2, workers_seen + 1, connections.processes)
+    saw += "".join(f". {sentence[:-1]}" for sentence, _ in limits)
+    saw += (
+        f". That is room for {_processes(fits)} of Hookfast, of up to {each} connections each; "
+        f"{connections.processes} {'is' if connections.processes == 1 else 'are'} connected, and "
+        f"{workers_seen} workers were seen"
+    )
+    if fits >= needed:
+        return ok(check, f"{saw}: {fits - connections.processes} more fit.")
+    enough = -(-(reserved + others + needed * each) // 50) * 50
+    return warn(
+        check,
+        f"{saw}.",
+        todo=f"Raise max_connections to {enough} or more"
+        + (", and the CONNECTION LIMIT" if limits else "")
+        + ", or run fewer processes. Others may need more than now: a Temporal server opens up to "
+        "120.",
+    )
+
+
+def _processes(count: int) -> str:
+    return f"{count} process{'' if count == 1 else 'es'}"
 
 
 def _problems(facts: Mapping[str, str]) -> Iterator[Finding]:

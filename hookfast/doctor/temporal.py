@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
-from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
     DescribeNamespaceRequest,
-    DescribeTaskQueueRequest,
     GetSystemInfoRequest,
 )
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast.clock import Clock
-from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.doctor.finding import Finding, fail, ok, warn
+from hookfast.doctor.pollers import check_pollers
 from hookfast.doctor.worker_versions import check_worker_versions
 from hookfast.retention import ages, daily
 from hookfast.settings import up_file
 from hookfast.settings.settings import Settings
 from hookfast.settings.up_file import UpFile
 from hookfast.temporal import connection
-from hookfast.workflow_request import CONTROL_QUEUE
 
 _PLAN = timedelta(seconds=max(plan.length for plan in PRESETS.values()))
-_POLLED_RECENTLY = timedelta(minutes=2)  # a worker polls again at least once a minute
 _RPC = timedelta(seconds=5)
-_WORKFLOW = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
-_ACTIVITY = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
-_QUEUES = (
-    (DELIVERIES_QUEUE, _WORKFLOW),
-    (RETRIES_QUEUE, _ACTIVITY),
-    (CONTROL_QUEUE, _WORKFLOW),
-    (CONTROL_QUEUE, _ACTIVITY),
-)
 _SCHEDULES = (daily.SCHEDULE_ID, ages.SCHEDULE_ID)
 
 
@@ -85,10 +71,13 @@ async def check_temporal(settings: Settings, clock: Clock) -> AsyncIterator[Find
     if namespace.status == "fail":
         return  # the other checks need the namespace
     yield await _check_search_attributes(client)
-    yield await _check_pollers(client, clock)
-    with contextlib.suppress(RPCError):  # the check before has reported it
-        async for finding in check_worker_versions(client, clock, polled_within=_POLLED_RECENTLY):
+    try:
+        async for finding in check_pollers(client, settings, clock):
             yield finding
+        async for finding in check_worker_versions(client, clock):
+            yield finding
+    except RPCError as error:
+        yield _rpc_failed("temporal.workers", error)
     for schedule in _SCHEDULES:
         yield await _check_schedule(client, schedule)
 
@@ -189,41 +178,6 @@ async def _check_search_attributes(client: Client) -> Finding:
             + ".",
         )
     return ok(check, ", ".join(needed) + ".")
-
-
-async def _check_pollers(client: Client, clock: Clock) -> Finding:
-    check = "temporal.workers"
-    silent: list[str] = []
-    seen = 0
-    for queue, kind in _QUEUES:
-        try:
-            found = await client.workflow_service.describe_task_queue(
-                DescribeTaskQueueRequest(
-                    namespace=client.namespace,
-                    task_queue=TaskQueue(name=queue),
-                    task_queue_type=kind,
-                ),
-                timeout=_RPC,
-            )
-        except RPCError as error:
-            return _rpc_failed(check, error)
-        since = clock() - _POLLED_RECENTLY
-        fresh = [
-            poller
-            for poller in found.pollers
-            if poller.last_access_time.ToDatetime(since.tzinfo) > since
-        ]
-        seen = max(seen, len(fresh))
-        if not fresh and queue not in silent:
-            silent.append(queue)
-    if silent:
-        return fail(
-            check,
-            f"No worker polls {', '.join(silent)}.",
-            todo="Start one: `hookfast worker`. If one runs, it uses another namespace or "
-            "Temporal: compare TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE.",
-        )
-    return ok(check, f"All task queues are polled, by up to {seen} workers.")
 
 
 async def _check_schedule(client: Client, schedule: str) -> Finding:

@@ -18,15 +18,14 @@ from temporalio.common import WorkerDeploymentVersion
 from hookfast.clock import Clock
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
 from hookfast.doctor.finding import Finding, fail, ok
+from hookfast.doctor.pollers import POLLED_RECENTLY
 
 _CHECK = "temporal.worker_versions"
 _RPC = timedelta(seconds=5)
 _VERSIONED = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
 
 
-async def check_worker_versions(
-    client: Client, clock: Clock, *, polled_within: timedelta
-) -> AsyncIterator[Finding]:
+async def check_worker_versions(client: Client, clock: Clock) -> AsyncIterator[Finding]:
     """Check that workers of the current version poll. Workers without a version, which are the
     default, yield nothing. Raises RPCError."""
     queue = await client.workflow_service.describe_task_queue(
@@ -37,7 +36,7 @@ async def check_worker_versions(
         ),
         timeout=_RPC,
     )
-    since = clock() - polled_within
+    since = clock() - POLLED_RECENTLY
     polling = {
         _version_of(poller)
         for poller in queue.pollers

@@ -91,17 +91,7 @@ def _become(words: list[str], output: Path) -> NoReturn:
         os.dup2(opened, number)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.argv = ["hookfast", *arguments]
-    code = 0
-    try:
-        main()
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        code = 70
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    main()
 
 
 if __name__ == "__main__":

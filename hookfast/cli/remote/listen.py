@@ -29,6 +29,7 @@ from hookfast.cli.remote.listen_stream import (
 )
 from hookfast.cli.remote.remote import Remote
 from hookfast.errors import Misconfigured
+from hookfast.process import run_async
 from hookfast.signing.signature import generate_secret, secret_key
 from hookfast.supervisor.interrupt import interruptible
 
@@ -50,7 +51,7 @@ class Totals:
 
 def listen(remote: Remote, options: ListenOptions) -> None:
     """Listen until Ctrl-C, then print the totals."""
-    asyncio.run(_listen_until_interrupted(remote, options))
+    run_async(_listen_until_interrupted(remote, options))
 
 
 async def _listen_until_interrupted(remote: Remote, options: ListenOptions) -> None:

@@ -24,7 +24,11 @@ import structlog
 from sqlalchemy import make_url
 
 from hookfast.storage.database.engine import Database
-from hookfast.storage.database.postgresql_engine import CONNECT_SECONDS, CUT_OFF
+from hookfast.storage.database.postgresql_engine import (
+    CONNECT_SECONDS,
+    CUT_OFF,
+    session_settings,
+)
 
 _CHANNEL = "hookfast_outbox"
 _RECONNECT_SECONDS = 1.0
@@ -189,7 +193,10 @@ _LOST = (*CUT_OFF, OSError)
 @contextlib.asynccontextmanager
 async def _connection(dsn: str):  # type: ignore[no-untyped-def] # asyncpg has no types
     connection = await asyncpg.connect(
-        dsn, timeout=CONNECT_SECONDS, command_timeout=CONNECT_SECONDS
+        dsn,
+        timeout=CONNECT_SECONDS,
+        command_timeout=CONNECT_SECONDS,
+        server_settings=session_settings(),
     )
     try:
         yield connection

@@ -20,6 +20,7 @@ from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from hookfast.process import process_name
 from hookfast.storage.database.availability import sqlstate
 
 CONNECT_SECONDS: Final = 10.0
@@ -31,6 +32,8 @@ _IDLE_IN_TRANSACTION: Final = "60s"
 """The server ends a transaction that has had no statement for this long. Its client may be cut off,
 and would keep its rows locked until TCP notices. No transaction of ours is idle for this long."""
 _LENT: Final = "hookfast_lent"
+SESSION_PREFIX: Final = "hookfast "
+"""Begins the `application_name` of our sessions, by which `hookfast doctor` counts processes."""
 _READ_ONLY: Final = "25006"  # read_only_sql_transaction
 CUT_OFF: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """asyncpg's errors for a connection that was closed; the last one where the session was ended while
@@ -48,12 +51,21 @@ def postgresql_engine(
         pool_size=pool_size,
         max_overflow=max_overflow,
         hide_parameters=True,  # bodies and secrets stay out of error texts
-        connect_args={"timeout": CONNECT_SECONDS, "command_timeout": statement_seconds},
+        connect_args={
+            "timeout": CONNECT_SECONDS,
+            "command_timeout": statement_seconds,
+            "server_settings": session_settings(),
+        },
     )
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "checkout", _ping)
     event.listen(engine.sync_engine, "handle_error", _invalidate)
     return engine
+
+
+def session_settings() -> dict[str, str]:
+    """Return the settings with which every session of this process starts."""
+    return {"application_name": f"{SESSION_PREFIX}{process_name()}"}
 
 
 def _prepare(connection: AdaptedConnection, _: Any) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import select, text
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
-from hookfast.storage.tables import WorkerHeartbeat
+from hookfast.storage.database.postgresql_engine import SESSION_PREFIX
 
 CONNECTIONS_PER_PROCESS = 21
 """The most connections that one API or worker opens on PostgreSQL: the pool of `Database` (10, and
@@ -39,6 +39,18 @@ class Skew:
     within: timedelta
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """The sessions on a PostgreSQL server: `ours` of `processes` of Hookfast in this database, and
+    the `others` by database. The limits are those of our database and role, if they have any."""
+
+    ours: int
+    processes: int
+    others: Mapping[str, int]
+    database_limit: int | None
+    role_limit: int | None
+
+
 async def postgresql_settings(connection: AsyncConnection) -> Mapping[str, str]:
     """Return this session's settings that matter to us, and the role's `superuser`."""
     rows = await connection.execute(
@@ -63,11 +75,42 @@ async def postgresql_skew(connection: AsyncConnection, *, clock: Clock) -> Skew:
     return Skew(ahead=theirs - (sent_at + half), within=half)
 
 
-async def last_heartbeats(connection: AsyncConnection) -> list[tuple[datetime, str]]:
-    """Return when each worker was last seen, by its own clock, and its version; latest first."""
-    c = WorkerHeartbeat.__table__.c
-    rows = await connection.execute(select(c.seen_at, c.version).order_by(c.seen_at.desc()))
-    return [(seen_at, version) for seen_at, version in rows]
+async def postgresql_connections(connection: AsyncConnection) -> Connections:
+    """Return who is connected to the server now, except this process. Every role may see that."""
+    rows = await connection.execute(
+        text(
+            "SELECT datname, coalesce(datname = current_database() "
+            "AND starts_with(application_name, :ours), false), count(*), "
+            "count(DISTINCT application_name) FROM pg_stat_activity "
+            # without the server's own workers and helpers of other sessions, which are not counted
+            # against max_connections
+            "WHERE datname IS NOT NULL AND usesysid IS NOT NULL AND leader_pid IS NULL "
+            "AND application_name IS DISTINCT FROM current_setting('application_name') "
+            "GROUP BY 1, 2"
+        ),
+        {"ours": SESSION_PREFIX},
+    )
+    others: dict[str, int] = {}
+    ours = processes = 0
+    for database, is_ours, sessions, names in rows:
+        if is_ours:
+            ours, processes = sessions, names
+        else:
+            others[database] = sessions
+    limits = await connection.execute(
+        text(
+            "SELECT datconnlimit, (SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user) "
+            "FROM pg_database WHERE datname = current_database()"
+        )
+    )
+    of_database, of_role = limits.one()
+    return Connections(
+        ours=ours,
+        processes=processes,
+        others=others,
+        database_limit=None if of_database < 0 else of_database,
+        role_limit=None if of_role < 0 else of_role,
+    )
 
 
 async def sqlite_journal(connection: AsyncConnection) -> str:

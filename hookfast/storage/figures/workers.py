@@ -18,6 +18,16 @@ ALIVE_FOR = timedelta(seconds=15)
 HEARTBEAT_INTERVAL = timedelta(seconds=5)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """The latest heartbeat of a worker, by the worker's own clock. `worker_id` is `host-pid-…`."""
+
+    worker_id: str
+    version: str
+    started_at: datetime
+    seen_at: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class Alive:
     """How many workers were seen lately, and how many of them send new deliveries in batches."""
@@ -49,6 +59,19 @@ async def record_heartbeat(
 async def remove(connection: AsyncConnection, worker_id: str) -> None:
     """Delete the row of a worker that has stopped."""
     await connection.execute(delete(_WORKERS).where(_WORKERS.c.id == worker_id))
+
+
+async def latest_heartbeats(connection: AsyncConnection) -> list[Heartbeat]:
+    """Return the heartbeats of the workers that have not left, the latest first. A worker that has
+    ended without leaving is among them for a day."""
+    c = _WORKERS.c
+    rows = await connection.execute(
+        select(c.id, c.version, c.started_at, c.seen_at).order_by(c.seen_at.desc())
+    )
+    return [
+        Heartbeat(worker_id=id_, version=version, started_at=started_at, seen_at=seen_at)
+        for id_, version, started_at, seen_at in rows
+    ]
 
 
 async def count_alive(connection: AsyncConnection, *, now: datetime) -> Alive:

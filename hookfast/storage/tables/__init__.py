@@ -6,7 +6,14 @@ The column order is for readers; a comment on an index says which query it serve
 from hookfast.storage.tables.accounts import ApiKey, DashboardSession, SentForm, Tenant, TenantDay
 from hookfast.storage.tables.audit import AuditEntry, AuditHorizon
 from hookfast.storage.tables.circuits import EndpointHealth
-from hookfast.storage.tables.deliveries import Attempt, Delivery, Job, Lane, WorkerHeartbeat
+from hookfast.storage.tables.deliveries import (
+    Attempt,
+    Delivery,
+    Job,
+    Lane,
+    ProcessWrite,
+    WorkerHeartbeat,
+)
 from hookfast.storage.tables.endpoints import (
     Endpoint,
     EndpointLimits,
@@ -45,6 +52,7 @@ __all__ = [
     "Lane",
     "Notice",
     "PollPosition",
+    "ProcessWrite",
     "Record",
     "RetentionRun",
     "RetentionSweep",

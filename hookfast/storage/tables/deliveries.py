@@ -211,3 +211,12 @@ class WorkerHeartbeat(Record, table=True):
     started_at: datetime = Field(sa_type=UtcDateTime)
     seen_at: datetime = Field(sa_type=UtcDateTime)
     batching: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
+
+
+class ProcessWrite(Record, table=True):
+    """When a process last checked that the database accepts writes, as `/readyz` asks."""
+
+    __tablename__ = "process_writes"
+
+    id: str = Field(primary_key=True)
+    written_at: datetime = Field(sa_type=UtcDateTime)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,9 +10,13 @@ from fastapi import FastAPI
 from sqlalchemy import text
 
 from api.process.context import Context
+from api.routes import health
 from hookfast.settings.settings import Settings
 from hookfast.storage.figures import workers
+from hookfast.storage.figures.write_check import WriteCheck
 from tests.support.api_client import borrowed_app
+from tests.support.database_proxy import DatabaseProxy
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -63,6 +68,39 @@ async def test_a_database_that_is_away_is_not_ready(tmp_path: Path) -> None:
             answer = await _get(app, "/readyz")
     assert answer.status_code == 503
     assert answer.json()["missing"] == ["database", "temporal"]
+
+
+@pytest.mark.parametrize(
+    ("result", "missing"), [("refused", ["writes"]), ("no_space", ["disk_space"])]
+)
+async def test_database_that_accepts_no_writes_is_not_ready(
+    app: FastAPI, context: Context, monkeypatch: pytest.MonkeyPatch, result: str, missing: list[str]
+) -> None:
+    async def found(*_: object, within: float) -> str:
+        return result
+
+    async with context.database.write() as connection:
+        await workers.record_heartbeat(connection, "w1", version="1", now=context.clock())
+    monkeypatch.setattr(WriteCheck, "result", found)
+    answer = await _get(app, "/readyz")
+    assert answer.status_code == 503
+    assert answer.json() == {"status": "not_ready", "missing": [*missing, "temporal"]}
+
+
+async def test_silent_database_is_reported_within_the_time_limit(
+    tmp_path: Path, postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with DatabaseProxy(postgresql_url) as line:
+        with borrowed_app(Settings(home=tmp_path, database_url=line.url)) as app:
+            async with app.router.lifespan_context(app):
+                assert "database" not in (await _get(app, "/readyz")).json()["missing"]
+                line.freeze()
+                monkeypatch.setattr(health, "_CHECK_SECONDS", 0.2)
+                async with asyncio.timeout(PATIENCE / 2):
+                    answers = await asyncio.gather(*(_get(app, "/readyz") for _ in range(30)))
+                line.thaw()
+    assert {answer.status_code for answer in answers} == {503}
+    assert answers[0].json()["missing"] == ["database", "temporal"]
 
 
 async def test_a_newer_schema_is_ready(app: FastAPI, context: Context) -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import text
 
 from hookfast.clock import utc_now
 from hookfast.doctor.finding import Finding
+from hookfast.doctor.postgresql import _check_connections
+from hookfast.doctor.workers import check_workers
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate, newest_revision
 from hookfast.storage.figures import server_facts, workers
+from hookfast.storage.figures.workers import Heartbeat
 from tests.e2e.service_process import free_ports
 from tests.integration.doctor.conftest import installation, problems, run_check
 
@@ -25,6 +34,10 @@ _TEST_SERVER = {"fsync is off", "full_page_writes is off", "is a superuser"}
 def _named(findings: list[Finding]) -> list[Finding]:
     """Return the findings without those about the tests' own PostgreSQL."""
     return [one for one in findings if not any(words in one.saw for words in _TEST_SERVER)]
+
+
+def _driver_url(url: str) -> str:
+    return url.replace("postgresql+asyncpg://", "postgresql://")
 
 
 async def _sql(url: str, statement: str) -> None:
@@ -191,6 +204,79 @@ async def test_too_few_connections_for_the_workers_that_were_seen(
     assert "40 workers" in said
 
 
+@pytest.fixture
+def plain_url(postgresql_url: str) -> Iterator[str]:
+    """The URL of the database for a role without privileges, as production has."""
+    with psycopg.connect(_driver_url(postgresql_url), autocommit=True) as admin:
+        admin.execute("CREATE ROLE plain LOGIN")
+        yield postgresql_url.replace("://postgres:", "://plain:")
+        admin.execute("DROP ROLE plain")
+
+
+async def test_connections_of_other_databases_and_people_are_counted_for_a_plain_role(
+    postgresql_url: str, plain_url: str
+) -> None:
+    ours = _driver_url(postgresql_url)
+    name = ours.partition("?")[0].rpartition("/")[2]
+    async with Database(plain_url) as database, AsyncExitStack() as stack:
+        async with database.read() as connection:
+            before = await server_facts.postgresql_connections(connection)
+        others = [ours.replace(f"/{name}", "/postgres"), ours]
+        named = [f"{ours}&application_name=hookfast%20{pid}@host" for pid in (1, 2, 2)]
+        for url in [*others, *named]:
+            opened = await psycopg.AsyncConnection.connect(url)
+            stack.push_async_callback(opened.close)
+        async with database.read() as connection:
+            after = await server_facts.postgresql_connections(connection)
+    assert after.others["postgres"] == before.others.get("postgres", 0) + 1
+    assert after.others[name] == before.others.get(name, 0) + 1
+    assert (after.ours, after.processes) == (before.ours + 3, before.processes + 2)
+
+
+async def test_own_sessions_are_counted_as_one_process(postgresql_url: str) -> None:
+    async with Database(postgresql_url) as database, database.read() as connection:
+        shown = await connection.scalar(text("SHOW application_name"))
+        found = await server_facts.postgresql_connections(connection)
+    assert shown == f"hookfast {os.getpid()}@{socket.gethostname()}"
+    assert found.processes == 0, "the doctor itself does not count"
+
+
+_FACTS = {"max_connections": "300", "superuser_reserved_connections": "3"}
+
+
+def _connections(**given: Any) -> server_facts.Connections:
+    values: dict[str, Any] = {
+        "ours": 30,
+        "processes": 4,
+        "others": {},
+        "database_limit": None,
+        "role_limit": None,
+    }
+    return server_facts.Connections(**values | given)
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "words"),
+    [
+        # (300 - 3) / 21 = 14.1
+        ({}, "ok", "room for 14 processes of Hookfast, of up to 21 connections each; 4 are conn"),
+        ({}, "ok", "10 more fit"),
+        # (297 - 210) / 21 = 4.1
+        ({"others": {"temporal": 150, "x": 60}}, "ok", "use 210 now (temporal 150, x 60)"),
+        ({"others": {"temporal": 150, "x": 60}}, "ok", "0 more fit"),
+        # (297 - 220) / 21 = 3.7; 3 + 220 + 4 * 21 = 307
+        ({"others": {"temporal": 220}}, "warn", "max_connections to 350 or more"),
+        ({"others": {"temporal": 220}}, "warn", "Temporal server opens up to 120"),
+        ({"role_limit": 50}, "warn", "The role has a CONNECTION LIMIT of 50. That is room for 2"),
+        ({"database_limit": 290}, "ok", "The database has a CONNECTION LIMIT of 290"),
+        ({"database_limit": 900}, "ok", "room for 14"),
+    ],
+)
+def test_room_is_what_the_others_leave(given: Any, status: str, words: str) -> None:
+    found = _check_connections(_FACTS, _connections(**given), workers_seen=2)
+    assert (found.status, words in f"{found.saw} {found.todo}") == (status, True), found
+
+
 async def test_counted_connections_are_those_the_engine_opens(postgresql_url: str) -> None:
     async with Database(postgresql_url) as database:
         listening = 1
@@ -215,6 +301,54 @@ async def test_clock_that_differs_from_the_databases_is_reported(
     (clock,) = [one for one in findings if one.check == "clock"]
     assert clock.status == status
     assert ("behind" if off_by > 0 else "ahead") in clock.saw or not off_by
+
+
+_NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
+
+
+def _beat(name: str, *, started: int, seen: int = 0, version: str = "1") -> Heartbeat:
+    """A worker that started, and was last seen, so many minutes ago."""
+    return Heartbeat(
+        worker_id=f"{name}-7-abcdef",
+        version=version,
+        started_at=_NOW - timedelta(minutes=started),
+        seen_at=_NOW - timedelta(minutes=seen),
+    )
+
+
+@pytest.mark.parametrize(
+    ("heartbeats", "status", "words"),
+    [
+        ([_beat("a", started=90)], "ok", "1 alive, version 1."),
+        # a rollout: those that left have no row
+        ([_beat("a", started=1), _beat("b", started=2)], "ok", "2 alive"),
+        ([_beat("a", started=1, version="2"), _beat("b", started=99)], "ok", "1 of version 2"),
+        ([_beat("a", started=61, version="2"), _beat("b", started=99)], "warn", "different vers"),
+        # killed and not replaced, for a day
+        ([_beat("a", started=90), _beat("b", started=90, seen=1)], "warn", "1 fewer than before"),
+        ([_beat("a", started=90), _beat("b", started=90, seen=1)], "warn", "7@b (seen at 2026-07-"),
+        ([_beat("a", started=900), _beat("b", started=990, seen=800)], "warn", "1 fewer"),
+        # killed and replaced, for an hour
+        ([_beat("a", started=30), _beat("b", started=90, seen=31)], "warn", "was replaced"),
+        ([_beat("a", started=70), _beat("b", started=90, seen=71)], "ok", "1 alive"),
+        # one of two replaced
+        (
+            [
+                _beat("a", started=10),
+                _beat("b", started=90, seen=5),
+                _beat("c", started=90, seen=11),
+            ],
+            "warn",
+            "1 fewer than before: 7@b",
+        ),
+    ],
+)
+def test_workers_that_ended_without_leaving_are_reported(
+    heartbeats: list[Heartbeat], status: str, words: str
+) -> None:
+    (found,) = check_workers(heartbeats, _NOW)
+    assert (found.status, words in found.saw) == (status, True), found
+    assert (found.todo is not None) == (status == "warn")
 
 
 async def test_worker_whose_clock_is_ahead_is_reported(database: Database, tmp_path: Path) -> None:

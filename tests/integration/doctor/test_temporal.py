@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,11 +22,14 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.doctor.finding import Finding
+from hookfast.doctor.pollers import _read_heartbeats, _read_polls, find_stale
 from hookfast.doctor.temporal import _check_schedule
+from hookfast.process import name_of
 from hookfast.retention import ages, daily
 from hookfast.settings import up_file
 from hookfast.settings.up_file import UpFile
 from hookfast.storage.database.engine import Database
+from hookfast.storage.figures.workers import Heartbeat
 from hookfast.supervisor import home_lock
 from hookfast.temporal.connection import register_search_attributes
 from tests.e2e.service_process import free_ports
@@ -164,6 +168,8 @@ async def test_working_temporal_has_no_problems(
     ):
         while wrong(findings := await run_check("temporal", settings)):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
+        polls = await _read_polls(temporal.client)
+        heartbeats = await _read_heartbeats(settings)
         handle = temporal.client.get_schedule_handle(ages.SCHEDULE_ID)
         await handle.pause()
         paused = problems(await run_check("temporal", settings))
@@ -174,3 +180,42 @@ async def test_working_temporal_has_no_problems(
     assert ages.SCHEDULE_ID in seen
     assert "All task queues are polled" in seen
     assert "--unpause" in paused["temporal.schedules"][1]
+    # the name by which a poller is found among the heartbeats
+    name = f"{os.getpid()}@{socket.gethostname()}"
+    assert [name_of(one.worker_id) for one in heartbeats] == [name]
+    assert all(name in of_queue for of_queue in polls.values())
+
+
+_NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
+
+
+def _beat(name: str, *, started: float = 60, seen: float = 0) -> Heartbeat:
+    """A worker that started, and was last seen, so many minutes ago."""
+    return Heartbeat(
+        worker_id=f"{name}-7-abcdef",
+        version="1",
+        started_at=_NOW - timedelta(minutes=started),
+        seen_at=_NOW - timedelta(minutes=seen),
+    )
+
+
+@pytest.mark.parametrize(
+    ("beat", "polled", "words"),
+    [
+        (_beat("a"), 1.0, None),
+        (_beat("a"), 3.0, "7@a is alive and has not polled deliveries since 11:57:00 UTC"),
+        (_beat("a"), None, "7@a is alive and has not polled deliveries for five minutes"),
+        (_beat("a", started=1), None, None),  # it may not have polled yet
+        (_beat("a", seen=1), 3.0, None),  # it is dead, which the check `workers` says
+        (_beat("no-name"), 1.0, None),
+    ],
+)
+def test_only_a_worker_with_a_heartbeat_is_stale(
+    beat: Heartbeat, polled: float | None, words: str | None
+) -> None:
+    """Workers that have left are listed by Temporal for five minutes, and have no heartbeat."""
+    of_queue = {"7@other": _NOW, "7@left": _NOW - timedelta(minutes=4), "7@no-name": _NOW}
+    if polled is not None:
+        of_queue["7@a"] = _NOW - timedelta(minutes=polled)
+    found = find_stale({"deliveries": of_queue}, [beat], now=_NOW)
+    assert found == ([] if words is None else [words])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hookfast.cli import app
+from hookfast.cli import app, errors_as_sentences
 from hookfast.cli.config import markdown
 from hookfast.settings.settings import Settings, load_settings
 
@@ -57,13 +57,11 @@ def test_the_table_names_and_describes_every_setting() -> None:
 def test_invalid_settings_are_named_without_their_values(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from hookfast.cli import main
-
     monkeypatch.setenv("HOOKFAST_OPERATOR_KEY", "short")
     monkeypatch.setenv("HOOKFAST_PORT", "ninety")
     monkeypatch.setattr("sys.argv", ["hookfast", "config"])
-    with pytest.raises(SystemExit) as ended:
-        main()
+    with pytest.raises(SystemExit) as ended, errors_as_sentences():
+        app()
     said = capsys.readouterr().err
     assert ended.value.code == 1
     assert "HOOKFAST_OPERATOR_KEY: must be 'hf_' followed by" in said

@@ -687,6 +687,12 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("endpoint_id"),
     )
     op.create_table(
+        "process_writes",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("written_at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
         "retention_runs",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("status", sa.String(), nullable=False),

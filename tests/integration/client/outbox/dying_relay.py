@@ -72,5 +72,4 @@ if __name__ == "__main__":
             arrange_death(line.strip())
             sys.argv = ["hookfast", "outbox-relay"]
             main()
-            os._exit(0)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
