@@ -53,6 +53,7 @@ from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
+from hookfast.storage.database.server_clock import using_server_clock
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Committed, Recorder
 from hookfast.storage.figures import workers
@@ -325,6 +326,7 @@ async def run(settings: Settings) -> None:
             token=None if token is None else token.get_secret_value(),
         ),
         Database(settings.resolved_database_url) as database,
+        using_server_clock(database),
     ):
         await migrate(database)
         client = await connect_when_up(stop)

@@ -30,6 +30,7 @@ from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
+from hookfast.storage.database.server_clock import using_server_clock
 from hookfast.storage.emitting.emit import Emitter
 from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.events.catalogue import EventCatalogue
@@ -79,6 +80,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
     when it is first used."""
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.resolved_database_url))
+        await stack.enter_async_context(using_server_clock(database))
         keys = KeyCache(database, clock=clock)
         await stack.enter_async_context(keys.recording_use())
         doorbell = doorbell_for(database)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from hookfast.doctor.finding import Finding, fail, ok, warn
-from hookfast.storage.figures import server_facts, workers
+from hookfast.storage.database.server_clock import Skew
+from hookfast.storage.figures import workers
 
 Heartbeats = list[tuple[datetime, str]]
 """The time each worker was last seen and its version, the latest first."""
@@ -14,12 +15,12 @@ Heartbeats = list[tuple[datetime, str]]
 _SKEW_WARNING = timedelta(seconds=1)
 _SKEW_FAILURE = workers.ALIVE_FOR  # from here on, living workers look dead to each other
 _SET_CLOCKS = (
-    "Run a time service (chrony, systemd-timesyncd) on every machine: leases, retries, signatures "
-    "and ids depend on its clock."
+    "Run a time service (chrony, systemd-timesyncd) on every machine, the database server's first: "
+    "leases, retries, signatures and ids are by its clock; logs, traces and TLS by this machine's."
 )
 
 
-def check_database_clock(skew: server_facts.Skew) -> Finding:
+def check_database_clock(skew: Skew) -> Finding:
     """Compare the database's clock with this machine's."""
     ahead = skew.ahead.total_seconds()
     saw = f"The database's clock is {abs(ahead):.3f} s {'ahead of' if ahead >= 0 else 'behind'} "
@@ -55,5 +56,5 @@ def check_workers(heartbeats: Heartbeats, now: datetime) -> Iterator[Finding]:
     yield ok("workers", f"{count} alive, version {', '.join(versions)}.")
     if heartbeats[0][0] > now + _SKEW_WARNING:
         ahead = (heartbeats[0][0] - now).total_seconds()
-        saw = f"A worker's clock is {ahead:.1f} s ahead of this machine's."
+        saw = f"A worker's clock is {ahead:.1f} s ahead."
         yield warn("clock", saw, todo=_SET_CLOCKS)

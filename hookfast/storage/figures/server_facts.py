@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.clock import Clock
 from hookfast.storage.tables import WorkerHeartbeat
 
 CONNECTIONS_PER_PROCESS = 21
@@ -31,14 +28,6 @@ _SETTINGS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skew:
-    """How far the server's clock is ahead of ours (negative: behind), plus or minus `within`."""
-
-    ahead: timedelta
-    within: timedelta
-
-
 async def postgresql_settings(connection: AsyncConnection) -> Mapping[str, str]:
     """Return this session's settings that matter to us, and the role's `superuser`."""
     rows = await connection.execute(
@@ -54,17 +43,8 @@ async def postgresql_settings(connection: AsyncConnection) -> Mapping[str, str]:
     return settings
 
 
-async def postgresql_skew(connection: AsyncConnection, *, clock: Clock) -> Skew:
-    """Compare the server's clock with `clock`."""
-    began = time.monotonic()
-    sent_at = clock()
-    theirs: datetime = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
-    half = timedelta(seconds=(time.monotonic() - began) / 2)
-    return Skew(ahead=theirs - (sent_at + half), within=half)
-
-
 async def last_heartbeats(connection: AsyncConnection) -> list[tuple[datetime, str]]:
-    """Return when each worker was last seen, by its own clock, and its version; latest first."""
+    """Return when each worker was last seen and its version; latest first."""
     c = WorkerHeartbeat.__table__.c
     rows = await connection.execute(select(c.seen_at, c.version).order_by(c.seen_at.desc()))
     return [(seen_at, version) for seen_at, version in rows]
