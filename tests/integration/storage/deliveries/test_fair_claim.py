@@ -169,3 +169,19 @@ async def test_rows_of_a_batch_are_free_when_its_lease_has_ended(box: Outbox) ->
     for moment, expected in ((now, 0), (until + timedelta(seconds=1), 1)):
         async with box.database.read() as connection:
             assert len((await box.fair.find(connection, limit=1, now=moment)).rows) == expected
+
+
+async def test_turns_of_retries_and_of_first_attempts_do_not_disturb_each_other(
+    box: Outbox,
+) -> None:
+    two = {("tnt_a", "ep_a"): 2, ("tnt_a", "ep_b"): 2}
+    await box.fill(two, urgency=Urgency.FIRST)
+    await box.fill(two, urgency=Urgency.RETRY)
+    retries = {"least_urgent": Urgency.RETRY}
+    new = {"most_urgent": Urgency.FIRST}
+    # Now an endpoint of each urgency waits for its turn, as while a batch is filled.
+    assert by_endpoint(await box.take(1, **retries)) == {"ep_a": 1}
+    assert by_endpoint(await box.take(1, **new)) == {"ep_a": 1}
+    assert by_endpoint(await box.take(1, **retries)) == {"ep_b": 1}
+    assert by_endpoint(await box.take(1, **new)) == {"ep_b": 1}
+    assert by_endpoint(await box.take(2, **retries)) == {"ep_a": 1, "ep_b": 1}
