@@ -259,6 +259,7 @@ def _control_worker(
         transport=transport_of(settings),
         mail_from=settings.mail_from,
         public_url=settings.resolved_public_url,
+        at_once=max(1, settings.max_concurrent_control // 10),
         links=OwnerLinks(keyring_of(settings), settings.owner_link_lifetime)
         if settings.owner_link_lifetime
         else None,
