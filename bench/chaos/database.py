@@ -19,6 +19,7 @@ from typing import Self
 
 import psycopg
 
+from bench.chaos.clock import FakeClock, libfaketime
 from bench.chaos.part import Part
 
 _DISK_MEGABYTES = 1024
@@ -112,16 +113,20 @@ class Postgresql:
         self._socket_url = f"postgresql://postgres:@/postgres?host={data}"
         self.url = self._socket_url.replace("postgresql://", "postgresql+asyncpg://")
         settings = ("listen_addresses=", f"unix_socket_directories={data}", "max_wal_size=256MB")
+        clock = FakeClock(folder / "clock") if libfaketime() else None
         self.part = Part(
             "postgresql",
             [
                 *_as_user(server.system_user),
+                # as this user, because the library shares memory under the process's id
+                *(("env", *clock.assignments) if clock else ()),
                 str(server.bin_path / "postgres"),
                 *("-D", str(data)),
                 *(word for setting in settings for word in ("-c", setting)),
             ],
             environment=os.environ,
             log=log,
+            clock=clock,
         )
 
     @asynccontextmanager
