@@ -229,6 +229,7 @@ class Storm:
             await self._service.temporal.kill()
             await asyncio.sleep(self._away)
             await self._service.start_temporal()
+        self.stop()  # once
 
     async def _kill_postgresql(self, database: Postgresql) -> None:
         with self._evidence.fault(POSTGRESQL_KILLED):
