@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -55,6 +56,7 @@ from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
+from hookfast.storage.database.server_clock import using_server_clock
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Committed, Recorder
 from hookfast.storage.figures import workers
@@ -270,6 +272,7 @@ def _control_worker(
         transport=transport_of(settings),
         mail_from=settings.mail_from,
         public_url=settings.resolved_public_url,
+        at_once=max(1, settings.max_concurrent_control // 10),
         links=OwnerLinks(keyring_of(settings), settings.owner_link_lifetime)
         if settings.owner_link_lifetime
         else None,
@@ -339,6 +342,7 @@ async def run(settings: Settings) -> None:
             token=None if token is None else token.get_secret_value(),
         ),
         Database(settings.resolved_database_url) as database,
+        using_server_clock(database),
     ):
         await migrate(database)
         client = await connect_when_up(stop)

@@ -158,7 +158,8 @@ class DeliveryActivities:
         step: _StepDone | StepResult = _StepDone(outgoing.life)
         if isinstance(attempt, Attempt):
             if attempt.trigger is Trigger.RETRY and input.due is not None:
-                self._lateness.note(now() - input.due)
+                # both by Temporal's clock, which fired the timer; ours may differ
+                self._lateness.note(activity.info().started_time - input.due)
             step = await self._attempt(PlannedAttempt(outgoing, attempt, now), left)
         if isinstance(step, StepResult):
             return step

@@ -13,11 +13,18 @@ from typing import Any
 
 import structlog
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from hookfast.clock import Clock, utc_now
 from hookfast.logs.catalogue import Kind
-from hookfast.mail import AddressRejected, MailDelayed, MailTransport, News, compose
+from hookfast.mail import (
+    AddressRejected,
+    MailDelayed,
+    MailTransport,
+    MailUnconfirmed,
+    News,
+    compose,
+)
 from hookfast.mail.message import message_id_of, parse_sender
 from hookfast.owners.digest import MailInput, SendInput, SendResult, Waiting
 from hookfast.owners.notice import Facts
@@ -26,6 +33,10 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.owners import digests
 from hookfast.storage.owners.digests import BatchedNotice
 from hookfast.telemetry import instruments
+
+_UNCONFIRMED_AGAIN = timedelta(hours=1)
+"""The next try of a mail that may have arrived. A server that never confirms what it delivers thus
+repeats a mail 24 times a day, not every few seconds."""
 
 log = structlog.get_logger()
 
@@ -57,17 +68,20 @@ class MailActivities:
         transport: MailTransport,
         mail_from: str,
         public_url: str,
+        at_once: int,
         links: OwnerLinks | None = None,
         clock: Clock = utc_now,
     ) -> None:
-        """`links` creates links that open without an API key. None: the mail's links require
-        one."""
+        """`at_once`: how many mails are sent at the same time. A mail server that hangs holds no
+        more of the worker's slots, which circuits, jobs and retention need too. `links` creates
+        links that open without an API key. None: the mail's links require one."""
         self._database = database
         self._transport = transport
         self._sender = parse_sender(mail_from)
         self._public_url = public_url
         self._links = links
         self._clock = clock
+        self._free = at_once
 
     @property
     def all(self) -> list[Callable[..., Any]]:
@@ -94,6 +108,15 @@ class MailActivities:
         server accepted it and before that is recorded sends the same message again, with the same
         Message-ID.
         """
+        if self._free <= 0:
+            raise _later("Other mails are being sent; this one is tried again.", type="MailQueued")
+        self._free -= 1
+        try:
+            return await self._send_batch(input)
+        finally:
+            self._free += 1
+
+    async def _send_batch(self, input: SendInput) -> SendResult:
         batch = await self._begin(input)
         if batch is None:
             return SendResult(endpoints=0)
@@ -113,7 +136,8 @@ class MailActivities:
             async with self._database.write() as connection:
                 await digests.mark_delayed(connection, batch.notice_ids, error=delay.words)
             instruments.MAIL.add(kind=input.kind, result="delayed")
-            raise ApplicationError(delay.message, type="MailDelayed") from None
+            again = _UNCONFIRMED_AGAIN if isinstance(delay, MailUnconfirmed) else None
+            raise _later(delay.message, type="MailDelayed", after=again) from None
         async with self._database.write() as connection:
             await digests.mark_sent(connection, batch.notice_ids, at=self._clock())
         instruments.MAIL.add(kind=input.kind, result="sent")
@@ -194,3 +218,11 @@ class MailActivities:
         except ValueError:
             raise AddressRejected("This is not an address that mail can be sent to.") from None
         await self._transport.send(message)
+
+
+def _later(message: str, *, type: str, after: timedelta | None = None) -> ApplicationError:
+    """Return the error after which Temporal tries again, by the retry policy or `after` this time.
+    Benign: the transport has logged what is wrong."""
+    return ApplicationError(
+        message, type=type, next_retry_delay=after, category=ApplicationErrorCategory.BENIGN
+    )

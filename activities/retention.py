@@ -6,13 +6,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
-from hookfast.clock import Clock, utc_now
+from hookfast.clock import Clock, format_duration, utc_now
 from hookfast.retention import ages as retention
 from hookfast.retention.ages import Prepared, RetentionRunInput, RetentionState, SweepInput, Swept
 from hookfast.storage.accounts import tenant_days
@@ -27,8 +29,11 @@ _ROWS_AT_ONCE = 200
 """Rows deleted in one transaction: on SQLite, every other writer waits for it (some 20 ms)."""
 _ROWS_COUNTED_AT_ONCE = 2_000
 """Rows counted at once in a dry run, for which nothing waits."""
+_CLOCKS_AGREE_WITHIN = timedelta(hours=1)
 _BATCHES_AT_ONCE = 1_000
 """Batches of one activity: minutes of work, and one line in the workflow's history."""
+
+log = structlog.get_logger()
 
 
 class RetentionActivities:
@@ -56,6 +61,7 @@ class RetentionActivities:
     async def begin_retention(self, input: RetentionRunInput) -> None:
         """Create the run's rows, with the times before which it deletes."""
         now = self._clock()
+        _check_clocks(now, activity.info().started_time)
         run = RetentionRun(
             id=input.run_id,
             status="running",
@@ -170,6 +176,22 @@ class RetentionActivities:
             await retention_runs.finish(connection, input.run_id, now=now)
             sweeps = await retention_runs.sweeps(connection, input.run_id)
         return RetentionState(input.run_id, tuple(_swept(sweep) for sweep in sweeps.values()))
+
+
+def _check_clocks(now: datetime, temporal_now: datetime) -> None:
+    """Raise an error, after which Temporal tries again, if our clock and Temporal's disagree. What
+    is deleted because one clock is wrong is gone."""
+    apart = abs(now - temporal_now)
+    if apart > _CLOCKS_AGREE_WITHIN:
+        log.error(
+            "Retention waits: Temporal's clock and the database's disagree.",
+            clock_ahead_seconds=round((temporal_now - now).total_seconds()),
+        )
+        raise ApplicationError(
+            f"Temporal's clock and the database's are {format_duration(apart)} apart; nothing is "
+            "deleted until they agree.",
+            type="ClocksDisagree",
+        )
 
 
 def _swept(sweep: RetentionSweep) -> Swept:

@@ -2,10 +2,14 @@
 
 Everything that needs the time takes a `Clock`, so that a test can set it. All datetimes in Hookfast
 are aware and in UTC; a naive one is a bug and is rejected.
+
+APIs and workers on PostgreSQL set `utc_now` by the server's clock (ADR 36). Between two settings it
+runs on the monotonic clock, so a machine whose own clock is wrong, or jumps, disturbs nothing.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -13,9 +17,29 @@ Clock = Callable[[], datetime]
 """A function that returns the current time, aware, in UTC."""
 
 
+_was_set: tuple[datetime, float] | None = None  # the time when it was set, and time.monotonic()
+
+
 def utc_now() -> datetime:
-    """Return the wall clock's time, in UTC."""
+    """Return the current time in UTC: by the clock that `set_clock` named, or by this machine's."""
+    if _was_set is None:
+        return machine_now()
+    at, read = _was_set
+    return at + timedelta(seconds=time.monotonic() - read)
+
+
+def machine_now() -> datetime:
+    """Return the time of this machine's own clock, in UTC."""
     return datetime.now(UTC)
+
+
+def set_clock(ahead: timedelta, *, within: timedelta) -> None:
+    """Set `utc_now` forward by `ahead` (negative: back), plus or minus `within`. Less than that is
+    no evidence that it is wrong, so then it only starts to run on the monotonic clock."""
+    global _was_set
+    if _was_set is None or abs(ahead) > within:
+        now = utc_now()
+        _was_set = (now + ahead if abs(ahead) > within else now), time.monotonic()
 
 
 def to_utc(moment: datetime) -> datetime:

@@ -31,6 +31,7 @@ from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
+from hookfast.storage.database.server_clock import using_server_clock
 from hookfast.storage.emitting.emit import Emitter
 from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.events.catalogue import EventCatalogue
@@ -82,6 +83,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
     when it is first used."""
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(Database(settings.resolved_database_url))
+        await stack.enter_async_context(using_server_clock(database))
         write_check = WriteCheck(database, process_id=new_process_id(), clock=clock)
         stack.push_async_callback(write_check.close)
         keys = KeyCache(database, clock=clock)

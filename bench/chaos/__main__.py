@@ -20,8 +20,18 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench.chaos.clock import INSTALL, libfaketime
 from bench.chaos.run import Order, TookTooLong, run
-from bench.chaos.storm import CALM, KILLS, KINDS, ON_POSTGRESQL, ON_SQLITE
+from bench.chaos.storm import (
+    AWAY,
+    CALM,
+    CLOCKS,
+    KILLS,
+    KINDS,
+    ON_POSTGRESQL,
+    ON_SQLITE,
+    TEMPORAL_AWAY,
+)
 from hookfast.supervisor.interrupt import interruptible
 
 _INTERRUPTED = 130
@@ -44,6 +54,9 @@ def main() -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--kill", choices=tuple(KILLS), help="one part only, again and again")
     only.add_argument("--only", choices=KINDS, help="one kind of fault only, again and again")
+    parser.add_argument(
+        "--away", type=float, default=AWAY, help=f'seconds of each "{TEMPORAL_AWAY}"'
+    )
     parser.add_argument("--keep", type=Path, help="leave logs and database in this folder")
     given = parser.parse_args()
     kind = KILLS[given.kill] if given.kill else given.only
@@ -55,10 +68,13 @@ def main() -> None:
         database=given.database or ("postgresql" if kind in ON_POSTGRESQL else "sqlite"),
         mode=given.mode,
         only=kind,
+        away=given.away,
         keys=given.ordered,
     )
     if kind in (ON_SQLITE if order.database == "postgresql" else ON_POSTGRESQL):
         parser.error(f"no {kind} on {order.database}")
+    if kind in CLOCKS and libfaketime() is None:
+        parser.error(f"{kind}: {INSTALL}")
     sys.exit(asyncio.run(_run(order, given.keep)))
 
 

@@ -11,6 +11,7 @@ from bench.chaos.evidence import DROPPED, Action, Fault, Request
 from bench.chaos.storm import (
     DATABASE_FAULTS,
     RELAY_KILLED,
+    TEMPORAL_AWAY,
     TEMPORAL_KILLED,
     WORKER_KILLED,
     WORKER_STOPPED,
@@ -50,7 +51,7 @@ def cause_of(first: Request, faults: Sequence[Fault]) -> str:
     lasting = {
         fault.kind for fault in faults if fault.overlaps(first.begun - _RECOVERY, recorded_by)
     }
-    for kind in (*DATABASE_FAULTS, TEMPORAL_KILLED):
+    for kind in (*DATABASE_FAULTS, TEMPORAL_KILLED, TEMPORAL_AWAY):
         if kind in lasting:
             return kind
     # A worker that is frozen in a transaction keeps its locks, and delays the other worker.

@@ -19,6 +19,7 @@ from typing import Self
 
 import psycopg
 
+from bench.chaos.clock import FakeClock, libfaketime
 from bench.chaos.part import Part
 
 _DISK_MEGABYTES = 1024
@@ -115,6 +116,7 @@ class Postgresql:
         prefix: Sequence[str],
         port: int,
         settings: Sequence[str],
+        clock: FakeClock | None = None,
     ) -> None:
         self.programs = programs
         self.socket = f"host={data}&port={port}"
@@ -124,6 +126,8 @@ class Postgresql:
             "postgresql",
             [
                 *prefix,
+                # as this user, because the library shares memory under the process's id
+                *(("env", *clock.assignments) if clock else ()),
                 str(programs / "postgres"),
                 *("-D", str(data), "-p", str(port)),
                 *("-c", f"unix_socket_directories={data}"),
@@ -131,6 +135,7 @@ class Postgresql:
             ],
             environment=os.environ,
             log=log,
+            clock=clock,
         )
 
     @classmethod
@@ -146,6 +151,7 @@ class Postgresql:
             prefix=as_user(server.system_user),
             port=5432,
             settings=("listen_addresses=", "max_wal_size=256MB"),
+            clock=FakeClock(folder / "clock") if libfaketime() else None,
         )
 
     @asynccontextmanager

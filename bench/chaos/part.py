@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from bench.chaos.clock import FakeClock
 from hookfast.supervisor.leash import leashed
 
 _RESTART_SECONDS = 1.0
@@ -26,8 +27,10 @@ class Part:
         *,
         environment: Mapping[str, str],
         log: Path,
+        clock: FakeClock | None = None,
     ) -> None:
         self.name = name
+        self.clock = clock
         self.log = log
         self.ended_by_itself = 0
         self._command = leashed(*command)

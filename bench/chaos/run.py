@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.text import Text
 from temporalio.client import Client
 
+from bench.chaos.clock import INSTALL, libfaketime
 from bench.chaos.database import Disk
 from bench.chaos.emitter import Emitter
 from bench.chaos.evidence import Evidence, Request
@@ -52,8 +53,8 @@ class TookTooLong(Exception):
 @dataclass(frozen=True, slots=True)
 class Order:
     """The options of a run. `calm`: the most seconds between two faults; `mode`: how first attempts
-    are sent; `only`: the only kind of fault; `keys`: the number of ordering keys, 0 for events
-    without order."""
+    are sent; `only`: the only kind of fault; `away`: the seconds that Temporal is away; `keys`: the
+    number of ordering keys, 0 for events without order."""
 
     events: int
     rate: float
@@ -62,6 +63,7 @@ class Order:
     database: str
     mode: str
     only: str | None
+    away: float
     keys: int
 
     @property
@@ -86,6 +88,8 @@ async def run(order: Order, home: Path, console: Console, *, keep: Path | None) 
     with Disk(home / "database") as disk:
         if not disk.can_be_full:
             console.print("The disk is never full in this run: that takes root, on Linux.")
+        if order.database == "postgresql" and libfaketime() is None:
+            console.print(f"No clock jumps in this run: {INSTALL}.")
         try:
             async with (
                 running_service(
@@ -116,7 +120,9 @@ async def _rage(order: Order, service: Service, evidence: Evidence) -> People:
         keys=order.keys,
     )
     await emitter.register()
-    storm = Storm(service, evidence, seed=order.seed, calm=order.calm, only=order.only)
+    storm = Storm(
+        service, evidence, seed=order.seed, calm=order.calm, only=order.only, away=order.away
+    )
     people = People(service, evidence, emitter.endpoints, seed=order.seed)
     evidence.begun = time.time()
     try:

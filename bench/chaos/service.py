@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx2
 
+from bench.chaos.clock import FakeClock, libfaketime
 from bench.chaos.database import Database, Disk, database_of
 from bench.chaos.part import Part
 from hookfast.cli.before_up import wait_until_serving
@@ -24,7 +25,8 @@ from hookfast.supervisor.embedded_temporal import EmbeddedTemporal, free_port
 OPERATOR_KEY = "hf_" + "c" * 40
 _READY_SECONDS = 90.0
 _API_SECONDS = 15.0
-_WORKERS = 2
+_WORKERS = ("worker-1", "worker-2")
+_WITH_CLOCKS = ("api", *_WORKERS)
 _REQUEST_SECONDS = 20.0
 
 
@@ -86,21 +88,30 @@ async def running_service(
     """Run the service while the block lasts, and end all its processes afterwards."""
     async with AsyncExitStack() as stack:
         database = database_of(kind, disk, home / "postgresql.log")
+        own = os.getpid() % 1000  # two runs at once would choose the same free ports
         temporal_server = EmbeddedTemporal(
             home=home,
-            port=free_port(17233),
-            ui_port=free_port(18233),
+            port=free_port(20000 + own),
+            ui_port=free_port(21000 + own),
             namespace="default",
             log_level="warning",
             binary=find_binary(),
             search_attributes=search_attributes(),
         )
-        api_port = free_port(18080)
+        api_port = free_port(22000 + own)
         environment = _environment(home, database.url, temporal_server.address, api_port)
         environment["HOOKFAST_FIRST_ATTEMPTS"] = mode
 
         def part(name: str, *command: str) -> Part:
-            made = Part(name, command, environment=environment, log=home / f"{name}.log")
+            jumps = kind == "postgresql" and libfaketime() and name in _WITH_CLOCKS
+            clock = FakeClock(home / f"{name}.clock") if jumps else None
+            made = Part(
+                name,
+                command,
+                environment=environment | (clock.environment if clock else {}),
+                log=home / f"{name}.log",
+                clock=clock,
+            )
             stack.push_async_callback(made.kill)
             return made
 
@@ -120,8 +131,7 @@ async def running_service(
             home=home,
             api=part("api", sys.executable, "-m", "hookfast.cli", "api"),
             workers=[
-                part(f"worker-{number}", sys.executable, "-m", "bench.chaos.worker_process")
-                for number in range(1, _WORKERS + 1)
+                part(name, sys.executable, "-m", "bench.chaos.worker_process") for name in _WORKERS
             ],
             temporal=temporal,
             temporal_server=temporal_server,

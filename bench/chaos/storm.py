@@ -7,11 +7,14 @@
 | relay killed       | a worker dies when it has started workflows, not marked rows   | 0.5–3 s
 | API killed         | SIGKILL                                                        | 0.5–3 s
 | Temporal killed    | SIGKILL; started again on the same file and port               | 0.5–4 s
+| Temporal away      | the same for minutes, only with `--only "Temporal away"`       | 10 min
 | PostgreSQL killed  | SIGKILL of all its processes; started again on its data        | 1–6 s
 | PostgreSQL stopped | SIGSTOP of all its processes                                   | 3–12 s
 | PostgreSQL crashed | SIGKILL of one session; the recovery from that is made to last | 2–8 s
 | SQLite locked      | another process holds the write lock (BEGIN EXCLUSIVE)         | 3–12 s
 | disk full          | a ballast file fills the database's own disk to the last byte  | 3–8 s
+| clock jumps        | the clock of the API or a worker is an hour or a minute off    | 3–12 s
+| database's clock … | the clock of PostgreSQL is a minute off                        | 3–12 s
 | endpoint away      | `/moody` answers 503, so that its circuit opens                | 4–10 s
 
 Kinds are drawn from a shuffled deck, so that each occurs before any occurs twice.
@@ -27,6 +30,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from bench.chaos.clock import libfaketime
 from bench.chaos.database import Postgresql, Sqlite
 from bench.chaos.evidence import Evidence
 from bench.chaos.part import Part
@@ -37,11 +41,15 @@ WORKER_STOPPED: Final = "worker stopped"
 RELAY_KILLED: Final = "relay killed"
 API_KILLED: Final = "API killed"
 TEMPORAL_KILLED: Final = "Temporal killed"
+TEMPORAL_AWAY: Final = "Temporal away"
+"""Killed for minutes. Only on request: the other faults would have to wait that long."""
 POSTGRESQL_KILLED: Final = "PostgreSQL killed"
 POSTGRESQL_STOPPED: Final = "PostgreSQL stopped"
 POSTGRESQL_CRASHED: Final = "PostgreSQL crashed"
 SQLITE_LOCKED: Final = "SQLite locked"
 DISK_FULL: Final = "disk full"
+CLOCK_JUMPS: Final = "clock jumps"
+DATABASE_CLOCK_JUMPS: Final = "database's clock jumps"
 ENDPOINT_AWAY: Final = "endpoint away"
 
 KILLS: Final = {
@@ -52,9 +60,19 @@ KILLS: Final = {
     "postgresql": POSTGRESQL_KILLED,
 }
 """The values of `--kill`."""
-ON_POSTGRESQL: Final = (POSTGRESQL_KILLED, POSTGRESQL_STOPPED, POSTGRESQL_CRASHED)
+CLOCKS: Final = (CLOCK_JUMPS, DATABASE_CLOCK_JUMPS)
+"""They need `faketime`. On SQLite all processes have the clock of one machine."""
+ON_POSTGRESQL: Final = (POSTGRESQL_KILLED, POSTGRESQL_STOPPED, POSTGRESQL_CRASHED, *CLOCKS)
 ON_SQLITE: Final = (SQLITE_LOCKED,)
-DATABASE_FAULTS: Final = (*ON_POSTGRESQL, *ON_SQLITE, DISK_FULL)
+DATABASE_FAULTS: Final = (
+    POSTGRESQL_KILLED,
+    POSTGRESQL_STOPPED,
+    POSTGRESQL_CRASHED,
+    DATABASE_CLOCK_JUMPS,
+    *ON_SQLITE,
+    DISK_FULL,
+)
+"""Faults that can delay or prevent the record of a request. A wrong clock of our own cannot."""
 KINDS: Final = (
     WORKER_KILLED,
     WORKER_STOPPED,
@@ -62,11 +80,15 @@ KINDS: Final = (
     API_KILLED,
     TEMPORAL_KILLED,
     *DATABASE_FAULTS,
+    CLOCK_JUMPS,
     ENDPOINT_AWAY,
+    TEMPORAL_AWAY,
 )
 
 _FRONTS = 2
 """Faults at once, of different parts."""
+AWAY: Final = 600.0
+"""Seconds for which Temporal is away."""
 CALM: Final = 5.0
 """Most seconds between two faults; at least a fifth of them lie in between."""
 _RELAY_PATIENCE = 10.0
@@ -84,10 +106,12 @@ class Storm:
         seed: str,
         calm: float = CALM,
         only: str | None = None,
+        away: float = AWAY,
     ) -> None:
         self._service = service
         self._evidence = evidence
         self._calm = calm
+        self._away = away
         self._random = random.Random(f"storm {seed}")
         self._over = asyncio.Event()
         self._busy: set[str] = set()
@@ -95,6 +119,8 @@ class Storm:
         self._faults = self._possible()
         if only is not None:
             self._faults = {only: self._faults[only]}
+        else:
+            del self._faults[TEMPORAL_AWAY]
 
     def stop(self) -> None:
         """Start no more faults."""
@@ -138,6 +164,7 @@ class Storm:
             RELAY_KILLED: ("workers", self._kill_relay),
             API_KILLED: ("api", self._kill_api),
             TEMPORAL_KILLED: ("temporal", self._kill_temporal),
+            TEMPORAL_AWAY: ("temporal", self._leave_temporal_away),
             ENDPOINT_AWAY: ("receiver", self._endpoint_away),
         }
         if isinstance(database, Sqlite):
@@ -146,6 +173,9 @@ class Storm:
             faults[POSTGRESQL_KILLED] = "database", lambda: self._kill_postgresql(database)
             faults[POSTGRESQL_STOPPED] = "database", lambda: self._stop_postgresql(database)
             faults[POSTGRESQL_CRASHED] = "database", lambda: self._crash_postgresql(database)
+            if libfaketime() is not None:
+                faults[CLOCK_JUMPS] = "clocks", self._clock_jumps
+                faults[DATABASE_CLOCK_JUMPS] = "database", self._database_clock_jumps
         if self._service.disk.can_be_full:
             faults[DISK_FULL] = "database", self._fill_disk
         return faults
@@ -194,6 +224,13 @@ class Storm:
             await self._pause(0.5, 4)
             await self._service.start_temporal()
 
+    async def _leave_temporal_away(self) -> None:
+        with self._evidence.fault(TEMPORAL_AWAY):
+            await self._service.temporal.kill()
+            await asyncio.sleep(self._away)
+            await self._service.start_temporal()
+        self.stop()  # once
+
     async def _kill_postgresql(self, database: Postgresql) -> None:
         with self._evidence.fault(POSTGRESQL_KILLED):
             await database.part.kill()
@@ -228,6 +265,25 @@ class Storm:
                 await self._pause(3, 8)
             finally:
                 self._service.disk.free()
+
+    async def _clock_jumps(self) -> None:
+        part = self._random.choice([self._service.api, *self._service.workers])
+        await self._jump(CLOCK_JUMPS, part, self._random.choice([-3600, -60, 60, 3600]))
+
+    async def _database_clock_jumps(self) -> None:
+        part = self._service.database.part
+        if part is not None:
+            await self._jump(DATABASE_CLOCK_JUMPS, part, self._random.choice([-60, 60]))
+
+    async def _jump(self, kind: str, part: Part, seconds: float) -> None:
+        if part.clock is None:
+            return
+        with self._evidence.fault(kind):
+            part.clock.set(seconds)
+            try:
+                await self._pause(3, 12)
+            finally:
+                part.clock.set(0)
 
     async def _endpoint_away(self) -> None:
         seconds = self._random.uniform(4, 10)

@@ -18,6 +18,7 @@ from hookfast.doctor.workers import check_database_clock, check_workers, count_a
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import Schema, current_revision, newest_revision, schema
+from hookfast.storage.database.server_clock import measure_skew
 from hookfast.storage.figures import server_facts, workers
 
 _SQLITE_HEADER = b"SQLite format 3\0"
@@ -125,14 +126,17 @@ async def _check(
     found = _check_schema(await schema(connection), await current_revision(connection))
     yield found
     heartbeats = None if found.status == "fail" else await workers.latest_heartbeats(connection)
+    now = clock()
     if database.kind == "postgresql":
-        alive = count_alive(heartbeats or [], clock())
+        skew = await measure_skew(connection, clock=clock)
+        now = clock() + skew.ahead  # the clock of the heartbeats
+        alive = count_alive(heartbeats or [], now)
         connections = await server_facts.postgresql_connections(connection)
         for finding in check_postgresql(facts, connections, workers_seen=alive):
             yield finding
-        yield check_database_clock(await server_facts.postgresql_skew(connection, clock=clock))
+        yield check_database_clock(skew)
     if heartbeats is not None:
-        for finding in check_workers(heartbeats, clock()):
+        for finding in check_workers(heartbeats, now):
             yield finding
 
 

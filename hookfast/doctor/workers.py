@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.process import name_of
-from hookfast.storage.figures import server_facts, workers
+from hookfast.storage.database.server_clock import Skew
+from hookfast.storage.figures import workers
 from hookfast.storage.figures.workers import Heartbeat
 
 _NAMED = 3
@@ -17,12 +18,12 @@ _REPORTED_FOR = timedelta(hours=1)
 _SKEW_WARNING = timedelta(seconds=1)
 _SKEW_FAILURE = workers.ALIVE_FOR  # from here on, living workers look dead to each other
 _SET_CLOCKS = (
-    "Run a time service (chrony, systemd-timesyncd) on every machine: leases, retries, signatures "
-    "and ids depend on its clock."
+    "Run a time service (chrony, systemd-timesyncd) on every machine, the database server's first: "
+    "leases, retries, signatures and ids are by its clock; logs, traces and TLS by this machine's."
 )
 
 
-def check_database_clock(skew: server_facts.Skew) -> Finding:
+def check_database_clock(skew: Skew) -> Finding:
     """Compare the database's clock with this machine's."""
     ahead = skew.ahead.total_seconds()
     saw = f"The database's clock is {abs(ahead):.3f} s {'ahead of' if ahead >= 0 else 'behind'} "
@@ -60,7 +61,7 @@ def check_workers(heartbeats: Sequence[Heartbeat], now: datetime) -> Iterator[Fi
         yield ok("workers", saw)
     if heartbeats[0].seen_at > now + _SKEW_WARNING:
         ahead = (heartbeats[0].seen_at - now).total_seconds()
-        saw = f"A worker's clock is {ahead:.1f} s ahead of this machine's."
+        saw = f"A worker's clock is {ahead:.1f} s ahead."
         yield warn("clock", saw, todo=_SET_CLOCKS)
 
 

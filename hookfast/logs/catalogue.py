@@ -182,6 +182,9 @@ FIELDS: Final[Mapping[str, Field]] = {
     "route": Field("string", "The route's path, with the names of its parameters."),
     # the process, and what does not work
     "count": Field("integer", "How many."),
+    "clock_ahead_seconds": Field(
+        "number", "How far a clock is ahead of the one it was compared with; negative: behind."
+    ),
     "database": Field("string", "`sqlite` or `postgresql`."),
     "day": Field("string", "The day of a partition."),
     "error": Field("string", "The class of an error, or Hookfast's own words for it."),

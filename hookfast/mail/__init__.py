@@ -3,7 +3,12 @@
 from hookfast.mail.folder import FolderTransport
 from hookfast.mail.message import News, compose
 from hookfast.mail.smtp import SmtpTransport
-from hookfast.mail.transport import AddressRejected, MailDelayed, MailTransport
+from hookfast.mail.transport import (
+    AddressRejected,
+    MailDelayed,
+    MailTransport,
+    MailUnconfirmed,
+)
 from hookfast.settings.settings import Settings
 
 __all__ = [
@@ -11,6 +16,7 @@ __all__ = [
     "FolderTransport",
     "MailDelayed",
     "MailTransport",
+    "MailUnconfirmed",
     "News",
     "SmtpTransport",
     "compose",

@@ -8,6 +8,7 @@ import ssl
 from contextlib import suppress
 from email.message import EmailMessage
 from email.policy import SMTP as ON_THE_WIRE
+from typing import Any
 
 import aiosmtplib
 import structlog
@@ -20,7 +21,7 @@ from aiosmtplib import (
 
 from hookfast.mail.message import one_line
 from hookfast.mail.smtp_url import SmtpServer, parse_smtp_url
-from hookfast.mail.transport import AddressRejected, MailDelayed
+from hookfast.mail.transport import AddressRejected, MailDelayed, MailUnconfirmed
 
 _COMMAND_SECONDS = 20.0
 _DEADLINE_SECONDS = 60.0
@@ -31,6 +32,24 @@ _SENDER_REJECTED = frozenset({530, 534, 535, 538})
 _RELAY_DENIED = re.compile(r"5\.7\.")
 
 log = structlog.get_logger()
+
+
+class _Client(aiosmtplib.SMTP):
+    """Waits longer for the answer to a message than for others: a server that checks it for spam
+    may take most of a minute, and gets it again if nobody waits (RFC 5321, section 4.5.3.2.6).
+    `in_doubt`: it may have accepted a message."""
+
+    in_doubt = False
+
+    async def data(self, message: str | bytes, /, **_: Any) -> aiosmtplib.SMTPResponse:
+        self.in_doubt = True
+        try:
+            response = await super().data(message, timeout=_DEADLINE_SECONDS)
+        except SMTPDataError:
+            self.in_doubt = False
+            raise
+        self.in_doubt = False
+        return response
 
 
 class SmtpTransport:
@@ -49,7 +68,8 @@ class SmtpTransport:
 
         Raises AddressRejected if the server rejects the recipient or the message permanently (5xx).
         Raises MailDelayed for everything else: if the server rejects the connection, the login, the
-        sender or relaying, its set-up does not match ours, and the address is not at fault.
+        sender or relaying, its set-up does not match ours, and the address is not at fault. Raises
+        MailUnconfirmed if the connection ends between the message and its answer.
         """
         sender, recipient = _only(message, "From"), _only(message, "To")
         wire = message.as_bytes(policy=ON_THE_WIRE)
@@ -71,7 +91,7 @@ class SmtpTransport:
             raise _delayed(error) from None
         except (SMTPException, OSError) as error:  # TimeoutError and TLS errors are OSErrors
             log.warning("The mail server is away; mail waits.", error=type(error).__name__)
-            raise _away(error) from None
+            raise _away(error, in_doubt=client.in_doubt) from None
         except ValueError:  # after OSError: an unverified certificate is both
             raise AddressRejected("The address cannot be written in SMTP.") from None
         else:
@@ -99,9 +119,9 @@ class SmtpTransport:
             client.close()
         return "over TLS" if secure else "in the clear"
 
-    def _client(self) -> aiosmtplib.SMTP:
+    def _client(self) -> _Client:
         server = self._server
-        return aiosmtplib.SMTP(
+        return _Client(
             hostname=server.host,
             port=server.port,
             username=server.username,
@@ -142,9 +162,11 @@ def _rejected(answer: SMTPResponseException) -> None:
     raise _delayed(answer) from None
 
 
-def _away(error: Exception) -> MailDelayed:
-    words = one_line(str(error)) or type(error).__name__
-    return MailDelayed(f"The mail server cannot be used now ({type(error).__name__}).", words=words)
+def _away(error: Exception, *, in_doubt: bool = False) -> MailDelayed:
+    words, name = one_line(str(error)) or type(error).__name__, type(error).__name__
+    if in_doubt:
+        return MailUnconfirmed(f"The mail server did not confirm the mail ({name}).", words=words)
+    return MailDelayed(f"The mail server cannot be used now ({name}).", words=words)
 
 
 def _delayed(answer: SMTPResponseException) -> MailDelayed:

@@ -30,6 +30,11 @@ class MailDelayed(Unavailable):
         self.words = words
 
 
+class MailUnconfirmed(MailDelayed):
+    """The mail server got the message and did not say whether it accepted it. Sending it again may
+    be a repetition, so the next try is an hour later, not seconds."""
+
+
 class MailTransport(Protocol):
     """Sends one message to one address."""
 

@@ -355,6 +355,14 @@ WORKERS = Gauge(
     by="api",
 )
 
+CLOCK_AHEAD = Gauge(
+    "hookfast.clock.ahead",
+    "s",
+    "How far this machine's clock is ahead of the PostgreSQL server's, which is used; negative: "
+    "behind.",
+    by="api worker",
+)
+
 OUTBOX_ROWS = Counter(
     "hookfast.outbox_relay.rows",
     "{row}",

@@ -51,14 +51,17 @@ class MailStack:
 
     @asynccontextmanager
     async def running(
-        self, transport: MailTransport, *, runner: WorkflowRunner = SANDBOX
+        self, transport: MailTransport, *, runner: WorkflowRunner = SANDBOX, slots: int = 100
     ) -> AsyncIterator[None]:
+        """Send mail while the block lasts, by a worker with this many slots, half of them for
+        mails that are being sent."""
         mail = MailActivities(
             database=self.database,
             transport=transport,
             mail_from="Hooks <hooks@platform.example>",
             public_url="https://hooks.example",
             links=self.links,
+            at_once=slots // 2,
         )
         worker = Worker(
             self.client,
@@ -66,6 +69,7 @@ class MailStack:
             workflows=[OwnerMailWorkflow],
             activities=mail.all,
             workflow_runner=runner,
+            max_concurrent_activities=slots,
         )
         async with worker, asyncio.TaskGroup() as group:
             self._running = self.workflow_starter()
@@ -140,6 +144,19 @@ class MailStack:
             return has_read and events[-1].HasField("timer_started_event_attributes")
 
         await eventually(resting)
+
+    async def until_tried(self) -> None:
+        """Wait until the workflow has tried to send a mail, and tries again."""
+        await self.until(lambda rows: rows[0].workflow_started_at is not None)
+
+        async def tried() -> bool:
+            described = (await self.workflow().describe()).raw_description
+            return any(
+                one.activity_type.name == "send_mail" and one.attempt > 1
+                for one in described.pending_activities
+            )
+
+        await eventually(tried)
 
     async def until_ended(self) -> Any:
         """Wait until the workflow has ended, and return its description."""

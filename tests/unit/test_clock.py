@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.clock import format_duration, rfc3339, to_utc, utc_now
+from hookfast import clock
+from hookfast.clock import format_duration, rfc3339, set_clock, to_utc, utc_now
 
+HOUR = timedelta(hours=1)
+MOMENT = timedelta(milliseconds=5)
 moments = st.datetimes(timezones=st.just(UTC))
 
 
@@ -77,3 +80,37 @@ def test_text_reads_back_as_the_same_moment(moment: datetime) -> None:
 )
 def test_duration_is_a_whole_number_of_its_largest_unit(seconds: float, words: str) -> None:
     assert format_duration(timedelta(seconds=seconds)) == words
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
+    """The time of this machine's clock, which the test may change. Time stands still."""
+    now = [datetime(2026, 11, 20, 12, tzinfo=UTC)]
+    monkeypatch.setattr(clock, "machine_now", lambda: now[0])
+    monkeypatch.setattr(clock, "_was_set", None)
+    monkeypatch.setattr("time.monotonic", lambda: 100.0)
+    return now
+
+
+def test_a_clock_that_was_set_ignores_the_machines_jumps(
+    machine: list[datetime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noon = machine[0]
+    set_clock(HOUR, within=MOMENT)
+    assert utc_now() == noon + HOUR
+    machine[0] += 24 * HOUR
+    monkeypatch.setattr("time.monotonic", lambda: 160.0)
+    assert utc_now() == noon + HOUR + timedelta(minutes=1)
+    set_clock(-2 * HOUR, within=MOMENT)
+    assert utc_now() == noon - HOUR + timedelta(minutes=1)
+
+
+def test_a_difference_that_measuring_explains_does_not_set_the_clock(
+    machine: list[datetime],
+) -> None:
+    noon = machine[0]
+    set_clock(MOMENT / 2, within=MOMENT)
+    machine[0] += HOUR  # from now on only the monotonic clock counts
+    assert utc_now() == noon
+    set_clock(-MOMENT, within=MOMENT)
+    assert utc_now() == noon

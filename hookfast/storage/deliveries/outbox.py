@@ -1,8 +1,8 @@
 """The outbox: deliveries whose workflow still has to be started or woken (`started_at` is NULL).
 
 A relay leases rows before it starts their workflows, so that other relays leave them alone. When a
-lease runs out (the relay was killed), the row is free again. Leases compare the relays' clocks: a
-skewed clock costs a second start, which Temporal rejects.
+lease runs out (the relay was killed), the row is free again. A relay that takes a row too early, as
+after a jump of the database server's clock, costs a second start, which Temporal rejects.
 """
 
 from __future__ import annotations

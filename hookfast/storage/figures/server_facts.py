@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.clock import Clock
 from hookfast.storage.database.postgresql_engine import SESSION_PREFIX
 
 CONNECTIONS_PER_PROCESS = 21
@@ -29,14 +26,6 @@ _SETTINGS = (
     "synchronous_commit",
     "transaction_read_only",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skew:
-    """How far the server's clock is ahead of ours (negative: behind), plus or minus `within`."""
-
-    ahead: timedelta
-    within: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +53,6 @@ async def postgresql_settings(connection: AsyncConnection) -> Mapping[str, str]:
         )
     )
     return settings
-
-
-async def postgresql_skew(connection: AsyncConnection, *, clock: Clock) -> Skew:
-    """Compare the server's clock with `clock`."""
-    began = time.monotonic()
-    sent_at = clock()
-    theirs: datetime = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
-    half = timedelta(seconds=(time.monotonic() - began) / 2)
-    return Skew(ahead=theirs - (sent_at + half), within=half)
 
 
 async def postgresql_connections(connection: AsyncConnection) -> Connections:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from email.message import EmailMessage
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -20,9 +21,11 @@ from hookfast.signing.portal_link import OwnerLinks, open_link
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoints
 from hookfast.storage.tables import Delivery, Endpoint, Notice
+from tests.support.broken_mail_server import BrokenMailServer
 from tests.support.mail_server import MailServer
 from tests.support.mail_stack import MailStack, some_owner
 from tests.support.seed import KEYRING, seed_delivery
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
@@ -265,6 +268,66 @@ async def test_mail_waits_for_an_unavailable_mail_server(
         (row,) = await stack.until_notified()
     assert (row.status, row.error) == ("sent", None)
     assert row.message_id == pending.message_id == server.mails[0].message_id
+
+
+async def test_greylisted_mail_arrives_once(
+    stack: MailStack, server: MailServer, quick_retries: WorkflowRunner
+) -> None:
+    server.answers[stack.owner] = "451 4.7.1 Greylisted, come back in five minutes"
+    async with stack.running(SmtpTransport(server.url()), runner=quick_retries):
+        await stack.notify(await stack.endpoint())
+        (waiting,) = await stack.until(lambda rows: rows[0].tries > 1)
+        assert waiting.error.startswith("451 4.7.1 Greylisted")
+        del server.answers[stack.owner]
+        (row,) = await stack.until_notified()
+        await stack.until_ended()
+    assert (row.status, row.error, len(server.mails)) == ("sent", None, 1)
+
+
+async def test_mail_that_was_not_confirmed_is_repeated_after_an_hour(
+    stack: MailStack, quick_retries: WorkflowRunner
+) -> None:
+    async with BrokenMailServer(at="message", then="reset") as server:
+        transport = SmtpTransport(f"{server.url}?starttls=never")
+        async with stack.running(transport, runner=quick_retries):
+            await stack.notify(await stack.endpoint())
+            (row,) = await stack.until(lambda rows: rows[0].tries > 0)
+
+            async def scheduled() -> Any:
+                (pending,) = (await stack.workflow().describe()).raw_description.pending_activities
+                return pending if pending.HasField("next_attempt_schedule_time") else None
+
+            pending = await eventually(scheduled)
+    wait = pending.next_attempt_schedule_time.seconds - pending.last_attempt_complete_time.seconds
+    assert 3590 < wait < 3610
+    assert (row.status, server.messages) == ("pending", 1)
+    await stack.workflow().terminate()
+
+
+async def test_mail_server_that_hangs_leaves_slots_to_others_and_gets_each_mail_once(
+    stack: MailStack, quick_retries: WorkflowRunner
+) -> None:
+    crowd = [MailStack(stack.client, stack.database) for _ in range(7)]
+    async with BrokenMailServer(at="connect", then="hang") as server:
+        transport = SmtpTransport(f"{server.url}?starttls=never")
+        async with stack.running(transport, runner=quick_retries, slots=4):
+            for one in crowd:
+                await stack.notify(await stack.endpoint(one.owner))
+
+            async def hangs() -> bool:
+                return server.connections == 2
+
+            await eventually(hangs)
+            # an activity of the same worker, as circuits and jobs have
+            await stack.notify(await stack.endpoint())
+            await stack.until_tried()
+            assert server.busiest == 2
+            server.at = ""
+            server.let_go()
+            for one in (stack, *crowd):
+                await one.until_notified()
+                await one.until_ended()
+        assert server.messages == 8
 
 
 async def test_nothing_is_sent_about_a_deleted_endpoint_or_to_a_former_owner(

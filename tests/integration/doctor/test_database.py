@@ -293,6 +293,8 @@ async def test_counted_connections_are_those_the_engine_opens(postgresql_url: st
 async def test_clock_that_differs_from_the_databases_is_reported(
     postgresql_url: str, tmp_path: Path, off_by: int, status: str
 ) -> None:
+    async with Database(postgresql_url) as database, database.write() as connection:
+        await workers.record_heartbeat(connection, "one", version="0.1.0", now=utc_now())
     findings = await run_check(
         "database",
         installation(tmp_path, postgresql_url),
@@ -301,6 +303,8 @@ async def test_clock_that_differs_from_the_databases_is_reported(
     (clock,) = [one for one in findings if one.check == "clock"]
     assert clock.status == status
     assert ("behind" if off_by > 0 else "ahead") in clock.saw or not off_by
+    (alive,) = [one for one in findings if one.check == "workers"]
+    assert alive.status == "ok"  # heartbeats are by the database's clock
 
 
 _NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)

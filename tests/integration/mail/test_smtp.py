@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from datetime import UTC, datetime
 from email.message import EmailMessage
@@ -9,10 +10,19 @@ from urllib.parse import quote
 
 import pytest
 
-from hookfast.mail import AddressRejected, MailDelayed, News, SmtpTransport, compose
+from hookfast.mail import (
+    AddressRejected,
+    MailDelayed,
+    MailUnconfirmed,
+    News,
+    SmtpTransport,
+    compose,
+    smtp,
+)
 from hookfast.mail.message import parse_sender
 from hookfast.owners.notice import Facts, NoticeKind
 from tests.e2e.service_process import free_ports
+from tests.support.broken_mail_server import BrokenMailServer
 from tests.support.mail_server import PASSWORD, USER, MailServer
 
 pytestmark = pytest.mark.anyio
@@ -193,3 +203,64 @@ async def test_unreachable_server_delays_mail() -> None:
     (port,) = free_ports(1)
     with pytest.raises(MailDelayed):
         await SmtpTransport(f"smtp://127.0.0.1:{port}").send(mail())
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smtp, "_COMMAND_SECONDS", 0.2)
+    monkeypatch.setattr(smtp, "_DEADLINE_SECONDS", 0.6)
+
+
+@pytest.mark.parametrize(
+    ("at", "then"),
+    [
+        ("connect", "hang"),
+        ("connect", "reset"),
+        ("connect", "421 4.3.2 Closing"),
+        ("connect", "554 5.3.2 No mail for you"),
+        ("EHLO", "hang"),
+        ("STARTTLS", "220 Go on"),  # and then no TLS
+        ("STARTTLS", "454 4.7.0 TLS not available"),
+        ("MAIL", "hang"),
+        ("MAIL", "421 4.7.0 Too many mails"),
+        ("RCPT", "reset"),
+        ("DATA", "451 4.7.1 Greylisted"),
+        ("message", "452 4.3.1 Disk full"),
+    ],
+)
+async def test_server_that_hangs_breaks_or_declines_delays_mail(
+    impatient: None, at: str, then: str
+) -> None:
+    tls = "required" if at == "STARTTLS" else "never"
+    async with BrokenMailServer(at=at, then=then) as server:
+        with pytest.raises(MailDelayed) as delayed:
+            await SmtpTransport(f"{server.url}?starttls={tls}").send(mail())
+    assert not isinstance(delayed.value, MailUnconfirmed)
+    assert delayed.value.words
+    assert OWNER not in str(delayed.value)
+
+
+@pytest.mark.parametrize("then", ["hang", "reset"])
+async def test_mail_whose_answer_never_comes_is_unconfirmed(impatient: None, then: str) -> None:
+    async with BrokenMailServer(at="message", then=then) as server:
+        with pytest.raises(MailUnconfirmed):
+            await SmtpTransport(f"{server.url}?starttls=never").send(mail())
+        assert server.messages == 1
+
+
+async def test_answer_to_a_message_may_take_longer_than_to_a_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(smtp, "_COMMAND_SECONDS", 0.2)
+    async with BrokenMailServer(at="message", then="hang") as server:
+        sending = asyncio.create_task(SmtpTransport(f"{server.url}?starttls=never").send(mail()))
+        done, _ = await asyncio.wait([sending], timeout=0.6)
+        assert not done
+        sending.cancel()
+
+
+async def test_connection_that_ends_after_the_answer_does_not_repeat_the_mail(
+    impatient: None,
+) -> None:
+    async with BrokenMailServer(at="QUIT", then="reset") as server:
+        await SmtpTransport(f"{server.url}?starttls=never").send(mail())

@@ -133,7 +133,7 @@ async def test_silent_postgresql_refuses_within_the_time_limit(postgresql_url: s
 async def on_small_disk(tmp_path: Path) -> AsyncIterator[tuple[Database, object]]:
     """A PostgreSQL server with a disk of its own."""
     with small_disk(tmp_path / "disk", megabytes=256) as disk:
-        server = Postgresql(disk.folder, tmp_path / "log")
+        server = Postgresql.of_dev_dependencies(disk.folder, tmp_path / "log")
         await server.start()
         try:
             async with Database(server.url) as database:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio.testing import ActivityEnvironment
@@ -12,6 +13,13 @@ from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, RetentionRunInput, SweepInput, Swept
 from hookfast.storage.database.engine import Database
 from tests.integration.storage.retention.old_rows import AGES, NOW
+
+
+def activity_at(now: datetime) -> ActivityEnvironment:
+    """Return an environment in which Temporal starts activities at this time."""
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, started_time=now)
+    return environment
 
 
 async def run(
@@ -24,7 +32,7 @@ async def run(
 ) -> dict[str, Swept]:
     """Run retention as the workflow does, with all sweeps or only some of them."""
     retention = RetentionActivities(database=database, ages=ages, clock=lambda: now)
-    environment = ActivityEnvironment()
+    environment = activity_at(now)
     input = RetentionRunInput(new_id("ret", now), dry_run)
     await environment.run(retention.begin_retention, input)
     if not dry_run:

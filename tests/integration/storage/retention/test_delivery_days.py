@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import delete, update
-from temporalio.testing import ActivityEnvironment
 
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
@@ -28,6 +27,7 @@ from tests.integration.storage.retention.old_rows import (
     add_endpoint,
     number_of,
 )
+from tests.integration.storage.retention.retention_run import activity_at
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ MINUTE = timedelta(minutes=1)
 async def prepare(database: Database, now: datetime) -> Prepared:
     retention = RetentionActivities(database=database, ages=AGES, clock=lambda: now)
     input = RetentionRunInput(new_id("ret", now), False)
-    environment = ActivityEnvironment()
+    environment = activity_at(now)
     await environment.run(retention.begin_retention, input)
     return await environment.run(retention.prepare_retention, input)
 
@@ -45,7 +45,7 @@ async def prepare(database: Database, now: datetime) -> Prepared:
 async def sweep(database: Database, now: datetime) -> None:
     retention = RetentionActivities(database=database, ages=AGES, clock=lambda: now)
     input = RetentionRunInput(new_id("ret", now), False)
-    environment = ActivityEnvironment()
+    environment = activity_at(now)
     await environment.run(retention.begin_retention, input)
     for name in SWEEPS[:3]:
         await environment.run(retention.sweep_rows, SweepInput(input.run_id, name, False))

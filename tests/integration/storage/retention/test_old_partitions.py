@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import insert, select, text, update
-from temporalio.testing import ActivityEnvironment
 
 from activities.retention import RetentionActivities
 from hookfast.ids import new_id
@@ -33,6 +32,7 @@ from tests.integration.storage.retention.old_rows import (
     drop_partitions,
     left,
 )
+from tests.integration.storage.retention.retention_run import activity_at
 from tests.support.postgresql import PostgresqlServer
 from tests.support.query_plan import explain
 
@@ -53,7 +53,7 @@ async def names(database: Database, table: str) -> list[str]:
 async def sweep(database: Database, name: str, **ages: timedelta) -> tuple[Swept, list[Any]]:
     """Run one sweep at NOW, and return its result and the partitions that it reports as pinned."""
     retention = RetentionActivities(database=database, ages=AGES | ages, clock=lambda: NOW)
-    environment = ActivityEnvironment()
+    environment = activity_at(NOW)
     run_id = new_id("ret", NOW)
     await environment.run(retention.begin_retention, RetentionRunInput(run_id, False))
     swept = await environment.run(retention.sweep_rows, SweepInput(run_id, name, False))

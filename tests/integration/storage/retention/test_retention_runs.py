@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import distinct, func, select, text
-from temporalio.testing import ActivityEnvironment
+from temporalio.exceptions import ApplicationError
 
 import activities.retention
 from activities.retention import RetentionActivities
@@ -41,7 +42,7 @@ from tests.integration.storage.retention.old_rows import (
     left,
     number_of,
 )
-from tests.integration.storage.retention.retention_run import run
+from tests.integration.storage.retention.retention_run import activity_at, run
 
 pytestmark = pytest.mark.anyio
 
@@ -97,7 +98,7 @@ async def test_crash_between_batches_neither_loses_nor_doubles_a_count(
     monkeypatch.setattr(activities.retention, "sweep_batch", crash)
     retention = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW)
     input = RetentionRunInput(new_id("ret", NOW), dry_run=False)
-    environment = ActivityEnvironment()
+    environment = activity_at(NOW)
     await environment.run(retention.begin_retention, input)
     swept = Swept("events", done=False)
     while not swept.done:
@@ -112,12 +113,25 @@ async def test_crash_between_batches_neither_loses_nor_doubles_a_count(
     assert await number_of(database, Event) == 3
 
 
+@pytest.mark.parametrize("off_by", [timedelta(hours=-2), timedelta(hours=2), 400 * DAY])
+async def test_a_run_whose_clock_disagrees_with_temporals_deletes_nothing(
+    database: Database, off_by: timedelta
+) -> None:
+    retention = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW + off_by)
+    input = RetentionRunInput(new_id("ret", NOW), dry_run=False)
+    with pytest.raises(ApplicationError, match="apart; nothing is deleted"):
+        await activity_at(NOW).run(retention.begin_retention, input)
+    async with database.read() as connection:
+        assert await retention_runs.list_newest(connection, limit=10) == []
+    await activity_at(NOW + off_by).run(retention.begin_retention, input)
+
+
 async def test_a_run_keeps_the_cutoffs_of_its_beginning(database: Database) -> None:
     input = RetentionRunInput(new_id("ret", NOW), dry_run=False)
-    environment = ActivityEnvironment()
     first = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW)
-    await environment.run(first.begin_retention, input)
+    await activity_at(NOW).run(first.begin_retention, input)
     later = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW + 9 * DAY)
+    environment = activity_at(NOW + 9 * DAY)
     await environment.run(later.begin_retention, input)
     event = await add_event(database, CUTOFF)
     await environment.run(later.sweep_rows, SweepInput(input.run_id, "events", False))
