@@ -83,7 +83,7 @@ async def running_bench(
 ) -> AsyncIterator[Bench]:
     """Run the parts while the block lasts, on SQLite or on their own PostgreSQL. `settings` are
     added to the environment of `up`; with `TEMPORAL_ADDRESS` in it, no Temporal is started."""
-    port, temporal_port, ui_port = _free_port(), _free_port(), _free_port()
+    port, temporal_port, ui_port = free_port(), free_port(), free_port()
     environment = os.environ | {
         "HOOKFAST_HOME": str(home),
         "HOOKFAST_PORT": str(port),
@@ -200,7 +200,8 @@ def part_kind(name: str) -> str:
     return kind if number.isdigit() else name
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port on which nothing listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -22,9 +22,9 @@ from bench import footprint
 from bench.delivery.events import EVENT_TYPE, create_endpoints, create_tenant
 from bench.footprint.figures import Measure, Reading, each_retry
 from bench.footprint.markdown import Column, at_rest, table
-from bench.footprint.phases import METRICS_PORT, RETRIED_TYPE, TEMPORAL, Meter, hundreds, singles
+from bench.footprint.phases import RETRIED_TYPE, TEMPORAL, Meter, hundreds, singles
 from bench.footprint.stores import DATABASE, TEMPORAL_DATABASE, VISIBILITY, connected
-from bench.parts import Bench, running_bench
+from bench.parts import Bench, free_port, running_bench
 from hookfast.temporal import connection
 
 MODES = ("workflow", "batch")
@@ -33,7 +33,6 @@ _RETRIES = 2
 _BATCH_FACTOR = 10
 """In hundreds, the mode `batch` has this many times the deliveries of `workflow`: a hundred share
 a run, and a table grows by pages."""
-_SETTINGS = {"HOOKFAST_WORKER_METRICS_PORT": str(METRICS_PORT)}
 console = Console(stderr=True)
 
 
@@ -102,7 +101,11 @@ def _listening_on(address: str) -> list[psutil.Process]:
 async def _running(place: Place, mode: str) -> AsyncIterator[Meter]:
     """Run Hookfast in this mode while the block lasts."""
     own = DATABASE not in place.databases
-    settings = _SETTINGS | place.settings | {"HOOKFAST_FIRST_ATTEMPTS": mode}
+    port = free_port()
+    settings = place.settings | {
+        "HOOKFAST_FIRST_ATTEMPTS": mode,
+        "HOOKFAST_WORKER_METRICS_PORT": str(port),
+    }
     with tempfile.TemporaryDirectory(prefix="hookfast-footprint-") as folder:
         home = Path(folder)
         async with running_bench(home, postgresql=own, settings=settings) as bench:
@@ -114,7 +117,8 @@ async def _running(place: Place, mode: str) -> AsyncIterator[Meter]:
             }
             async with connected(urls) as stores:
                 client = await connection.connect(address=bench.temporal_address)
-                yield Meter(bench, client, stores, home / "temporal.db")
+                metrics = f"http://127.0.0.1:{port}/metrics"
+                yield Meter(bench, client, stores, metrics, home / "temporal.db")
 
 
 def _own_url(home: Path) -> str:

@@ -21,8 +21,6 @@ from bench.parts import Bench, cpu_seconds, part_kind
 from hookfast.clock import utc_now
 
 TEMPORAL, WORKER, FLOOR, SQLITE = "Temporal's server", "worker", "floor", "Temporal's SQLite"
-METRICS_PORT = 29464
-"""Port of the worker's metrics, where it counts its requests to Temporal."""
 RETRIED_TYPE = "order.invoice.retried"
 _SETTLED = 4.0
 """Seconds until the marks of the outbox, Temporal's visibility and PostgreSQL's statistics are
@@ -50,6 +48,8 @@ class Meter:
     bench: Bench
     client: Client
     stores: Stores
+    metrics: str
+    """URL of the worker's metrics, where it counts its requests to Temporal."""
     sqlite: Path
     """The file of the embedded Temporal, which need not exist."""
     floor: Floor | None = None
@@ -89,7 +89,7 @@ class Meter:
                 reading[key] = reading.get(key, 0.0) + cpu_seconds(process)
         if self.floor is not None:
             reading[Key(FLOOR, Measure.CPU)] = cpu_seconds(self.floor.process)
-        text = (await self.bench.client.get(f"http://127.0.0.1:{METRICS_PORT}/metrics")).text
+        text = (await self.bench.client.get(self.metrics)).text
         found = _REQUESTS.findall(text)
         reading[Key(TEMPORAL, Measure.REQUESTS)] = float(sum(map(int, found)))
         return reading
