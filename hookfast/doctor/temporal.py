@@ -31,6 +31,7 @@ from hookfast.temporal import connection
 from hookfast.workflow_request import CONTROL_QUEUE
 
 _PLAN = timedelta(seconds=max(plan.length for plan in PRESETS.values()))
+_RETENTION = f"{connection.CLOSED_WORKFLOWS_KEPT.days}d"
 _POLLED_RECENTLY = timedelta(minutes=2)  # a worker polls again at least once a minute
 _RPC = timedelta(seconds=5)
 _WORKFLOW = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
@@ -134,8 +135,8 @@ async def _check_namespace(client: Client) -> Finding:
             return fail(
                 check,
                 f"There is no namespace {name}.",
-                todo=f"`temporal operator namespace create -n {name} --retention 14d`, or correct "
-                "TEMPORAL_NAMESPACE.",
+                todo=f"`temporal operator namespace create -n {name} --retention {_RETENTION}`, or "
+                "correct TEMPORAL_NAMESPACE.",
             )
         return _rpc_failed(check, error)
     kept = found.config.workflow_execution_retention_ttl.ToTimedelta()
@@ -145,7 +146,7 @@ async def _check_namespace(client: Client) -> Finding:
             check,
             f"{saw} A retry plan lasts up to {_days(_PLAN)}: the UI forgets workflows of failed "
             "deliveries while others of the same outage are still retried.",
-            todo=f"`temporal operator namespace update -n {name} --retention 14d`.",
+            todo=f"`temporal operator namespace update -n {name} --retention {_RETENTION}`.",
         )
     return ok(check, saw)
 
