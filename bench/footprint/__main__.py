@@ -21,7 +21,7 @@ from rich.markdown import Markdown
 from bench import footprint
 from bench.delivery.events import EVENT_TYPE, create_endpoints, create_tenant
 from bench.footprint.figures import Measure, Reading, each_retry
-from bench.footprint.markdown import Column, at_rest, table
+from bench.footprint.markdown import ALONE, EACH_RETRY, TOGETHER, Column, at_rest, costs, table
 from bench.footprint.phases import RETRIED_TYPE, TEMPORAL, Meter, hundreds, singles
 from bench.footprint.stores import DATABASE, TEMPORAL_DATABASE, VISIBILITY, connected
 from bench.parts import Bench, free_port, running_bench
@@ -148,12 +148,12 @@ async def _measure(meter: Meter, mode: str, arguments: argparse.Namespace) -> Fi
         found.columns.append(replace(bare, mode=None))
     _say(f"{mode}: {few} events, {arguments.rate:g} a second")
     load = partial(singles, bench, tenant, count=few, rate=arguments.rate)
-    found.columns.append(await column("alone", load, few))
+    found.columns.append(await column(ALONE, load, few))
     _say(f"{mode}: {many} events in hundreds")
-    at_once = await column("in hundreds", partial(hundreds, bench, tenant, count=many), many)
+    at_once = await column(TOGETHER, partial(hundreds, bench, tenant, count=many), many)
     _say(f"{mode}: {few} events with {_RETRIES} retries each")
     load = partial(hundreds, bench, tenant, count=few, event_type=RETRIED_TYPE)
-    retried = await column("each retry adds", load, few)
+    retried = await column(EACH_RETRY, load, few)
     more = each_retry(retried.figures, at_once.figures, _RETRIES)
     found.columns += at_once, replace(retried, figures=more)
     found.connections = await meter.stores.connections()
@@ -190,6 +190,8 @@ def _report(found: Sequence[Figures]) -> Iterator[str]:
     if missing := {TEMPORAL, DATABASE} - measured:
         named = " and ".join(sorted(missing))
         yield f"Without the CPU of what runs on other machines: {named}."
+    if lines := list(costs(columns)):
+        yield from ("", "```python", *lines, "```")
 
 
 async def _main(arguments: argparse.Namespace) -> None:

@@ -13,6 +13,24 @@ _OF_TEMPORAL = (TEMPORAL_DATABASE, VISIBILITY)
 _LEAST = 0.05
 """Kilobytes of a table below which it is not named."""
 
+ALONE, TOGETHER, EACH_RETRY = "alone", "in hundreds", "each retry adds"
+"""The names of a mode's columns."""
+_COSTS: tuple[tuple[str, Measure, tuple[str, ...], float, str], ...] = (
+    ("worker", Measure.CPU, (WORKER,), 1e-3, "ms of CPU"),
+    ("api", Measure.CPU, ("api",), 1e-3, "ms of CPU, alone"),
+    ("temporal", Measure.CPU, (TEMPORAL,), 1e-3, "ms of CPU"),
+    ("temporal_db", Measure.CPU, _OF_TEMPORAL, 1e-3, "ms of CPU, its PostgreSQL"),
+    ("db", Measure.CPU, (DATABASE,), 1e-3, "ms of CPU, our PostgreSQL"),
+    ("temporal_commits", Measure.COMMITS, _OF_TEMPORAL, 1, "of its PostgreSQL"),
+    ("commits", Measure.COMMITS, (DATABASE,), 1, "of ours"),
+    ("temporal_wal", Measure.WAL, (" and ".join(_OF_TEMPORAL),), 1e3, "KB"),
+    ("wal", Measure.WAL, (DATABASE,), 1e3, "KB"),
+    ("temporal_disk", Measure.DISK, _OF_TEMPORAL, 1e3, "KB"),
+    ("disk", Measure.DISK, (DATABASE,), 1e3, "KB"),
+    ("runs", Measure.RUNS, (TEMPORAL,), 1, "of workflows"),
+    ("requests", Measure.REQUESTS, (TEMPORAL,), 1, "of the worker to Temporal"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -118,3 +136,24 @@ def _by_table(figures: Reading, parts: Sequence[str]) -> Mapping[str, float]:
             name = VISIBILITY if key.part == VISIBILITY else key.table
             sizes[name] = sizes.get(name, 0.0) + value / 1e3
     return sizes
+
+
+def costs(columns: Sequence[Column]) -> Iterator[str]:
+    """Yield the guide's `COSTS`, with which it calculates. Nothing unless both modes and Temporal's
+    database were measured."""
+    found = {(column.mode, column.name): column.figures for column in columns}
+    modes = ("workflow", "batch")
+    measured = [found.get((mode, TOGETHER), {}) for mode in modes]
+    if any(total(one, Measure.COMMITS, TEMPORAL_DATABASE) is None for one in measured):
+        return
+    yield "COSTS = {  # measured: a delivery in `workflow`, a retry of it, the same in `batch`"
+    for name, measure, parts, per, unit in _COSTS:
+        load = ALONE if name == "api" else TOGETHER
+        values = [
+            total(found[mode, column], measure, *parts) or 0.0
+            for mode in modes
+            for column in (load, EACH_RETRY)
+        ]
+        shown = ", ".join(f"{value / per:.2g}" for value in values)
+        yield f'    "{name}": ({shown}),  # {unit}'
+    yield "}"
