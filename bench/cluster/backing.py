@@ -81,8 +81,9 @@ class Backing:
         return f"postgresql://postgres@/{name}?{self.postgresql.socket}"
 
     def hookfast_url(self) -> str:
-        """Return the URL with which Hookfast connects, with its password."""
-        return (self.secrets / "database_url").read_text().strip()
+        """Return the URL with which Hookfast connects, with its password, for SQLAlchemy."""
+        url = (self.secrets / "database_url").read_text().strip()
+        return url.replace("postgresql://", "postgresql+asyncpg://")
 
     def part(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Part:
         """Return a part, not started, with its prefix and its log in `home`."""
