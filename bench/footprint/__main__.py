@@ -28,6 +28,7 @@ from bench.parts import Bench, free_port, running_bench
 from hookfast.temporal import connection
 
 MODES = ("workflow", "batch")
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _WARM_UP = 500
 _RETRIES = 2
 _BATCH_FACTOR = 10
@@ -87,12 +88,14 @@ async def _place(arguments: argparse.Namespace) -> AsyncIterator[Place]:
 
 
 def _listening_on(address: str) -> list[psutil.Process]:
-    """The process on this machine that listens on this address, if any."""
-    port = int(address.rpartition(":")[2])
+    """The process that listens on this address, if it is one of this machine."""
+    host, _, port = address.rpartition(":")
+    if host not in _LOOPBACK:
+        return []
     listening = {
         found.pid
         for found in psutil.net_connections("tcp")
-        if found.status == psutil.CONN_LISTEN and found.laddr.port == port and found.pid
+        if found.status == psutil.CONN_LISTEN and found.laddr.port == int(port) and found.pid
     }
     return [psutil.Process(pid) for pid in listening]
 

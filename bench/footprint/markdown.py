@@ -154,6 +154,6 @@ def costs(columns: Sequence[Column]) -> Iterator[str]:
             for mode in modes
             for column in (load, EACH_RETRY)
         ]
-        shown = ", ".join(f"{value / per:.2g}" for value in values)
+        shown = ", ".join(number(value / per).replace(",", "_") for value in values)
         yield f'    "{name}": ({shown}),  # {unit}'
     yield "}"

@@ -123,9 +123,9 @@ def test_the_guides_costs_are_of_both_modes_on_a_cluster() -> None:
     ]
     lines = list(costs(columns))
     assert "COSTS = {" in lines[0]
-    assert '    "worker": (3, 1.5, 0.3, 0.15),  # ms of CPU' in lines
-    assert '    "temporal_wal": (50, 25, 5, 2.5),  # KB' in lines
-    assert '    "temporal_disk": (30, 15, 3, 1.5),  # KB' in lines
+    assert '    "worker": (3.0, 1.5, 0.30, 0.15),  # ms of CPU' in lines
+    assert '    "temporal_wal": (50, 25, 5.0, 2.5),  # KB' in lines
+    assert '    "temporal_disk": (30, 15, 3.0, 1.5),  # KB' in lines
     space: dict[str, object] = {}
     exec("\n".join(lines), space)  # noqa: S102 - it is part of the guide's Python
     assert list(costs(columns[:3])) == []
