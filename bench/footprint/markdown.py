@@ -15,6 +15,7 @@ _LEAST = 0.05
 
 ALONE, TOGETHER, EACH_RETRY = "alone", "in hundreds", "each retry adds"
 """The names of a mode's columns."""
+_OF_COSTS = (ALONE, TOGETHER, EACH_RETRY)
 _COSTS: tuple[tuple[str, Measure, tuple[str, ...], float, str], ...] = (
     ("worker", Measure.CPU, (WORKER,), 1e-3, "ms of CPU"),
     ("api", Measure.CPU, ("api",), 1e-3, "ms of CPU, alone"),
@@ -143,7 +144,7 @@ def costs(columns: Sequence[Column]) -> Iterator[str]:
     database were measured."""
     found = {(column.mode, column.name): column.figures for column in columns}
     modes = ("workflow", "batch")
-    measured = [found.get((mode, TOGETHER), {}) for mode in modes]
+    measured = [found.get((mode, name), {}) for mode in modes for name in _OF_COSTS]
     if any(total(one, Measure.COMMITS, TEMPORAL_DATABASE) is None for one in measured):
         return
     yield "COSTS = {  # measured: a delivery in `workflow`, a retry of it, the same in `batch`"
