@@ -1,7 +1,8 @@
 """The receiver of the benchmarks, as cheap as possible in Python.
 
 It answers every request with an empty 200 and records its arrival. `python -m bench.sink` prints
-its port. Requests to paths that begin with `/hole` are never answered. Answers are JSON:
+its port. Requests to paths that begin with `/hole` are never answered; to `/fail/<n>`, the first n
+attempts of a delivery get a 503 and are not recorded. Answers are JSON:
 
     GET /reset            forgets all arrivals
     GET /count            the number of arrivals
@@ -29,7 +30,9 @@ _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _SENT_AT = re.compile(rb'"sent_at": ?(\d+)')
 _ID = re.compile(rb"x-hook-id: *(\S+)", re.IGNORECASE)
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+_ATTEMPT = re.compile(rb"x-hook-attempt: *(\d+)", re.IGNORECASE)
 _HOLE = b"/hole"
+_FAIL = b"/fail/"
 _BROKEN = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
 
 _latencies: list[float] = []
@@ -67,7 +70,7 @@ class Sink(asyncio.Protocol):
             if path.startswith(_HOLE):
                 Sink.swallowed += 1
                 return
-            if Sink.broken:
+            if Sink.broken or _fails(path, head):
                 self._transport.write(_BROKEN)
                 return
             now = time.monotonic_ns()
@@ -109,6 +112,11 @@ class Sink(asyncio.Protocol):
             case _ if path.startswith(b"/report/"):
                 return _by_path.get(path.removeprefix(b"/report"), [])
         return len(_latencies)
+
+
+def _fails(path: bytes, head: bytes) -> bool:
+    attempt = _ATTEMPT.search(head) if path.startswith(_FAIL) else None
+    return attempt is not None and int(attempt[1]) <= int(path.removeprefix(_FAIL))
 
 
 async def _serve() -> None:

@@ -104,7 +104,7 @@ class JobView(BaseModel):
             filter=_filter(job),
             percent=_percent(job),
             eta_seconds=_eta_seconds(job),
-            workflow=workflow_view(context, job_workflow_id(job.id)),
+            workflow=workflow_view(context, job_workflow_id(job.id), closed_at=job.finished_at),
         )
 
 

@@ -21,6 +21,7 @@ from api.process.gauges import DatabaseGauges
 from api.process.inbound_rejections import InboundRejections
 from api.process.key_cache import KeyCache
 from api.process.source_cache import SourceCache
+from api.process.temporal_retention import TemporalRetention
 from api.stream.hub import StreamHub
 from api.stream.slots import StreamSlots
 from hookfast.clock import Clock, utc_now
@@ -57,6 +58,7 @@ class Context:
     catalogue: EventCatalogue
     emitter: Emitter
     temporal: Client
+    temporal_retention: TemporalRetention
     doorbell: Doorbell
     keys: KeyCache
     key_rate: KeyRate | None
@@ -91,6 +93,8 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         doorbell = doorbell_for(database)
         stack.push_async_callback(doorbell.close)
         client = await connection.connect(lazy=True)
+        temporal_retention = TemporalRetention(client)
+        await stack.enter_async_context(temporal_retention.reading())
         sender = Sender(
             guard=AddressGuard(
                 settings.allowed_private_networks,
@@ -135,6 +139,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
             catalogue=catalogue,
             emitter=emitter,
             temporal=client,
+            temporal_retention=temporal_retention,
             doorbell=doorbell,
             keys=keys,
             key_rate=KeyRate(per_second=settings.key_rate_per_second, burst=settings.key_rate_burst)

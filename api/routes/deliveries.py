@@ -274,10 +274,14 @@ async def get_delivery(
         heads=heads,
         waiting_behind=waiting,
         attempts=[AttemptView.of(attempt) for attempt in made],
-        workflow=workflow_view(context, _workflow_id(delivery)),
+        workflow=workflow_view(context, _workflow_id(delivery), closed_at=delivery.finished_at),
         batch=None
         if delivery.batch_id is None
-        else workflow_view(context, batch_messages.workflow_id(delivery.batch_id)),
+        else workflow_view(
+            context,
+            batch_messages.workflow_id(delivery.batch_id),
+            closed_at=made[0].started_at if made and made[0].number == 1 else None,
+        ),
     )
 
 

@@ -68,7 +68,7 @@ class RunView(BaseModel):
         return cls(
             **one.run.model_dump(),
             sweeps=[SweepView.of(sweep) for sweep in one.sweeps],
-            workflow=workflow_view(context, one.run.workflow_id),
+            workflow=workflow_view(context, one.run.workflow_id, closed_at=one.run.finished_at),
         )
 
 

@@ -26,6 +26,11 @@ class Floor:
         self._bench = bench
         self._process = process
 
+    @property
+    def process(self) -> psutil.Process:
+        """The process, to measure it."""
+        return psutil.Process(self._process.pid)
+
     @classmethod
     async def start(cls, bench: Bench) -> Self:
         """Start the process, and wait until it has warmed up."""
@@ -48,7 +53,7 @@ class Floor:
 
     async def deliver(self, count: int) -> tuple[float, dict[str, float]]:
         """Deliver this many. Return the seconds that it took, and CPU seconds by process."""
-        process = psutil.Process(self._process.pid)
+        process = self.process
         before = self._bench.cpu_now() | {"worker": cpu_seconds(process)}
         assert self._process.stdin is not None
         self._process.stdin.write(b"%d\n" % count)

@@ -24,10 +24,8 @@ from hookfast.process import run_and_end, run_async
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.embedded_temporal import log_end, log_path
 from hookfast.supervisor.processes import CannotStart
+from hookfast.temporal.connection import CLOSED_WORKFLOWS_KEPT
 
-# With the server's default, a day, the UI would forget a delivery while others of its outage are
-# still retried; two weeks is also the longest that a custom retry plan may last.
-_RETENTION = timedelta(days=14)
 _START_SECONDS = 60.0  # usually half a second; the first start from a cold disk takes longer
 
 
@@ -62,7 +60,7 @@ async def wait_until_serving(address: str, namespace: str, *, home: Path) -> Non
 
 async def _serves(address: str, namespace: str) -> bool:
     retention = Duration()
-    retention.FromTimedelta(_RETENTION)
+    retention.FromTimedelta(CLOSED_WORKFLOWS_KEPT)
     try:
         client = await Client.connect(address, namespace=namespace)
         await client.workflow_service.describe_namespace(

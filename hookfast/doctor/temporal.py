@@ -28,6 +28,7 @@ from hookfast.settings.up_file import UpFile
 from hookfast.temporal import connection
 
 _PLAN = timedelta(seconds=max(plan.length for plan in PRESETS.values()))
+_RETENTION = f"{connection.CLOSED_WORKFLOWS_KEPT.days}d"
 _RPC = timedelta(seconds=5)
 _SCHEDULES = (daily.SCHEDULE_ID, ages.SCHEDULE_ID)
 
@@ -128,8 +129,8 @@ async def _check_namespace(client: Client) -> Finding:
             return fail(
                 check,
                 f"There is no namespace {name}.",
-                todo=f"`temporal operator namespace create -n {name} --retention 14d`, or correct "
-                "TEMPORAL_NAMESPACE.",
+                todo=f"`temporal operator namespace create -n {name} --retention {_RETENTION}`, or "
+                "correct TEMPORAL_NAMESPACE.",
             )
         return _rpc_failed(check, error)
     kept = found.config.workflow_execution_retention_ttl.ToTimedelta()
@@ -139,7 +140,7 @@ async def _check_namespace(client: Client) -> Finding:
             check,
             f"{saw} A retry plan lasts up to {_days(_PLAN)}: the UI forgets workflows of failed "
             "deliveries while others of the same outage are still retried.",
-            todo=f"`temporal operator namespace update -n {name} --retention 14d`.",
+            todo=f"`temporal operator namespace update -n {name} --retention {_RETENTION}`.",
         )
     return ok(check, saw)
 

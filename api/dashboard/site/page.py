@@ -135,6 +135,11 @@ class View:
         return self.visitor is not None and self.visitor.principal.scope == "operator"
 
     @property
+    def links_to_temporal(self) -> bool:
+        """Whether the page has links to the Temporal UI: for operators, if its address is set."""
+        return self.is_operator and self.context.settings.temporal_ui_url is not None
+
+    @property
     def tenant_id(self) -> str | None:
         """The id of the tenant to show: the visitor's own, or an operator's choice. None: all."""
         if self.visitor is None:

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Creates the namespace unless it exists. Workers register the search attributes themselves.
+# Creates the namespace, or gives an existing one the retention that compose sets. It applies to
+# workflows that close from then on. Workers register the search attributes themselves.
 set -eu
 
 tries=0
@@ -9,5 +10,8 @@ until temporal operator cluster health; do
   sleep 1
 done
 
-temporal operator namespace describe --namespace "$TEMPORAL_NAMESPACE" ||
+if temporal operator namespace describe --namespace "$TEMPORAL_NAMESPACE"; then
+  temporal operator namespace update --namespace "$TEMPORAL_NAMESPACE" --retention "$RETENTION"
+else
   temporal operator namespace create --namespace "$TEMPORAL_NAMESPACE" --retention "$RETENTION"
+fi

@@ -268,7 +268,13 @@ class Workflow(TypedDict):
     id: str
 
     url: str | None
-    """Its page in the Temporal UI; null if the UI's address is not configured."""
+    """Its page in the Temporal UI; null if the UI's address is not configured, or after
+    `kept_until`."""
+
+    kept_until: str | None
+    """The end of the retention of Temporal's namespace: afterwards Temporal deletes the workflow,
+    and only Hookfast's record is left. Null while it may still run, and if the retention is not
+    known."""
 
 
 class DeliveryDetail(TypedDict):

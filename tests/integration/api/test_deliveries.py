@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import httpx2
 import pytest
@@ -206,7 +207,11 @@ async def test_delivery_shows_its_attempts(
     assert shown["next_attempt_at"] == rfc3339(next_attempt_at)
     headers = [["Host", "example.com"], ["X-Env", "***"]]
     assert shown["attempts"] == [attempt | {"started_at": rfc3339(at), "request_headers": headers}]
-    assert shown["workflow"] == {"id": f"delivery/{delivery['id']}", "url": None}
+    assert shown["workflow"] == {
+        "id": f"delivery/{delivery['id']}",
+        "url": None,
+        "kept_until": None,
+    }
 
 
 async def test_newest_of_many_attempts_are_shown_oldest_first(
@@ -245,6 +250,36 @@ async def test_delivery_links_to_its_workflow_if_the_ui_is_configured(
     assert shown["workflow"]["url"] == (
         "http://127.0.0.1:8233/namespaces/default/workflows/delivery%2F" + delivery["id"]
     )
+
+
+async def test_delivery_has_no_link_to_a_workflow_that_temporal_has_deleted(
+    settings: Settings, client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    delivery = await emit(client, tenant)
+    batch_id, now = new_id("btc"), context.clock()
+    made = {"attempts": 1, "batch_id": batch_id}
+    linked = settings.model_copy(update={"temporal_ui_url": "http://127.0.0.1:8233/"})
+    async with running_app(linked) as app, client_with(app, OPERATOR_KEY) as other:
+
+        async def shown(finished_at: datetime | None, **columns: Any) -> Any:
+            await change(context, delivery["id"], finished_at=finished_at, **columns)
+            return (await other.get(f"/deliveries/{delivery['id']}")).json()["workflow"]
+
+        unknown = await shown(now - timedelta(days=5), status="dead")
+        assert (unknown["url"] is None, unknown["kept_until"]) == (False, None)
+
+        app.state.context.temporal_retention.known = timedelta(days=4)
+        kept = await shown(now - timedelta(days=3))
+        assert (kept["url"] is None, kept["kept_until"]) == (
+            False,
+            rfc3339(now + timedelta(days=1)),
+        )
+        gone = await shown(now - timedelta(days=5))
+        assert (gone["url"], gone["kept_until"]) == (None, rfc3339(now - timedelta(days=1)))
+        gone = await shown(now - timedelta(days=5), status="delivered", **made)
+        assert (gone["id"], gone["url"]) == (f"batch/{batch_id}", None)
+        runs = await shown(None, status="retrying")
+        assert (runs["url"] is None, runs["kept_until"]) == (False, None)
 
 
 # -- who may

@@ -58,7 +58,7 @@ async def test_a_new_job_waits_for_a_worker(client: httpx2.AsyncClient, context:
     assert job["started_at"] is None
     assert job["finished_at"] is None
     assert job["requested_by"].startswith("key_")
-    assert job["workflow"] == {"id": f"job/{job['id']}", "url": None}
+    assert job["workflow"] == {"id": f"job/{job['id']}", "url": None, "kept_until": None}
 
 
 async def test_running_job_shows_its_progress(client: httpx2.AsyncClient, context: Context) -> None:

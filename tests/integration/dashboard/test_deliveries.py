@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import httpx2
 import pytest
 from fastapi import FastAPI
@@ -11,13 +13,35 @@ from api.process.context import Context
 from hookfast.clock import rfc3339
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.ids import new_id
+from hookfast.settings.settings import Settings
 from hookfast.storage.tables import Attempt
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
-from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
+from tests.integration.dashboard.visitor import Visitor, signed_in, tenant_visitor, text_of
 from tests.integration.storage.deliveries.ordered import end as ended
-from tests.support.api_client import endpoint_maker
+from tests.support.api_client import OPERATOR_KEY, endpoint_maker, running_app
+from tests.support.emitted import change
 
 pytestmark = pytest.mark.anyio
+
+
+async def test_page_links_to_the_workflow_as_long_as_temporal_keeps_it(
+    settings: Settings, client: httpx2.AsyncClient, context: Context
+) -> None:
+    tenant = await new_tenant(client)
+    await new_endpoint(client, tenant)
+    delivery = await emit(client, tenant)
+    linked = settings.model_copy(update={"temporal_ui_url": "http://127.0.0.1:8233"})
+    async with running_app(linked) as app, signed_in(app, OPERATOR_KEY) as operator:
+        app.state.context.temporal_retention.known = timedelta(days=4)
+        for age, links, says in (
+            (3, True, "in the Temporal UI until"),
+            (5, False, "kept it until"),
+        ):
+            finished_at = context.clock() - timedelta(days=age)
+            await change(context, delivery, status="delivered", finished_at=finished_at)
+            page = await operator.get(f"/dashboard/deliveries/{delivery}")
+            assert (f"/workflows/delivery%2F{delivery}" in page.text) is links
+            assert says in text_of(page.text)
 
 
 async def test_bulk_action_shows_the_number_before_it_creates_a_job(

@@ -6,6 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
@@ -13,6 +16,7 @@ from hookfast.errors import Conflict
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import PATIENT
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
@@ -100,6 +104,43 @@ async def test_a_resend_that_crosses_the_end_of_the_workflow_begins_the_plan_aga
 
     row = await stack.until_attempts(delivery, 2)
     assert (row.status, row.retries, row.finished_at) == ("retrying", 0, None)
+
+
+async def test_resend_delivers_although_temporal_has_deleted_the_closed_workflow(
+    stack: Stack,
+) -> None:
+    """As after the namespace's retention."""
+    delivery = await stack.deliver_until("delivered", "/ok")
+    await stack.until_relayed(delivery)
+    await stack.until_closed(delivery)
+    await _delete(stack, delivery)
+
+    await stack.request(delivery, "resend")
+
+    await stack.until_attempts(delivery, 2)
+    await stack.until_closed(delivery)
+    row = await stack.until_status(delivery, "delivered")
+    assert (row.attempts, len(stack.receiver.requests)) == (2, 2)
+
+
+async def _delete(stack: Stack, delivery: str) -> None:
+    """Delete a closed workflow, and wait until it is gone."""
+    handle = stack.workflow(delivery)
+    await stack.client.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(
+            namespace=stack.client.namespace,
+            workflow_execution=WorkflowExecution(workflow_id=handle.id),
+        )
+    )
+
+    async def gone() -> bool:
+        try:
+            await handle.describe()
+        except RPCError as error:
+            return error.status is RPCStatusCode.NOT_FOUND
+        return False
+
+    await eventually(gone)
 
 
 async def test_a_release_that_crosses_the_end_of_the_workflow_sends_nothing(stack: Stack) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.testing import WorkflowEnvironment
 
+from api.process.temporal_retention import TemporalRetention
+from hookfast.clock import utc_now
 from hookfast.deliveries.messages import workflow_id
 from hookfast.temporal.connection import SEARCH_ATTRIBUTES
 from tests.integration.delivery.conftest import Stack
@@ -28,6 +32,18 @@ async def test_state_query_answers_with_status_and_next_attempt(stack: Stack) ->
     assert now.next_attempt_at is not None
     assert abs((now.next_attempt_at - row.next_attempt_at).total_seconds()) < 2
     assert "503" in (now.last_error or "")
+
+
+async def test_api_reads_from_the_namespace_how_long_closed_workflows_are_kept(
+    temporal: WorkflowEnvironment,
+) -> None:
+    retention, closed_at = TemporalRetention(temporal.client), utc_now()
+    assert retention.end_of(closed_at) is None
+
+    await retention.read()
+
+    assert retention.end_of(closed_at) == closed_at + timedelta(days=1)  # the server's default
+    assert retention.end_of(None) is None
 
 
 async def test_search_attributes_and_summary_describe_a_delivery(stack: Stack) -> None:

@@ -129,7 +129,7 @@ async def test_everything_that_a_worker_creates_is_reported_before_the_first_wor
             await asyncio.sleep(0.1)  # the server does not know the namespace yet
 
     assert found["temporal.namespace"][0] == "warn"  # a day is shorter than a retry plan
-    assert "--retention" in found["temporal.namespace"][1]
+    assert "--retention 4d" in found["temporal.namespace"][1]
     assert "HookTenant" in found["temporal.search_attributes"][1]
     assert found["temporal.workers"][0] == "fail"
 

@@ -8,13 +8,16 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.settings.settings import Settings
+from hookfast.temporal.connection import CLOSED_WORKFLOWS_KEPT
 
 ROOT = Path(__file__).parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -224,6 +227,44 @@ def test_temporal_has_512_shards_and_one_version() -> None:
         for name in ("temporal", "temporal-schema", "temporal-namespace")
     }
     assert len(versions) == 1, "the schema and the server have different versions"
+
+
+def test_temporal_keeps_closed_workflows_longer_than_a_preset_retry_plan_and_no_longer() -> None:
+    days = re.fullmatch(
+        r"(\d+)d", _filled(SERVICES["temporal-namespace"]["environment"]["RETENTION"])
+    )
+    assert days
+    retention = timedelta(days=int(days[1]))
+    assert retention == CLOSED_WORKFLOWS_KEPT
+    longest = max(plan.length for plan in PRESETS.values())
+    assert timedelta(0) < retention - timedelta(seconds=longest) < timedelta(days=1)
+
+
+_NAMESPACE_SH = ROOT / "deploy/compose/temporal/namespace.sh"
+_FAKE_TEMPORAL = """#!/bin/sh
+echo "$*" >> "$CALLS"
+case "$*" in *describe*) exit "$MISSING" ;; esac
+"""
+
+
+@pytest.mark.parametrize(("missing", "verb"), [("0", "update"), ("1", "create")])
+def test_the_namespace_gets_the_retention_of_compose_whether_it_exists_or_not(
+    missing: str, verb: str, tmp_path: Path
+) -> None:
+    fake = tmp_path / "temporal"
+    fake.write_text(_FAKE_TEMPORAL)
+    fake.chmod(0o755)
+    calls = tmp_path / "calls"
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "CALLS": str(calls),
+        "MISSING": missing,
+        "TEMPORAL_NAMESPACE": "hooks",
+        "RETENTION": "4d",
+    }
+    subprocess.run(["sh", str(_NAMESPACE_SH)], env=environment, check=True)
+    last = calls.read_text().splitlines()[-1]
+    assert last == f"operator namespace {verb} --namespace hooks --retention 4d"
 
 
 def test_the_proxy_forwards_to_every_api_and_hides_metrics() -> None:
