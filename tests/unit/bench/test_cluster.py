@@ -178,6 +178,7 @@ def test_lost_stuck_and_twice_stored_events_are_found() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # the first run builds Temporal
 def test_a_small_run_on_one_temporal_loses_nothing() -> None:
     parts = ["--temporals", "1", "--apis", "2", "--workers", "2", "--only", "a worker killed"]
     command = [sys.executable, "-m", "bench.cluster", "--events", "60", *parts]
