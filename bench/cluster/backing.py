@@ -144,6 +144,10 @@ async def running_backing(
             backing.temporals.append(temporal)
             stack.push_async_callback(temporal.kill)
             await temporal.start()
+            if number == 1:
+                # Alone: it creates the record of the cluster, and servers that start with it may
+                # fail over that.
+                await backing.wait_for_temporal(backing.frontends[0])
         if temporals > 1:
             command = [sys.executable, "-m", "bench.cluster.balancer", str(balanced)]
             backing.balancer = backing.part(
@@ -151,7 +155,7 @@ async def running_backing(
             )
             stack.push_async_callback(backing.balancer.kill)
             await backing.balancer.start()
-        for frontend in backing.frontends:
+        for frontend in backing.frontends[1:]:
             await backing.wait_for_temporal(frontend)
         await _make_namespace(backing)
         yield backing

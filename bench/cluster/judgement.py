@@ -10,6 +10,7 @@ from bench.chaos import checks
 from bench.chaos.evidence import Fault, Request
 from bench.chaos.rows import Rows
 from bench.chaos.storm import WORKER_KILLED
+from bench.cluster.faults import POSTGRESQL_RESTARTED
 from bench.cluster.traffic import Seen
 from hookfast.deliveries.time_budget import LOCAL_STEP
 
@@ -30,7 +31,7 @@ class Outcome:
     lost: list[str] = field(default_factory=list)
     duplicated: list[str] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
-    """Delivered again because a worker was killed after the receiver's 2xx, before its record."""
+    """Delivered again because of a fault between the receiver's 2xx and its record, with it."""
     stuck: list[str] = field(default_factory=list)
 
     @property
@@ -60,18 +61,24 @@ def judge(
         else:
             outcome.delivered += 1
         if key in again:
-            by_a_kill = all(explained_by_a_kill(first, faults) for first in again[key])
-            (outcome.repeated if by_a_kill else outcome.duplicated).append(key)
+            causes = [cause_of(first, faults) for first in again[key]]
+            if None in causes:
+                outcome.duplicated.append(key)
+            else:
+                outcome.repeated.append(f"{key}: {causes[0]}")
 
 
-def explained_by_a_kill(first: Request, faults: Iterable[Fault]) -> bool:
-    """Whether a worker was killed after this request was sent, and before it was recorded at the
-    latest. Requests do not name their worker, so that of another one explains it too."""
-    recorded_by = first.ended + LOCAL_STEP.total_seconds()
-    return any(
-        fault.kind == WORKER_KILLED and first.begun - _READ_LATE <= fault.begun <= recorded_by
-        for fault in faults
-    )
+def cause_of(first: Request, faults: Iterable[Fault]) -> str | None:
+    """Return the fault for which this answered request could not be recorded in time: a worker was
+    killed, or PostgreSQL was away, in which Temporal stores too. Requests do not name their worker,
+    so the kill of another one counts too."""
+    sent, recorded_by = first.begun - _READ_LATE, first.ended + LOCAL_STEP.total_seconds()
+    for fault in faults:
+        if fault.kind == WORKER_KILLED and sent <= fault.begun <= recorded_by:
+            return WORKER_KILLED
+        if fault.kind == POSTGRESQL_RESTARTED and fault.overlaps(sent, recorded_by):
+            return POSTGRESQL_RESTARTED
+    return None
 
 
 def _delivered_again(requests: Iterable[Request]) -> Mapping[str, list[Request]]:

@@ -14,7 +14,8 @@ from bench.chaos.evidence import Fault, Request
 from bench.chaos.rows import Rows
 from bench.chaos.storm import API_KILLED, TEMPORAL_KILLED, WORKER_KILLED
 from bench.cluster import build, compose, faults, proxy
-from bench.cluster.judgement import Outcome, explained_by_a_kill, judge
+from bench.cluster.faults import POSTGRESQL_RESTARTED
+from bench.cluster.judgement import Outcome, judge
 from bench.cluster.postgresql import newest
 from bench.cluster.run import share
 from bench.cluster.traffic import Seen
@@ -145,21 +146,23 @@ def test_delivered_once_is_well() -> None:
 @pytest.mark.parametrize(
     ("fault", "explained"),
     [
-        (Fault(WORKER_KILLED, 100.05), True),
-        (Fault(WORKER_KILLED, 101), True),  # answered, and not recorded
-        (Fault(WORKER_KILLED, 130), False),  # it was recorded long before
-        (Fault(WORKER_KILLED, 90), False),
-        (Fault(API_KILLED, 100.05), False),
-        (Fault(TEMPORAL_KILLED, 100.05), False),
+        (Fault(WORKER_KILLED, 100.05, 105), True),
+        (Fault(WORKER_KILLED, 101, 105), True),  # answered, and not recorded
+        (Fault(WORKER_KILLED, 130, 135), False),  # it was recorded long before
+        (Fault(WORKER_KILLED, 90, 105), False),
+        (Fault(POSTGRESQL_RESTARTED, 95, 105), True),
+        (Fault(POSTGRESQL_RESTARTED, 90, 95), False),
+        (Fault(API_KILLED, 100.05, 105), False),
+        (Fault(TEMPORAL_KILLED, 100.05, 105), False),
     ],
 )
-def test_only_the_kill_of_a_worker_in_its_request_explains_a_second_delivery(
+def test_only_a_fault_that_prevents_the_record_explains_a_second_delivery(
     fault: Fault, explained: bool
 ) -> None:
-    assert explained_by_a_kill(request(), [fault]) is explained
-    outcome = judged([request(), request(105)], fault)
+    outcome = judged([request(), request(106)], fault)
     assert outcome.well is explained
-    assert (outcome.repeated if explained else outcome.duplicated) == ["dlv_1"]
+    assert outcome.duplicated == ([] if explained else ["dlv_1"])
+    assert outcome.repeated == ([f"dlv_1: {fault.kind}"] if explained else [])
 
 
 def test_lost_stuck_and_twice_stored_events_are_found() -> None:
@@ -175,6 +178,7 @@ def test_lost_stuck_and_twice_stored_events_are_found() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # the first run builds Temporal
 def test_a_small_run_on_one_temporal_loses_nothing() -> None:
     parts = ["--temporals", "1", "--apis", "2", "--workers", "2", "--only", "a worker killed"]
     command = [sys.executable, "-m", "bench.cluster", "--events", "60", *parts]
