@@ -29,7 +29,6 @@ from hookfast.temporal import connection
 
 MODES = ("workflow", "batch")
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_WARM_UP = 500
 _RETRIES = 2
 _BATCH_FACTOR = 10
 """In hundreds, the mode `batch` has this many times the deliveries of `workflow`: a hundred share
@@ -136,7 +135,10 @@ async def _measure(meter: Meter, mode: str, arguments: argparse.Namespace, found
     bench, few = meter.bench, arguments.singles
     many = arguments.count * (_BATCH_FACTOR if mode == "batch" else 1)
     tenant = await _register(bench)
-    await hundreds(bench, tenant, count=_WARM_UP)
+    # As many as a column has: the space that VACUUM frees of a load is used by the next one, so
+    # each has to find some, and leave some.
+    _say(f"{mode}: warm-up")
+    await hundreds(bench, tenant, count=arguments.count)
     _say(f"{mode}: at rest for {arguments.rest:g} s")
     found.at_rest = (await meter.span_of(partial(asyncio.sleep, arguments.rest))).per_second()
 
