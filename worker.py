@@ -327,7 +327,7 @@ async def run(settings: Settings) -> None:
         Database(settings.resolved_database_url) as database,
     ):
         await migrate(database)
-        client = await connect_when_up(stop)
+        client = await connect_when_up(settings.temporal_compression, stop)
         if client is None:
             return
         async with running_worker(settings, client, database):

@@ -83,7 +83,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         await stack.enter_async_context(keys.recording_use())
         doorbell = doorbell_for(database)
         stack.push_async_callback(doorbell.close)
-        client = await connection.connect(lazy=True)
+        client = await connection.connect(settings.temporal_compression, lazy=True)
         sender = Sender(
             guard=AddressGuard(
                 settings.allowed_private_networks,

@@ -13,7 +13,6 @@ from pathlib import Path
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.namespace.v1 import NamespaceConfig
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, UpdateNamespaceRequest
-from temporalio.client import Client
 from temporalio.service import RPCError
 
 from hookfast.cli import errors_as_sentences
@@ -23,6 +22,7 @@ from hookfast.logs import configure_logging
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.embedded_temporal import log_end, log_path
 from hookfast.supervisor.processes import CannotStart
+from hookfast.temporal.connection import connect_embedded
 
 # With the server's default, a day, the UI would forget a delivery while others of its outage are
 # still retried; two weeks is also the longest that a custom retry plan may last.
@@ -63,7 +63,7 @@ async def _serves(address: str, namespace: str) -> bool:
     retention = Duration()
     retention.FromTimedelta(_RETENTION)
     try:
-        client = await Client.connect(address, namespace=namespace)
+        client = await connect_embedded(address, namespace=namespace)
         await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=namespace), timeout=timedelta(seconds=5)
         )
