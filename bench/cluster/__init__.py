@@ -1,0 +1,1 @@
+"""Hookfast as it is run in production, on one machine without containers: `make cluster`."""
