@@ -12,13 +12,11 @@ and priorities limit nothing while the machine has time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
-
-import psutil
 
 _PERIOD_MICROSECONDS = 20_000
 _LEAST_MICROSECONDS = 1_000  # the kernel accepts no smaller quota
@@ -57,8 +55,15 @@ class Share:
         self._quota, self._usage = quota, usage
         self.cores: float | None = None
 
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """The words before a command that make it run in the group, with all that it starts."""
+        join = 'echo $$ > "$0" && echo $$ > "$1" && shift && exec "$@"'
+        groups = (str(group / "cgroup.procs") for group in (self._quota, self._usage))
+        return ("sh", "-c", join, *groups)
+
     def limit(self, cores: float | None) -> None:
-        """Let the group use this many cores, 0.05 or more; all of them if None."""
+        """Let the group use this many cores, 0.05 or more; all of the run's if None."""
         period = _PERIOD_MICROSECONDS
         allowed = None if cores is None else max(_LEAST_MICROSECONDS, round(cores * period))
         if (self._quota / "cpu.max").exists():
@@ -69,11 +74,11 @@ class Share:
             (self._quota / "cpu.cfs_quota_us").write_text(str(-1 if allowed is None else allowed))
         self.cores = None if allowed is None else allowed / period
 
-    def adopt(self, processes: Iterable[psutil.Process]) -> None:
-        """Move processes into the group, with their children. What they start stays in it."""
-        for process in processes:
-            while any([self._move(one) for one in _family(process)]):
-                pass  # until no child has come meanwhile
+    def come_first(self) -> None:
+        """Let the group run before others, as far as its quota allows."""
+        for file, most in (("cpu.weight", 10_000), ("cpu.shares", 262_144)):
+            if (self._quota / file).exists():
+                (self._quota / file).write_text(str(most))
 
     def usage(self) -> Usage:
         """Return what the group has used so far."""
@@ -84,24 +89,17 @@ class Share:
             seconds = int((self._usage / "cpuacct.usage").read_text()) / 1e9
         return Usage(seconds, counts.get("nr_periods", 0), counts.get("nr_throttled", 0))
 
-    def _move(self, process: psutil.Process) -> bool:
-        """Move a process. False if it is in the group already, or has ended."""
-        if str(process.pid) in (self._quota / "cgroup.procs").read_text().split():
-            return False
-        for group in {self._quota, self._usage}:
-            try:
-                (group / "cgroup.procs").write_text(str(process.pid))
-            except ProcessLookupError:
-                return False
-        return True
-
 
 class Shares:
-    """Creates the groups of a run, by name."""
+    """The groups of a run, by name. `cores` are those of all together."""
 
-    def __init__(self, quota: Path, usage: Path) -> None:
+    def __init__(self, quota: Path, usage: Path, *, cores: float) -> None:
+        self.cores = cores
         self._quota, self._usage = quota, usage
         self._groups: dict[str, Share] = {}
+        whole = Share(quota, usage)
+        whole.limit(cores)
+        whole.come_first()
 
     def __getitem__(self, name: str) -> Share:
         """Return the group of this name, which is created when it is first used."""
@@ -114,9 +112,10 @@ class Shares:
 
 
 @contextmanager
-def cpu_shares() -> Iterator[Shares]:
-    """Yield where groups may be created, and remove them afterwards; their processes have to be
-    ended by then. Raises NoShares if this process may not create any."""
+def cpu_shares(cores: float) -> Iterator[Shares]:
+    """Yield where groups may be created that use this many cores together, and before all others on
+    the machine. Removes them afterwards; their processes have to be ended by then. Raises NoShares
+    if this process may not create any."""
     parents = _parents(Path("/proc/self/mounts").read_text(), Path("/proc/self/cgroup").read_text())
     with ExitStack() as stack:
         try:
@@ -128,8 +127,7 @@ def cpu_shares() -> Iterator[Shares]:
             quota, usage = (ours[parent] for parent in parents)
             if is_v2:
                 stack.enter_context(_dividing(quota))
-            shares = Shares(quota, usage)
-            shares["probe"].limit(0.5)
+            shares = Shares(quota, usage, cores=cores)
         except OSError as error:
             raise NoShares(f"{error.filename}: {error.strerror}. {_HOW}") from None
         yield shares
@@ -197,13 +195,6 @@ def _parents(mounts: str, own: str) -> tuple[Path, Path]:
     if len(found) < 2:
         raise NoShares(f"There is no control group for the CPU in /proc/self/mounts. {_HOW}")
     return found["cpu"], found["cpuacct"]
-
-
-def _family(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return [process, *process.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
 
 
 def _counts(file: Path) -> dict[str, int]:

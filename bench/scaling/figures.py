@@ -33,7 +33,7 @@ class Use:
 @dataclass(frozen=True, slots=True)
 class Reading:
     """One measurement. `uses` by the part's name: each worker alone has a share, so theirs are
-    `worker 1`, `worker 2`, …"""
+    `worker-1`, `worker-2`, …"""
 
     rate: float
     uses: Mapping[str, Use]
@@ -60,7 +60,7 @@ class Point:
         found: dict[str, list[Use]] = {}
         for reading in self.readings:
             for name, use in reading.uses.items():
-                found.setdefault(name.rstrip(" 0123456789"), []).append(use)
+                found.setdefault(name.rstrip("-0123456789"), []).append(use)
         return {name: _mean(uses) for name, uses in found.items()}
 
     @property
