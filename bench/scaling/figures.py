@@ -5,9 +5,11 @@ Rates are deliveries per second, CPU is in cores: seconds of CPU per second.
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 WORKER = "worker"
 FULL = 0.93
@@ -83,6 +85,29 @@ class NextLimit:
     part: str
     workers: float
     rate: float
+
+
+def to_json(points: Sequence[Point]) -> list[Any]:
+    """Return the points as plain values."""
+    return [dataclasses.asdict(point) for point in points]
+
+
+def from_json(content: list[Any]) -> list[Point]:
+    """Return the points of `to_json`."""
+    return [
+        Point(
+            mode=one["mode"],
+            workers=one["workers"],
+            squeezed=one["squeezed"],
+            readings=[
+                Reading(
+                    reading["rate"], {name: Use(**use) for name, use in reading["uses"].items()}
+                )
+                for reading in one["readings"]
+            ],
+        )
+        for one in content
+    ]
 
 
 def next_limit(point: Point) -> NextLimit:

@@ -1,13 +1,17 @@
-"""The tables of a run, on the terminal and as Markdown for the guide."""
+"""The tables of a run, on the terminal and as Markdown for the guide:
+`python -m bench.scaling.report FILE` prints those of a `--json` file."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from bench.scaling.figures import WORKER, Point, next_limit
+from bench.scaling.figures import WORKER, Point, from_json, next_limit
 
 _COLUMNS = ("", "deliveries/s", "× the first", "limit", "cores used / had", "CPU, ms a delivery")
 
@@ -24,12 +28,14 @@ def show(points: Sequence[Point], console: Console) -> None:
 
 
 def markdown(points: Sequence[Point]) -> str:
-    """Return the guide's table."""
+    """Return the guide's table, and a sentence on the next limit of each mode."""
     lines = [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
+    told = []
     for mode in dict.fromkeys(point.mode for point in points):
         of_mode = [point for point in points if point.mode == mode]
         lines += [f"| `{mode}`, {' | '.join(row)} |" for row in _rows(of_mode)]
-    return "\n".join(lines) + "\n"
+        told += ["", f"`{mode}`: {_next(of_mode)}"]
+    return "\n".join([*lines, *told]) + "\n"
 
 
 def _rows(points: Sequence[Point]) -> list[list[str]]:
@@ -62,3 +68,7 @@ def _next(points: Sequence[Point]) -> str:
         f"share, the most after the workers: it is the limit from about {found.workers:.1f} such "
         f"workers on, at {found.rate:.0f} deliveries/s."
     )
+
+
+if __name__ == "__main__":
+    print(markdown(from_json(json.loads(Path(sys.argv[1]).read_text()))), end="")

@@ -43,7 +43,7 @@ _BATCH = 50
 _LOOK_SECONDS = 0.1
 _READY_SECONDS = 90.0
 _STOP_SECONDS = 60.0
-_DRAIN_SECONDS = 120.0
+_DRAIN_SECONDS = 240.0
 _NOT_DELIVERED = ("retrying", "held", "paused", "dead", "gone", "cancelled")
 
 
@@ -232,7 +232,9 @@ def _environment(backing: Backing) -> dict[str, str]:
 
 async def _migrate(environment: Mapping[str, str]) -> None:
     process = await asyncio.create_subprocess_exec(
-        *_command("migrate"), env=environment, stdout=asyncio.subprocess.DEVNULL
+        *_command("migrate"),
+        env={**environment, "HOOKFAST_LOG_LEVEL": "warning"},
+        stdout=asyncio.subprocess.DEVNULL,
     )
     assert await process.wait() == 0
 

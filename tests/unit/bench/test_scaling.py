@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from bench.scaling.division import divide
-from bench.scaling.figures import Point, Reading, Use, next_limit
+from bench.scaling.figures import Point, Reading, Use, from_json, next_limit, to_json
 from bench.scaling.plot import scaling_plot
 from bench.scaling.report import markdown
 from bench.shares import NoShares, Share, Usage, _parents
@@ -70,7 +71,7 @@ def test_a_worker_gets_at_most_what_one_process_can_use() -> None:
 def test_table_and_picture_show_every_point() -> None:
     points = [point(1, 19.0, 21.0), point(2, 40.0), point(4, 78.0)]
     squeezed = Point("batch", 4, "postgresql", [point(4, 33.0, postgresql=0.5).readings[0]])
-    table = markdown([*points, squeezed])
+    table = markdown(from_json(json.loads(json.dumps(to_json([*points, squeezed])))))
     assert "| `batch`, 2 workers | 40.0 | 2.00 | worker |" in table
     assert "4 workers, less for postgresql | 33.0 | 1.65 |" in table
     picture = scaling_plot([*points, squeezed])
