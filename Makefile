@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow client-js chaos check bench drain overload scaling inbox-bench lanes-bench emit-bench filter-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
+.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench drain overload scaling inbox-bench lanes-bench emit-bench filter-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -50,6 +50,10 @@ client-js: $(VENV)/.dev-ready ## build, test and pack the client for TypeScript 
 chaos: $(VENV)/.dev-ready   ## random kills and outages; checks that nothing is lost (EVENTS=2000 SEED= DATABASE= MODE= KILL= RATE= CALM= ORDERED=)
 	$(BIN)/python -m bench.chaos --events $(EVENTS) $(if $(SEED),--seed $(SEED)) $(if $(DATABASE),--database $(DATABASE)) \
 	  $(if $(MODE),--mode $(MODE)) $(if $(KILL),--kill $(KILL)) $(if $(RATE),--rate $(RATE)) $(if $(CALM),--calm $(CALM)) $(if $(ORDERED),--ordered $(ORDERED))
+
+cluster: EVENTS = 4650
+cluster: $(VENV)/.dev-ready ## PostgreSQL, two Temporals, APIs behind Caddy, workers: kills and restarts (EVENTS=4650 MODE= ONLY= OLD=; needs go, postgresql)
+	@$(BIN)/python -m bench.cluster --events $(EVENTS) $(if $(MODE),--mode $(MODE)) $(if $(ONLY),--only "$(ONLY)") $(if $(OLD),--old $(OLD))
 
 bench: $(VENV)/.dev-ready   ## the product against a bare workflow, 20 minutes (PARTS=rates,latency,… DATABASE= ROUNDS= SECONDS= JSON=)
 	@$(BIN)/python -m bench.delivery $(if $(PARTS),--only $(PARTS)) $(if $(DATABASE),--database $(DATABASE)) \

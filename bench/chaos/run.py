@@ -158,14 +158,14 @@ async def _judge(service: Service, evidence: Evidence, watch: Watch) -> Verdict:
         rows=rows,
         watch=watch,
         parts=service.parts,
-        open_workflows=await _open_workflows(service),
+        open_workflows=await open_workflows(service.temporal_server.address),
         woken_by_sweep=sum(_woken_by_sweep(worker.log) for worker in service.workers),
     )
 
 
-async def _open_workflows(service: Service) -> list[str]:
+async def open_workflows(address: str, *, namespace: str = "default") -> list[str]:
     """Return deliveries whose workflows are still open after they had time to end."""
-    client = await Client.connect(service.temporal_server.address)
+    client = await Client.connect(address, namespace=namespace)
     give_up_at = time.time() + _WORKFLOWS_SECONDS
     while True:
         found = [one.id.removeprefix("delivery/") async for one in client.list_workflows(_OPEN)]

@@ -127,7 +127,7 @@ async def running_service(
             temporal_server=temporal_server,
             database=database,
             disk=disk,
-            receiver=await _start_receiver(part("receiver", *_receiver(seed))),
+            receiver=await start_receiver(part("receiver", *receiver_command(seed))),
             client=client,
         )
         await database.start()
@@ -163,14 +163,16 @@ def _environment(home: Path, database_url: str, temporal: str, port: int) -> dic
     }
 
 
-def _receiver(seed: str) -> tuple[str, ...]:
+def receiver_command(seed: str) -> tuple[str, ...]:
+    """Return the command of a receiver that fails as this seed says."""
     return sys.executable, "-m", "bench.chaos.receiver", seed
 
 
-async def _start_receiver(receiver: Part) -> str:
-    """Its URL: it prints its port."""
+async def start_receiver(receiver: Part) -> str:
+    """Start a receiver and return its URL."""
     await receiver.start()
     async with asyncio.timeout(_READY_SECONDS):
+        # it prints its port
         while not (port := receiver.log.read_text().strip()):  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.05)
     return f"http://127.0.0.1:{int(port)}"

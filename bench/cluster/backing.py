@@ -81,8 +81,9 @@ class Backing:
         return f"postgresql://postgres@/{name}?{self.postgresql.socket}"
 
     def hookfast_url(self) -> str:
-        """Return the URL with which Hookfast connects, with its password."""
-        return (self.secrets / "database_url").read_text().strip()
+        """Return the URL with which Hookfast connects, with its password, for SQLAlchemy."""
+        url = (self.secrets / "database_url").read_text().strip()
+        return url.replace("postgresql://", "postgresql+asyncpg://")
 
     def part(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Part:
         """Return a part, not started, with its prefix and its log in `home`."""
@@ -143,6 +144,10 @@ async def running_backing(
             backing.temporals.append(temporal)
             stack.push_async_callback(temporal.kill)
             await temporal.start()
+            if number == 1:
+                # Alone: it creates the record of the cluster, and servers that start with it may
+                # fail over that.
+                await backing.wait_for_temporal(backing.frontends[0])
         if temporals > 1:
             command = [sys.executable, "-m", "bench.cluster.balancer", str(balanced)]
             backing.balancer = backing.part(
@@ -150,7 +155,7 @@ async def running_backing(
             )
             stack.push_async_callback(backing.balancer.kill)
             await backing.balancer.start()
-        for frontend in backing.frontends:
+        for frontend in backing.frontends[1:]:
             await backing.wait_for_temporal(frontend)
         await _make_namespace(backing)
         yield backing

@@ -50,7 +50,6 @@ class Compose:
     @property
     def postgresql_settings(self) -> tuple[str, ...]:
         """PostgreSQL's settings, as `max_connections=300`."""
-        command = self.services["postgresql"]["command"]
         pairs = itertools.pairwise(self.services["postgresql"]["command"])
         return tuple(value for flag, value in pairs if flag == "-c")
 
