@@ -7,7 +7,7 @@ about 70 % of theirs. Then each of the others in turn gets 70 % of what it used:
 what that part can do, and rises again when it has its share back.
 
 A rate is arrivals per second at the sink while deliveries always wait. At the end of a mode each
-must have come once and be recorded. It takes about eight minutes.
+must have come and be recorded. It takes about eight minutes.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ async def _run(shares: Shares, modes: Sequence[str], plan: _Plan) -> list[Point]
         async with running_session(Path(home), shares) as session:
             for mode in modes:
                 points += await _measure_mode(session, mode, plan)
+                if repeated := await session.repeated():
+                    console.print(f"[bold]{repeated} arrivals were repetitions so far.[/bold]")
     return points
 
 
