@@ -82,7 +82,7 @@ class Session:
         assert feeder.cancelled(), feeder.exception()
         self.give(dict.fromkeys((*FIXED, WORKER)))
         async with asyncio.timeout(_DRAIN_SECONDS):
-            while await self._bench.sunk() - await self.repeated() < self._emitted:
+            while await self._bench.sunk() - await self.repeated() < self._emitted:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_SECONDS)
             while "pending" in (found := await count_unfinished(self._bench)):  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_SECONDS)
