@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench drain overload inbox-bench lanes-bench emit-bench filter-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help rollout
+.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench drain overload inbox-bench lanes-bench emit-bench filter-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help rollout scaling
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -72,6 +72,9 @@ overload: $(VENV)/.dev-ready ## delays of retries and of a person's resend under
 
 inbox-bench: $(VENV)/.dev-ready ## receiving, measured against less and against emitting
 	$(BIN)/python -m bench.inbox
+
+scaling: $(VENV)/.dev-ready ## whether more workers deliver more, and what is the limit behind them (MODES= JSON= PICTURE=)
+	@$(BIN)/python -m bench.scaling $(if $(MODES),--modes $(MODES)) $(if $(JSON),--json $(JSON)) $(if $(PICTURE),--picture $(PICTURE))
 
 lanes-bench: $(VENV)/.dev-ready ## ordered deliveries, by the number of ordering keys, against no order
 	$(BIN)/python -m bench.lanes

@@ -345,7 +345,7 @@ async def run(settings: Settings) -> None:
         using_server_clock(database),
     ):
         await migrate(database)
-        client = await connect_when_up(stop)
+        client = await connect_when_up(settings.temporal_compression, stop)
         if client is None:
             return
         async with running_worker(settings, client, database, deployment=deployment):

@@ -1,25 +1,13 @@
-"""The plot of a drain: arrivals per second as bars, the ramp as a step line. SVG, readable on light
-and on dark pages, with no library.
-"""
+"""The plot of a drain: arrivals per second as bars, the ramp as a step line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+
+from bench.plot import Area, document, scale
 
 _WIDTH, _HEIGHT = 760, 380
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 20, 56, 52
-_STYLE = """
-  .page { fill: #ffffff } text { fill: #24292f; font: 13px system-ui, sans-serif }
-  .title { font-size: 15px; font-weight: 600 } .bar { fill: #4c8fd6 }
-  .ramp { stroke: #c2410c; stroke-width: 2; fill: none } .rate { fill: #c2410c }
-  .grid { stroke: #d0d7de } .axis { stroke: #57606a }
-  @media (prefers-color-scheme: dark) {
-    .page { fill: #0d1117 } text { fill: #e6edf3 } .bar { fill: #4f86c6 }
-    .ramp { stroke: #fb923c } .rate { fill: #fb923c }
-    .grid { stroke: #30363d } .axis { stroke: #8b949e }
-  }
-"""
 
 
 def drain_plot(measured: Sequence[int], ramp: Sequence[float]) -> str:
@@ -33,56 +21,35 @@ class _Plot:
         self._measured = measured
         self._ramp = ramp
         self._seconds = len(measured)
-        self._tick = _round_step(max(measured) * 1.25 / 5)
-        self._top = self._tick * ceil(max(measured) * 1.15 / self._tick)
+        size = (_WIDTH - _LEFT - _RIGHT, _HEIGHT - _TOP - _BOTTOM)
+        self._area = Area(_LEFT, _TOP, *size, *scale(max(measured)))
 
     def svg(self) -> str:
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">',
-            "<title>Deliveries per second after an outage: measured, and the ramp</title>",
-            f"<style>{_STYLE}</style>",
-            f'<rect class="page" width="{_WIDTH}" height="{_HEIGHT}"/>',
-            *self._grid(),
+            *self._area.grid(),
+            *self._seconds_below(),
             *self._bars(),
             *self._ramp_line(),
             *self._labels(),
-            "</svg>",
         ]
-        return "\n".join(parts) + "\n"
+        title = "Deliveries per second after an outage: measured, and the ramp"
+        return document(parts, width=_WIDTH, height=_HEIGHT, title=title)
 
     def _x(self, second: float) -> float:
-        return _LEFT + second * (_WIDTH - _LEFT - _RIGHT) / self._seconds
+        return _LEFT + second * self._area.width / self._seconds
 
-    def _y(self, rate: float) -> float:
-        return _HEIGHT - _BOTTOM - min(rate, self._top) * self._height / self._top
-
-    @property
-    def _height(self) -> int:
-        return _HEIGHT - _TOP - _BOTTOM
-
-    def _grid(self) -> list[str]:
-        parts = []
-        for tick in range(0, self._top + 1, self._tick):
-            y = self._y(tick)
-            kind = "grid" if tick else "axis"
-            parts += [
-                f'<line class="{kind}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" '
-                f'y1="{y:.1f}" y2="{y:.1f}"/>',
-                f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tick}</text>',
-            ]
-        for second in range(0, self._seconds + 1, 5 if self._seconds <= 80 else 20):
-            x = self._x(second)
-            parts.append(
-                f'<text x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" '
-                f'text-anchor="middle">{second}</text>'
-            )
-        return parts
+    def _seconds_below(self) -> list[str]:
+        return [
+            f'<text x="{self._x(second):.1f}" y="{_HEIGHT - _BOTTOM + 18}" '
+            f'text-anchor="middle">{second}</text>'
+            for second in range(0, self._seconds + 1, 5 if self._seconds <= 80 else 20)
+        ]
 
     def _bars(self) -> list[str]:
         parts = []
         width = self._x(1) - self._x(0)
         for second, count in enumerate(self._measured):
-            y = self._y(count)
+            y = self._area.y(count)
             parts.append(
                 f'<rect class="bar" x="{self._x(second) + width * 0.1:.1f}" y="{y:.1f}" '
                 f'width="{width * 0.8:.1f}" height="{_HEIGHT - _BOTTOM - y:.1f}"/>'
@@ -95,10 +62,10 @@ class _Plot:
         rate = None
         for second, now in enumerate(self._ramp):
             if now != rate:
-                points += [f"{self._x(second):.1f},{self._y(rate or now):.1f}"]
-                points += [f"{self._x(second):.1f},{self._y(now):.1f}"]
-                beyond = now > self._top
-                y = self._y(now) - 6
+                points += [f"{self._x(second):.1f},{self._area.y(rate or now):.1f}"]
+                points += [f"{self._x(second):.1f},{self._area.y(now):.1f}"]
+                beyond = now > self._area.most
+                y = self._area.y(now) - 6
                 words = f"{now:g}/s and on" if beyond else f"{now:g}/s"
                 parts.append(
                     f'<text class="rate" x="{self._x(second) + 3:.1f}" y="{y:.1f}">{words}</text>'
@@ -107,11 +74,11 @@ class _Plot:
                 if beyond:
                     break
         else:
-            points.append(f"{self._x(self._seconds):.1f},{self._y(rate or 0):.1f}")
+            points.append(f"{self._x(self._seconds):.1f},{self._area.y(rate or 0):.1f}")
         return [f'<polyline class="ramp" points="{" ".join(points)}"/>', *parts]
 
     def _labels(self) -> list[str]:
-        middle = _TOP + self._height / 2
+        middle = _TOP + self._area.height / 2
         legend = _WIDTH - _RIGHT - 178
         title = f"{sum(self._measured):,} held deliveries, released after an outage"
         return [
@@ -125,13 +92,3 @@ class _Plot:
             f'<text transform="translate(18 {middle}) rotate(-90)" text-anchor="middle">'
             "arrivals per second</text>",
         ]
-
-
-def _round_step(least: float) -> int:
-    """The smallest of 1, 2, 5, 10, 20, 50 … that is at least this."""
-    size = 1
-    while True:
-        for step in (1, 2, 5):
-            if step * size >= least:
-                return step * size
-        size *= 10

@@ -93,7 +93,7 @@ async def _deliver(client: Client, count: int, in_flight: int) -> float:
 
 
 async def _main(url: str, in_flight: int) -> None:
-    client = await connection.connect()
+    client = await connection.connect("auto")
     sender = Sender(guard=AddressGuard([ip_network("127.0.0.0/8")]))
     async with Worker(
         client,

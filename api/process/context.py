@@ -92,7 +92,7 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         await stack.enter_async_context(keys.recording_use())
         doorbell = doorbell_for(database)
         stack.push_async_callback(doorbell.close)
-        client = await connection.connect(lazy=True)
+        client = await connection.connect(settings.temporal_compression, lazy=True)
         temporal_retention = TemporalRetention(client)
         await stack.enter_async_context(temporal_retention.reading())
         sender = Sender(

@@ -118,7 +118,7 @@ async def _running(place: Place, mode: str) -> AsyncIterator[Meter]:
                 f"temporal {number}": process for number, process in enumerate(place.temporal, 1)
             }
             async with connected(urls) as stores:
-                client = await connection.connect(address=bench.temporal_address)
+                client = await connection.connect("auto", address=bench.temporal_address)
                 metrics = f"http://127.0.0.1:{port}/metrics"
                 yield Meter(bench, client, stores, metrics, home / "temporal.db")
 

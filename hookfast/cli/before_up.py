@@ -13,7 +13,6 @@ from pathlib import Path
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.namespace.v1 import NamespaceConfig
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, UpdateNamespaceRequest
-from temporalio.client import Client
 from temporalio.service import RPCError
 
 from hookfast.cli import errors_as_sentences
@@ -24,7 +23,7 @@ from hookfast.process import run_and_end, run_async
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.embedded_temporal import log_end, log_path
 from hookfast.supervisor.processes import CannotStart
-from hookfast.temporal.connection import CLOSED_WORKFLOWS_KEPT
+from hookfast.temporal.connection import CLOSED_WORKFLOWS_KEPT, connect_embedded
 
 _START_SECONDS = 60.0  # usually half a second; the first start from a cold disk takes longer
 
@@ -62,7 +61,7 @@ async def _serves(address: str, namespace: str) -> bool:
     retention = Duration()
     retention.FromTimedelta(CLOSED_WORKFLOWS_KEPT)
     try:
-        client = await Client.connect(address, namespace=namespace)
+        client = await connect_embedded(address, namespace=namespace)
         await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=namespace), timeout=timedelta(seconds=5)
         )

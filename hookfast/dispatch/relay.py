@@ -293,7 +293,7 @@ class Relay:
         """How many new deliveries fit into this batch, or into a new one."""
         if into is not None:
             return into.room
-        return batch_messages.MOST if len(self._batches.at_work) < _BATCHES else 0
+        return self._batches.most if len(self._batches.at_work) < _BATCHES else 0
 
     async def _room(self) -> int:
         """Wait for room, and return how many rows may be leased to start with a workflow of their

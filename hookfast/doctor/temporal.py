@@ -61,7 +61,7 @@ async def check_temporal(settings: Settings, clock: Clock) -> AsyncIterator[Find
                 server.address, namespace=running.temporal_namespace
             )
         else:
-            client = await connection.connect(address=server.address)
+            client = await connection.connect(settings.temporal_compression, address=server.address)
         info = await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=_RPC)
     except (RPCError, RuntimeError) as error:  # a failed connect raises RuntimeError
         yield _unreachable(error, server)

@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
@@ -14,6 +14,7 @@ from pydantic_settings import NoDecode
 from hookfast.settings.egress_proxy import parse_egress_proxy
 
 Network = IPv4Network | IPv6Network
+TemporalCompression = Literal["auto", "on", "off"]
 
 OPERATOR_KEY_FORM = re.compile(r"hf_[A-Za-z0-9_-]{32,}")
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")

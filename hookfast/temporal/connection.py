@@ -20,6 +20,8 @@ from temporalio.envconfig import ClientConfig
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
 from hookfast.settings.secret_files import read_for
+from hookfast.settings.types import TemporalCompression
+from hookfast.temporal.compression import compression_for
 from hookfast.temporal.payloads import DATA_CONVERTER
 
 HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
@@ -51,7 +53,9 @@ def kind_of(key: SearchAttributeKey[Any]) -> str:
     return key.indexed_value_type.name.title().replace("_", "")
 
 
-async def connect(*, lazy: bool = False, address: str = "127.0.0.1:7233") -> Client:
+async def connect(
+    compression: TemporalCompression, *, lazy: bool = False, address: str = "127.0.0.1:7233"
+) -> Client:
     """Connect to the Temporal that `TEMPORAL_*` names, else to namespace `default` at `address`.
     The key may be in a file (`TEMPORAL_API_KEY_FILE`). Raises Misconfigured if that is unusable.
 
@@ -62,20 +66,20 @@ async def connect(*, lazy: bool = False, address: str = "127.0.0.1:7233") -> Cli
         environment["TEMPORAL_API_KEY"] = key
     config = ClientConfig.load_client_connect_config(override_env_vars=environment)
     config.setdefault("target_host", address)
-    # gzip costs more than the bytes it saves on loopback
-    is_local = config["target_host"].startswith(("127.", "localhost:", "[::1]"))
-    compression = GrpcCompression.NONE if is_local else GrpcCompression.GZIP
     return await Client.connect(
-        **config, lazy=lazy, grpc_compression=compression, data_converter=DATA_CONVERTER
+        **config,
+        lazy=lazy,
+        grpc_compression=await compression_for(config["target_host"], compression),
+        data_converter=DATA_CONVERTER,
     )
 
 
-async def connect_when_up(stop: asyncio.Event) -> Client | None:
+async def connect_when_up(compression: TemporalCompression, stop: asyncio.Event) -> Client | None:
     """Connect and register the search attributes as soon as Temporal answers. None if `stop` is
     set first."""
     while not stop.is_set():
         try:
-            client = await connect()
+            client = await connect(compression)
             await register_search_attributes(client)
         except (RuntimeError, RPCError) as error:
             log.warning("Temporal does not answer yet; trying again.", error=str(error)[:200])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from temporalio.client import Client
 
+from hookfast.clock import utc_now
 from hookfast.deliveries.batch_messages import MOST
 from hookfast.dispatch import batches
-from hookfast.dispatch.batches import Batch, closed_batch
+from hookfast.dispatch.batches import Batch, Batches, closed_batch
 from hookfast.storage.deliveries.outbox import PendingDelivery
 
 pytestmark = pytest.mark.anyio
@@ -134,3 +136,42 @@ async def test_batch_of_another_worker_takes_no_deliveries() -> None:
     batch.open(Taken())
     assert batch.complete.done()
     assert not batch.is_open
+
+
+class Temporal:
+    """A client whose workflows end when `ended` is set."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+
+    async def start_workflow(self, *_: object, **__: object) -> Temporal:
+        return self
+
+    async def result(self) -> None:
+        await self.ended.wait()
+
+
+async def test_slow_worker_takes_fewer_deliveries_at_once_and_recovers() -> None:
+    loop = asyncio.get_running_loop()
+    temporal = Temporal()
+    all_batches = Batches(cast("Client", temporal), on_room=lambda: None)
+
+    async def run_batch(name: str, *, took: float | None) -> None:
+        temporal.ended.clear()
+        all_batches.begin(name, rows(1), leased_until=utc_now(), on_start=lambda _: None)
+        batch = all_batches.get(name)
+        assert batch is not None
+        assert batch.room == all_batches.most - 1
+        if took is not None:
+            batch.open(Taken())
+            batch._opened_at = loop.time() - took
+        temporal.ended.set()
+        await asyncio.wait(all_batches.running)
+        await asyncio.sleep(0)
+
+    sizes = []
+    for number, took in enumerate((0.2, 2.0, 3.0, 3.0, 3.0, None, 2.0, 1.1, 0.2)):
+        await run_batch(f"btc_{number}", took=took)
+        sizes.append(all_batches.most)
+    # 2 s are no reason to change, and a batch that made no attempts says nothing
+    assert sizes == [MOST, MOST, 50, 32, 32, 32, 32, 64, MOST]
