@@ -44,7 +44,27 @@ async def start_or_wake(
     """Start the workflow of a delivery, or signal it if the row has a workflow already. A workflow
     that has ended or was lost starts again from the row. Raises Temporal's errors, and
     WorkflowAlreadyStartedError if a first start finds that the workflow has run."""
-    first = not row.has_workflow
+    if not row.has_workflow:
+        try:
+            await _start(client, row, endpoint, first=True, fast_lane_timeout=fast_lane_timeout)
+        except WorkflowAlreadyStartedError:
+            if row.new:
+                raise
+            # A relay that got no answer had started it, before a batch took the delivery; it has
+            # ended, and the row changed since.
+        else:
+            return
+    await _start(client, row, endpoint, first=False, fast_lane_timeout=fast_lane_timeout)
+
+
+async def _start(
+    client: Client,
+    row: PendingDelivery,
+    endpoint: CachedEndpoint,
+    *,
+    first: bool,
+    fast_lane_timeout: timedelta,
+) -> None:
     at_once = row.new and row.deliver_at is None
     fast_lane = row.new and endpoint.timeout_seconds <= fast_lane_timeout.total_seconds()
     await client.start_workflow(

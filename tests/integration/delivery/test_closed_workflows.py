@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
@@ -13,7 +14,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.errors import Conflict
+from hookfast.ids import new_id
 from hookfast.storage.endpoints import endpoint_state
+from hookfast.storage.tables import Delivery
 from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import PATIENT
 from tests.support.waiting import eventually
@@ -27,6 +30,21 @@ async def test_finished_delivery_declines_every_action_but_resend(stack: Stack) 
     for action in declined:
         with pytest.raises(Conflict, match="ended as delivered"):
             await stack.request(delivery, action)
+
+
+async def test_resend_takes_effect_although_a_batch_took_a_delivery_with_a_workflow(
+    stack: Stack,
+) -> None:
+    """Its start got no answer, so the relay gave the delivery to a batch."""
+    delivery = await stack.deliver_until("delivered", "/ok")
+    await stack.until_closed(delivery)
+    async with stack.database.write() as connection:
+        batched = update(Delivery.__table__).values(batch_id=new_id("btc"))
+        await connection.execute(batched.where(Delivery.__table__.c.id == delivery))
+
+    await stack.request(delivery, "resend")
+
+    await stack.until_attempts(delivery, 2)
 
 
 @pytest.mark.parametrize(
