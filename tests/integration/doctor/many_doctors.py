@@ -2,10 +2,10 @@
 
     python -m tests.integration.doctor.many_doctors TIMES AT_ONCE FOLDER
 
-A new process spends two seconds of CPU on imports. Each fork runs the real `main`; if that returned,
-the fork would end as any Python process does, by the interpreter's finalisation. Its output goes
-to a file in FOLDER; one line for each fork has its number, exit code and seconds. A fork that takes
-too long is killed, and its exit code is -9.
+A new process spends two seconds of CPU on imports. Each fork runs the real `main`; if that
+returned, the fork would end as any Python process does, by the interpreter's finalisation. Its
+output goes to a file in FOLDER; one line for each fork has its number, exit code and seconds. A
+fork that takes too long is killed, and its exit code is -9.
 """
 
 from __future__ import annotations
