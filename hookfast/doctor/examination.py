@@ -39,6 +39,8 @@ class Check:
     seconds: float = SECONDS
 
 
+Report = Callable[[Check, list[Finding]], None]
+
 CHECKS: tuple[Check, ...] = (
     Check(
         name="settings",
@@ -85,17 +87,11 @@ async def examine(
     *,
     clock: Clock = utc_now,
     checks: tuple[Check, ...] = CHECKS,
-    report: Callable[[Check, list[Finding]], None] = lambda *_: None,
+    report: Report = lambda *_: None,
 ) -> list[Finding]:
     """Return the findings of every check, in the order of `checks`. Takes as long as the slowest
     check, and at most its time limit. Each check's findings are also reported when it ends."""
-
-    async def run(check: Check) -> list[Finding]:
-        findings = await _run(check, settings, clock)
-        report(check, findings)
-        return findings
-
-    results = await asyncio.gather(*(run(check) for check in checks))
+    results = await asyncio.gather(*(_run(check, settings, clock, report) for check in checks))
     return [finding for findings in results for finding in findings]
 
 
@@ -126,12 +122,18 @@ def examine_within(
     ]
 
 
-async def _run(check: Check, settings: Settings, clock: Clock) -> list[Finding]:
+async def _run(check: Check, settings: Settings, clock: Clock, report: Report) -> list[Finding]:
     findings: list[Finding] = []
-    collecting = asyncio.create_task(_collect(check, settings, clock, findings), name=check.name)
+
+    async def collect() -> None:
+        await _collect(check, settings, clock, findings)
+        report(check, findings)  # before any other check can block the event loop
+
+    collecting = asyncio.create_task(collect(), name=check.name)
     await asyncio.wait({collecting}, timeout=check.seconds)
     if not collecting.done():
         findings = [*findings, _unanswered(check, check.seconds)]
+        report(check, findings)
         collecting.cancel()
         # it may wait for a thread or a driver that cannot be interrupted
         await asyncio.wait({collecting}, timeout=_CANCEL_SECONDS)

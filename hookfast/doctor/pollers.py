@@ -58,7 +58,8 @@ async def check_pollers(client: Client, settings: Settings, clock: Clock) -> Asy
             "Temporal: compare TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE.",
         )
         return
-    saw = f"All task queues are polled, by up to {max(fresh.values())} workers."
+    most = max(fresh.values())
+    saw = f"All task queues are polled, by up to {most} worker{'' if most == 1 else 's'}."
     stale = find_stale(polls, await _read_heartbeats(settings), now=now)
     if stale:
         yield warn(

@@ -55,7 +55,7 @@ def _check_connections(
     saw += (
         f". That is room for {_processes(fits)} of Hookfast, of up to {each} connections each; "
         f"{connections.processes} {'is' if connections.processes == 1 else 'are'} connected, and "
-        f"{workers_seen} workers were seen"
+        f"{workers_seen} worker{' was' if workers_seen == 1 else 's were'} seen"
     )
     if fits >= needed:
         return ok(check, f"{saw}: {fits - connections.processes} more fit.")
