@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from bench.chaos.evidence import Action, Fault, Request
+from bench.chaos.evidence import DROPPED, Action, Fault, Request
 from bench.chaos.storm import (
     DATABASE_FAULTS,
     RELAY_KILLED,
@@ -56,7 +56,8 @@ def cause_of(first: Request, faults: Sequence[Fault]) -> str:
     for kind in (WORKER_STOPPED, WORKER_KILLED, RELAY_KILLED):
         if kind in lasting:
             return f"another {kind}"
-    return UNEXPLAINED
+    # A kept connection that the receiver closes without an answer is repeated within the attempt.
+    return "connection closed" if first.status == DROPPED else UNEXPLAINED
 
 
 def after_cancel(

@@ -69,6 +69,11 @@ def test_repeated_request_is_attributed_to_the_fault_that_prevented_the_record(
     assert checks.cause_of(request(100), [fault]) == cause
 
 
+def test_closed_connection_explains_a_repetition_without_a_fault() -> None:
+    assert checks.cause_of(request(100, status=DROPPED), []) == "connection closed"
+    assert checks.cause_of(request(100, status=500), []) == checks.UNEXPLAINED
+
+
 def test_fault_of_the_sending_worker_takes_precedence() -> None:
     faults = [Fault(DISK_FULL, 99, 104), Fault(WORKER_KILLED, 100.2, 101, SENDER)]
     assert checks.cause_of(request(100), faults) == WORKER_KILLED
