@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.chaos import checks
-from bench.chaos.evidence import LEFT, Action, Fault, Request
+from bench.chaos.evidence import DROPPED, LEFT, Action, Fault, Request
 from bench.chaos.storm import (
     API_KILLED,
     DISK_FULL,
