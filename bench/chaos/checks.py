@@ -58,6 +58,7 @@ def cause_of(first: Request, faults: Sequence[Fault]) -> str:
     for kind in (WORKER_STOPPED, WORKER_KILLED, RELAY_KILLED):
         if kind in lasting:
             return f"another {kind}"
+    # A kept connection that the receiver closes without an answer is repeated within the attempt.
     return CLOSED if first.status == DROPPED else UNEXPLAINED
 
 

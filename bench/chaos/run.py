@@ -26,7 +26,7 @@ from bench.chaos.people import People
 from bench.chaos.report import Verdict, show
 from bench.chaos.rows import Watch, read_rows
 from bench.chaos.service import Service, running_service
-from bench.chaos.storm import Storm
+from bench.chaos.storm import CLOCKS, Storm
 from hookfast.deliveries.messages import WORKFLOW_TYPE
 from hookfast.doctor.database import UNUSABLE_ERRORS
 from hookfast.storage.database.engine import Database
@@ -88,12 +88,19 @@ async def run(order: Order, home: Path, console: Console, *, keep: Path | None) 
     with Disk(home / "database") as disk:
         if not disk.can_be_full:
             console.print("The disk is never full in this run: that takes root, on Linux.")
-        if order.database == "postgresql" and libfaketime() is None:
+        clocks = order.database == "postgresql" and order.only in (None, *CLOCKS)
+        if clocks and libfaketime() is None:
             console.print(f"No clock jumps in this run: {INSTALL}.")
+            clocks = False
         try:
             async with (
                 running_service(
-                    home, disk, kind=order.database, mode=order.mode, seed=order.seed
+                    home,
+                    disk,
+                    kind=order.database,
+                    mode=order.mode,
+                    seed=order.seed,
+                    clocks=clocks,
                 ) as service,
                 Database(service.database.url) as database,
             ):

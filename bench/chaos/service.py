@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx2
 
-from bench.chaos.clock import FakeClock, libfaketime
+from bench.chaos.clock import FakeClock
 from bench.chaos.database import Database, Disk, database_of
 from bench.chaos.part import Part
 from hookfast.cli.before_up import wait_until_serving
@@ -83,11 +83,12 @@ class Service:
 
 @asynccontextmanager
 async def running_service(
-    home: Path, disk: Disk, *, kind: str, mode: str, seed: str
+    home: Path, disk: Disk, *, kind: str, mode: str, seed: str, clocks: bool
 ) -> AsyncIterator[Service]:
-    """Run the service while the block lasts, and end all its processes afterwards."""
+    """Run the service while the block lasts, and end all its processes afterwards. With `clocks`,
+    those of its processes can jump."""
     async with AsyncExitStack() as stack:
-        database = database_of(kind, disk, home / "postgresql.log")
+        database = database_of(kind, disk, home / "postgresql.log", clocks=clocks)
         own = os.getpid() % 1000  # two runs at once would choose the same free ports
         temporal_server = EmbeddedTemporal(
             home=home,
@@ -103,7 +104,7 @@ async def running_service(
         environment["HOOKFAST_FIRST_ATTEMPTS"] = mode
 
         def part(name: str, *command: str) -> Part:
-            jumps = kind == "postgresql" and libfaketime() and name in _WITH_CLOCKS
+            jumps = clocks and name in _WITH_CLOCKS
             clock = FakeClock(home / f"{name}.clock") if jumps else None
             made = Part(
                 name,

@@ -71,6 +71,7 @@ def test_repeated_request_is_attributed_to_the_fault_that_prevented_the_record(
 
 def test_request_that_the_receiver_dropped_may_be_repeated_without_a_fault() -> None:
     assert checks.cause_of(request(100, status=DROPPED), []) == checks.CLOSED
+    assert checks.cause_of(request(100, status=500), []) == checks.UNEXPLAINED
 
 
 def test_fault_of_the_sending_worker_takes_precedence() -> None:
