@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import signal
@@ -31,6 +32,7 @@ from activities.batch import BatchActivities
 from activities.circuit_breaker import CircuitActivities
 from activities.daily import DailyActivities
 from activities.delivery import DeliveryActivities
+from activities.failure_log import FailedForDatabase
 from activities.fast_lane import FastLane
 from activities.job import JobActivities
 from activities.owner_mail import MailActivities
@@ -53,6 +55,7 @@ from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
+from hookfast.storage.database.watch import watching as watching_database
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Committed, Recorder
 from hookfast.storage.figures import workers
@@ -60,6 +63,7 @@ from hookfast.storage.keys.keyring import keyring_of
 from hookfast.telemetry import providers
 from hookfast.telemetry.metrics_server import serving_metrics
 from hookfast.telemetry.temporal_metrics import TemporalMetrics
+from hookfast.temporal.availability import watching as watching_temporal
 from hookfast.temporal.connection import connect_when_up
 from hookfast.version import VERSION
 from hookfast.workflow_request import CONTROL_QUEUE
@@ -310,6 +314,7 @@ async def run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    logging.getLogger("temporalio.activity").addFilter(FailedForDatabase())
     telemetry = providers.start("worker", by_tenant=settings.metrics_by_tenant)
     temporal_metrics = TemporalMetrics(
         pushes=telemetry.pushes_metrics and settings.temporal_metrics == "push"
@@ -330,7 +335,11 @@ async def run(settings: Settings) -> None:
         client = await connect_when_up(stop)
         if client is None:
             return
-        async with running_worker(settings, client, database):
+        async with (
+            watching_temporal(client),
+            watching_database(database),
+            running_worker(settings, client, database),
+        ):
             freeze_startup()
             log.info("The worker is ready.", version=VERSION, database=database.kind)
             await stop.wait()

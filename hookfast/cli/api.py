@@ -12,6 +12,7 @@ import structlog
 import typer
 import uvicorn
 from fastapi import FastAPI
+from temporalio.runtime import Runtime
 
 from api.app import create_app
 from hookfast.cli.console import print_operator_key, read_settings
@@ -25,6 +26,7 @@ from hookfast.settings.settings import Settings
 from hookfast.supervisor.listener import BACKLOG, listen
 from hookfast.supervisor.service import API_GRACE_SECONDS
 from hookfast.telemetry import providers
+from hookfast.telemetry.temporal_metrics import runtime_without_metrics
 
 # Longer than the 60 s after which load balancers drop an idle connection, so that they never reuse
 # a connection that the API has just closed.
@@ -80,7 +82,8 @@ def server_config(app: FastAPI) -> uvicorn.Config:
 
 
 def _serve(settings: Settings, listener: socket.socket) -> None:
-    config = server_config(create_app(settings))
+    Runtime.set_default(runtime_without_metrics())
+    config = server_config(create_app(settings, watch=True))
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn raises the signal again once it has shut down; the process then exits with 0
         signal.signal(number, lambda *_: None)

@@ -45,6 +45,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.time_budget import BATCH_LEASE
+from hookfast.dependency import DATABASE, TEMPORAL
 from hookfast.dispatch.batches import Batch, Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.lateness import Lateness
@@ -376,7 +377,8 @@ class Relay:
         self._backoff = min(max(self._backoff * 2, _BACKOFF_FIRST), _BACKOFF_LONGEST)
         pause = self._backoff * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
         if isinstance(error, SQLAlchemyError | OSError | RPCError):
-            log.warning(
+            away = TEMPORAL if isinstance(error, RPCError) else DATABASE
+            away.failed(
                 "The relay waits for the database or Temporal.",
                 error=f"{type(error).__name__}: {str(error)[:200]}",
                 retry_in_seconds=round(pause, 2),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from typing import Any, cast
 
@@ -18,7 +17,9 @@ from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConfig
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
+from hookfast.dependency import TEMPORAL
 from hookfast.settings.secret_files import read_for
+from hookfast.temporal.availability import connect_failure_in_words, failure_in_words
 from hookfast.temporal.payloads import DATA_CONVERTER
 
 HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
@@ -36,6 +37,7 @@ SEARCH_ATTRIBUTES: tuple[SearchAttributeKey[Any], ...] = (
 )
 
 _RECONNECT_SECONDS = 1.0
+_CONNECT_SECONDS = 10.0
 
 log = structlog.get_logger()
 
@@ -67,18 +69,41 @@ async def connect(*, lazy: bool = False, address: str = "127.0.0.1:7233") -> Cli
 async def connect_when_up(stop: asyncio.Event) -> Client | None:
     """Connect and register the search attributes as soon as Temporal answers. None if `stop` is
     set first."""
-    while not stop.is_set():
-        try:
-            client = await connect()
-            await register_search_attributes(client)
-        except (RuntimeError, RPCError) as error:
-            log.warning("Temporal does not answer yet; trying again.", error=str(error)[:200])
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_RECONNECT_SECONDS):
-                    await stop.wait()
-        else:
-            return client
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        while not stop.is_set():
+            client, failure = await _try_to_connect(stopping)
+            if failure is None:
+                return client
+            TEMPORAL.observe(failure)
+            await asyncio.wait([stopping], timeout=_RECONNECT_SECONDS)
+    finally:
+        stopping.cancel()
     return None
+
+
+async def _try_to_connect(stopping: asyncio.Task[Any]) -> tuple[Client | None, str | None]:
+    """Return a connected client, or why there is none. A silent server does not delay a stop."""
+
+    async def try_it() -> Client:
+        client = await connect()
+        try:
+            await register_search_attributes(client)
+        except RPCError as error:
+            raise RuntimeError(failure_in_words(error, namespace=client.namespace)) from error
+        return client
+
+    trying = asyncio.create_task(try_it())
+    await asyncio.wait(
+        [trying, stopping], timeout=_CONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+    )
+    if not trying.done():
+        trying.cancel()
+        return None, "it does not answer"
+    try:
+        return trying.result(), None
+    except RuntimeError as error:
+        return None, str(error) if error.__cause__ else connect_failure_in_words(error)
 
 
 async def connect_embedded(address: str, *, namespace: str) -> Client:
