@@ -17,8 +17,9 @@ import os
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -48,7 +49,7 @@ from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.dispatch.workflow_starter import workflow_starter_for
 from hookfast.logs import configure_logging
 from hookfast.mail import transport_of
-from hookfast.process import event_loop_factory, freeze_startup
+from hookfast.process import end_within, event_loop_factory, freeze_startup
 from hookfast.sender import AddressGuard, OwnAddress, Sender
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.signing.portal_link import OwnerLinks
@@ -76,6 +77,8 @@ from workflows.owner_mail import OwnerMailWorkflow
 from workflows.retention import RetentionWorkflow
 
 _LEAVE_SECONDS = 5.0
+_RESERVE_SHARE = 1 / 8
+"""Of the grace, the part that is kept for recording what was in progress and for leaving."""
 
 log = structlog.get_logger()
 
@@ -90,7 +93,8 @@ async def running_worker(
 ) -> AsyncIterator[None]:
     """Run everything that a worker process runs, while the block lasts.
 
-    On leaving, attempts in progress end and are recorded, within `settings.shutdown_grace`.
+    On leaving, attempts in progress end and are recorded, within `settings.shutdown_grace`; those
+    that do not end in time are cancelled, and made again by another worker with the same id.
     """
     loader = OutgoingLoader(database, keyring_of(settings))
     workflow_starter = workflow_starter_for(settings, client, database)
@@ -167,13 +171,13 @@ async def running_worker(
     )
     worker_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
     try:
-        async with (
-            _together(
+        async with _together(
+            [
                 _deliveries_worker(settings, client, attempts, batch_attempts, workflow_runner),
                 _retries_worker(settings, client, attempts, batch_attempts),
                 _control_worker(settings, client, database, on_commit, workflow_runner),
-            ),
-            _background(
+            ],
+            [
                 relay.run(),
                 workflow_starter.run(),
                 send_heartbeats(database, worker_id, first_attempts),
@@ -184,7 +188,7 @@ async def running_worker(
                 ),
                 schedules.ensure_daily(client),
                 retention_schedule.ensure_schedule(client),
-            ),
+            ],
         ):
             yield
     finally:
@@ -224,7 +228,7 @@ def _deliveries_worker(
         max_concurrent_workflow_tasks=2 * settings.max_concurrent_attempts,
         max_concurrent_local_activities=2 * settings.max_concurrent_attempts,
         max_cached_workflows=2_000,
-        graceful_shutdown_timeout=settings.shutdown_grace,
+        graceful_shutdown_timeout=_drain_time(settings),
     )
 
 
@@ -240,7 +244,7 @@ def _retries_worker(
         task_queue=RETRIES_QUEUE,
         activities=[attempts.step, attempts.record_attempt, batch_attempts.record_batch],
         max_concurrent_activities=settings.max_concurrent_attempts,
-        graceful_shutdown_timeout=settings.shutdown_grace,
+        graceful_shutdown_timeout=_drain_time(settings),
     )
 
 
@@ -281,31 +285,35 @@ def _control_worker(
         activities=[*circuits.all, *jobs.all, *mail.all, *daily.all, *retention.all],
         workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
         max_concurrent_activities=settings.max_concurrent_control,
-        graceful_shutdown_timeout=settings.shutdown_grace,
+        graceful_shutdown_timeout=_drain_time(settings),
     )
 
 
+def _drain_time(settings: Settings) -> timedelta:
+    """Return how long attempts in progress may continue before they are cancelled."""
+    return settings.shutdown_grace * (1 - _RESERVE_SHARE)
+
+
 @asynccontextmanager
-async def _together(*workers: Worker) -> AsyncIterator[None]:
-    """Run these workers while the block lasts. They are shut down together, because otherwise each
-    would accept new work during the grace period of those before it."""
+async def _together(
+    workers: Sequence[Worker], background: Sequence[Coroutine[Any, Any, None]]
+) -> AsyncIterator[None]:
+    """Run these workers and endless tasks while the block lasts. If one fails, the block ends with
+    its error.
+
+    All are stopped at once: otherwise the relay's last starts would use up the time of attempts,
+    and each worker would accept new work during the grace period of those before it."""
     async with contextlib.AsyncExitStack() as running:
         for one in workers:
             await running.enter_async_context(one)
-        try:
-            yield
-        finally:
-            await asyncio.gather(*(one.shutdown() for one in workers))
-
-
-@asynccontextmanager
-async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run endless tasks while the block lasts. If one fails, the block ends with its error."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one) for one in work]
-        yield
-        for task in tasks:
-            task.cancel()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in background]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*(one.shutdown() for one in workers))
 
 
 async def run(settings: Settings) -> None:
@@ -344,6 +352,7 @@ async def run(settings: Settings) -> None:
             log.info("The worker is ready.", version=VERSION, database=database.kind)
             await stop.wait()
             log.info("The worker is shutting down.", grace=str(settings.shutdown_grace))
+            end_within(settings.shutdown_grace)
 
 
 def main() -> None:

@@ -1,11 +1,18 @@
-"""The event loop and the garbage collector of a process that runs for long."""
+"""The event loop, the garbage collector and the end of a process that runs for long."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+
+import structlog
+
+log = structlog.get_logger()
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -42,3 +49,20 @@ def freeze_startup() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def end_within(time_left: timedelta) -> None:
+    """End this process after this time, if it has not ended by itself. Call it when the process
+    begins to stop.
+
+    Whatever a stop waits for may be silent: receivers, Temporal, the database, a collector. Nothing
+    is lost by not waiting: what was not recorded is repeated with the same id.
+    """
+
+    def end() -> None:
+        log.warning("The process did not stop in time and ends now; what is left is repeated.")
+        os._exit(0)
+
+    timer = threading.Timer(time_left.total_seconds(), end)
+    timer.daemon = True
+    timer.start()
