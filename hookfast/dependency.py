@@ -141,6 +141,8 @@ class Dependency:
         # Where it comes and goes, only the first pair of lines in a minute is logged at once.
         if reported or (self._interruptions and now - self._reported_at >= self._remind):
             self._log(f"{self._name} is back.", Kind.DEPENDENCY_BACK, now)
+            if not reported:
+                self._reported_at = now
             self._reported_since = None
             self._interruptions = self._failures = 0
         if now - self._answered_at < self._remind:
