@@ -60,7 +60,7 @@ def end_within(time_left: timedelta) -> None:
     """
 
     def end() -> None:
-        log.warning("The process did not stop in time and ends now; what is left is repeated.")
+        log.warning("The process did not stop in time and ends now.")
         os._exit(0)
 
     timer = threading.Timer(time_left.total_seconds(), end)

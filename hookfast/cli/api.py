@@ -7,6 +7,7 @@ import json
 import signal
 import socket
 from contextlib import closing
+from datetime import timedelta
 
 import structlog
 import typer
@@ -20,7 +21,7 @@ from hookfast.cli.http_protocol import BoundedHttp
 from hookfast.cli.prepare import prepare
 from hookfast.errors import Misconfigured
 from hookfast.logs import configure_logging
-from hookfast.process import freeze_startup
+from hookfast.process import end_within, freeze_startup
 from hookfast.settings.local_url import listens_everywhere
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.listener import BACKLOG, listen
@@ -31,6 +32,8 @@ from hookfast.telemetry.temporal_metrics import runtime_without_metrics
 # Longer than the 60 s after which load balancers drop an idle connection, so that they never reuse
 # a connection that the API has just closed.
 _KEEP_ALIVE_SECONDS = 75
+
+_CLOSE_SECONDS = 4  # for what is in memory and for telemetry, after the last request
 
 log = structlog.get_logger()
 
@@ -87,12 +90,21 @@ def _serve(settings: Settings, listener: socket.socket) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn raises the signal again once it has shut down; the process then exits with 0
         signal.signal(number, lambda *_: None)
-    server = uvicorn.Server(config)
+    server = _Server(config)
     freeze_startup()
     server.run(sockets=[listener])
     providers.finish()
     if not server.started:
         raise Misconfigured("the API did not start; the log says why")
+
+
+class _Server(uvicorn.Server):
+    """Ends the process if it does not stop within its grace and the time to close everything, for
+    example because the database is silent."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        end_within(timedelta(seconds=API_GRACE_SECONDS + _CLOSE_SECONDS))
+        await super().shutdown(sockets)
 
 
 def print_openapi() -> None:
