@@ -83,7 +83,8 @@ async def connect_when_up(stop: asyncio.Event) -> Client | None:
 
 
 async def _try_to_connect(stopping: asyncio.Task[Any]) -> tuple[Client | None, str | None]:
-    """Return a connected client, or why there is none. A silent server does not delay a stop."""
+    """Return a connected client, or why there is none; neither if `stopping` has ended. A silent
+    server does not delay that."""
 
     async def try_it() -> Client:
         client = await connect()
@@ -99,7 +100,7 @@ async def _try_to_connect(stopping: asyncio.Task[Any]) -> tuple[Client | None, s
     )
     if not trying.done():
         trying.cancel()
-        return None, "it does not answer"
+        return None, None if stopping.done() else "it does not answer"
     try:
         return trying.result(), None
     except RuntimeError as error:

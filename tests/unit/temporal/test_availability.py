@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
 from types import SimpleNamespace
 
 import pytest
+from structlog.testing import capture_logs
 from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast.temporal.availability import (
@@ -13,6 +16,8 @@ from hookfast.temporal.availability import (
     connect_failure_in_words,
     failure_in_words,
 )
+from hookfast.temporal.connection import connect_when_up
+from tests.support.waiting import PATIENCE
 
 RETRY = (
     'Status { code: Unavailable, message: "tcp connect error", source: Some(tonic::transport::'
@@ -80,3 +85,19 @@ def test_only_lines_about_repeated_requests_are_dropped(
     monkeypatch.setattr(root, "level", logging.DEBUG)
     root.manager._clear_cache()  # type: ignore[attr-defined]
     assert RepeatedRequests().filter(line) is True
+
+
+@pytest.mark.anyio
+async def test_silent_temporal_does_not_delay_the_stop_of_a_worker_that_connects(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # nobody accepts or answers
+        monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{silent.getsockname()[1]}")
+        stop = asyncio.Event()
+        with capture_logs() as lines:
+            connecting = asyncio.create_task(connect_when_up(stop))
+            await asyncio.sleep(0.2)
+            stop.set()
+            async with asyncio.timeout(PATIENCE):
+                assert await connecting is None
+    assert lines == []
