@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -34,6 +36,7 @@ from activities.batch import BatchActivities
 from activities.circuit_breaker import CircuitActivities
 from activities.daily import DailyActivities
 from activities.delivery import DeliveryActivities
+from activities.failure_log import FailedForDatabase
 from activities.fast_lane import FastLane
 from activities.job import JobActivities
 from activities.owner_mail import MailActivities
@@ -49,7 +52,7 @@ from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.dispatch.workflow_starter import workflow_starter_for
 from hookfast.logs import configure_logging
 from hookfast.mail import transport_of
-from hookfast.process import event_loop_factory, freeze_startup, new_process_id
+from hookfast.process import end_within, event_loop_factory, freeze_startup, new_process_id
 from hookfast.sender import AddressGuard, OwnAddress, Sender
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.signing.portal_link import OwnerLinks
@@ -57,6 +60,7 @@ from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
 from hookfast.storage.database.server_clock import using_server_clock
+from hookfast.storage.database.watch import watching as watching_database
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Committed, Recorder
 from hookfast.storage.figures import workers
@@ -64,6 +68,7 @@ from hookfast.storage.keys.keyring import keyring_of
 from hookfast.telemetry import providers
 from hookfast.telemetry.metrics_server import serving_metrics
 from hookfast.telemetry.temporal_metrics import TemporalMetrics
+from hookfast.temporal.availability import watching as watching_temporal
 from hookfast.temporal.connection import connect_when_up
 from hookfast.temporal.versioning import deployment_of
 from hookfast.version import VERSION
@@ -77,6 +82,8 @@ from workflows.owner_mail import OwnerMailWorkflow
 from workflows.retention import RetentionWorkflow
 
 _LEAVE_SECONDS = 5.0
+_RESERVE_SHARE = 1 / 8
+"""Of the grace, the part that is kept for recording what was in progress and for leaving."""
 
 log = structlog.get_logger()
 
@@ -93,7 +100,8 @@ async def running_worker(
     """Run everything that a worker process runs, while the block lasts. With `deployment`, Temporal
     gives it tasks of workflows only while its version is the current one.
 
-    On leaving, attempts in progress end and are recorded, within `settings.shutdown_grace`.
+    On leaving, attempts in progress end and are recorded, within `settings.shutdown_grace`; those
+    that do not end in time are cancelled, and made again by another worker with the same id.
     """
     loader = OutgoingLoader(database, keyring_of(settings))
     workflow_starter = workflow_starter_for(settings, client, database)
@@ -170,15 +178,15 @@ async def running_worker(
     )
     worker_id = new_process_id()
     try:
-        async with (
-            _together(
+        async with _together(
+            [
                 _deliveries_worker(
                     settings, client, attempts, batch_attempts, workflow_runner, deployment
                 ),
                 _retries_worker(settings, client, attempts, batch_attempts, deployment),
                 _control_worker(settings, client, database, on_commit, workflow_runner, deployment),
-            ),
-            _background(
+            ],
+            [
                 relay.run(),
                 workflow_starter.run(),
                 send_heartbeats(database, worker_id, first_attempts),
@@ -189,7 +197,7 @@ async def running_worker(
                 ),
                 schedules.ensure_daily(client),
                 retention_schedule.ensure_schedule(client),
-            ),
+            ],
         ):
             yield
     finally:
@@ -230,7 +238,7 @@ def _deliveries_worker(
         max_concurrent_workflow_tasks=2 * settings.max_concurrent_attempts,
         max_concurrent_local_activities=2 * settings.max_concurrent_attempts,
         max_cached_workflows=2_000,
-        graceful_shutdown_timeout=settings.shutdown_grace,
+        graceful_shutdown_timeout=_drain_time(settings),
         deployment_config=deployment,
     )
 
@@ -248,7 +256,7 @@ def _retries_worker(
         task_queue=RETRIES_QUEUE,
         activities=[attempts.step, attempts.record_attempt, batch_attempts.record_batch],
         max_concurrent_activities=settings.max_concurrent_attempts,
-        graceful_shutdown_timeout=settings.shutdown_grace,
+        graceful_shutdown_timeout=_drain_time(settings),
         deployment_config=deployment,
     )
 
@@ -292,32 +300,36 @@ def _control_worker(
         activities=[*circuits.all, *jobs.all, *mail.all, *daily.all, *retention.all],
         workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
         max_concurrent_activities=settings.max_concurrent_control,
-        graceful_shutdown_timeout=settings.shutdown_grace,
+        graceful_shutdown_timeout=_drain_time(settings),
         deployment_config=deployment,
     )
 
 
+def _drain_time(settings: Settings) -> timedelta:
+    """Return how long attempts in progress may continue before they are cancelled."""
+    return settings.shutdown_grace * (1 - _RESERVE_SHARE)
+
+
 @asynccontextmanager
-async def _together(*workers: Worker) -> AsyncIterator[None]:
-    """Run these workers while the block lasts. They are shut down together, because otherwise each
-    would accept new work during the grace period of those before it."""
+async def _together(
+    workers: Sequence[Worker], background: Sequence[Coroutine[Any, Any, None]]
+) -> AsyncIterator[None]:
+    """Run these workers and endless tasks while the block lasts. If one fails, the block ends with
+    its error.
+
+    All are stopped at once: otherwise the relay's last starts would use up the time of attempts,
+    and each worker would accept new work during the grace period of those before it."""
     async with contextlib.AsyncExitStack() as running:
         for one in workers:
             await running.enter_async_context(one)
-        try:
-            yield
-        finally:
-            await asyncio.gather(*(one.shutdown() for one in workers))
-
-
-@asynccontextmanager
-async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run endless tasks while the block lasts. If one fails, the block ends with its error."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one) for one in work]
-        yield
-        for task in tasks:
-            task.cancel()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in background]
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*(one.shutdown() for one in workers))
 
 
 async def run(settings: Settings) -> None:
@@ -327,6 +339,7 @@ async def run(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    logging.getLogger("temporalio.activity").addFilter(FailedForDatabase())
     telemetry = providers.start("worker", by_tenant=settings.metrics_by_tenant)
     temporal_metrics = TemporalMetrics(
         pushes=telemetry.pushes_metrics and settings.temporal_metrics == "push"
@@ -348,11 +361,16 @@ async def run(settings: Settings) -> None:
         client = await connect_when_up(settings.temporal_compression, stop)
         if client is None:
             return
-        async with running_worker(settings, client, database, deployment=deployment):
+        async with (
+            watching_temporal(client),
+            watching_database(database),
+            running_worker(settings, client, database, deployment=deployment),
+        ):
             freeze_startup()
             log.info("The worker is ready.", version=VERSION, database=database.kind)
             await stop.wait()
             log.info("The worker is shutting down.", grace=str(settings.shutdown_grace))
+            end_within(settings.shutdown_grace)
 
 
 def main() -> None:

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
-import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock, utc_now
@@ -28,6 +27,7 @@ from hookfast.deliveries.life import Life, next_step
 from hookfast.deliveries.mapping import MappingFailed, mapped_body
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.time_budget import RECORD_SHARE
+from hookfast.dependency import DATABASE
 from hookfast.dispatch.request import outgoing_request
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import Unavailable
@@ -39,8 +39,6 @@ from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.telemetry import instruments, spans
 from hookfast.telemetry.traceparent import trace_id
-
-log = structlog.get_logger()
 
 
 class NoLongerDue(Exception):
@@ -236,7 +234,7 @@ class AttemptRunner:
                 # It may still be committed late. The workflow records the same attempt, and the
                 # later of the two changes nothing.
                 if loop.time() + pause > give_up_at:
-                    log.warning(
+                    DATABASE.failed(
                         "An attempt could not be recorded; its workflow will retry the record.",
                         delivery_id=record.delivery_id,
                         attempt=record.ended.attempt.number,

@@ -48,6 +48,7 @@ from hookfast.deliveries.life import Phase, next_step
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
 from hookfast.deliveries.time_budget import RECORD_SHARE, SLACK
+from hookfast.dependency import DATABASE
 from hookfast.dispatch.batches import Batch, Batches, closed_batch
 from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.endpoints.circuit import Admission, admit
@@ -237,7 +238,7 @@ class BatchActivities:
             # Its own workflow waits between two tries; a relay would take it again at once.
             return _Result(_Status.LEAVES, "the egress proxy does not work")
         except (HookfastError, SQLAlchemyError, OSError) as error:  # ours, and nothing was sent
-            log.warning(
+            DATABASE.failed(
                 "A first attempt could not be made; it is tried again.",
                 delivery_id=member.delivery_id,
                 error=type(error).__name__,
@@ -379,7 +380,7 @@ class BatchActivities:
                     await change(connection, batch_id=batch_id)
         except (SQLAlchemyError, OSError) as error:
             # When their leases end, a relay takes them again.
-            log.warning("A batch could not give deliveries back.", error=type(error).__name__)
+            DATABASE.failed("A batch could not give deliveries back.", error=type(error).__name__)
 
     def _track(self, task: asyncio.Task[_T]) -> asyncio.Task[_T]:
         self._under_way.add(task)

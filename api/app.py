@@ -104,13 +104,16 @@ _TELEMETRY: TelemetryConfig = {
 _TRACE_CONTEXT = (b"traceparent", b"tracestate", b"baggage")
 
 
-def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> FastAPI:
-    """Build the API application for these settings (default: those of the environment)."""
+def create_app(
+    settings: Settings | None = None, *, clock: Clock = utc_now, watch: bool = False
+) -> FastAPI:
+    """Build the API application for these settings (default: those of the environment). `watch`
+    logs when Temporal or the database goes and comes back."""
     settings = settings or load_settings()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with open_context(app.state.settings, clock=clock) as context:
+        async with open_context(app.state.settings, clock=clock, watch=watch) as context:
             app.state.context = context
             yield
 

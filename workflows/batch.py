@@ -26,6 +26,7 @@ from hookfast.deliveries.batch_messages import (
 )
 from hookfast.deliveries.messages import RETRIES_QUEUE
 from hookfast.deliveries.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVITY
+from hookfast.workflow_input import NO_INPUT, InvalidInput, require
 
 HOOK_DELIVERIES = SearchAttributeKey.for_keyword_list("HookDeliveries")
 
@@ -33,14 +34,15 @@ _ONCE = RetryPolicy(maximum_attempts=1)
 _UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
 
 
-@workflow.defn(name=WORKFLOW_TYPE)
+@workflow.defn(name=WORKFLOW_TYPE, failure_exception_types=[InvalidInput])
 class BatchWorkflow:
     """Makes the first attempts of its deliveries and of those that are added meanwhile. The result
     lists each delivery as delivered, continued or returned."""
 
     @workflow.run
-    async def run(self, input: BatchInput) -> BatchResult:
+    async def run(self, input: BatchInput = NO_INPUT) -> BatchResult:
         """Make the attempts, and record those that could not be recorded at once."""
+        require(BatchInput, input)
         result = BatchResult(unrecorded=input.unrecorded)
         if not input.unrecorded:
             result = await self._attempt(input)

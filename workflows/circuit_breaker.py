@@ -26,6 +26,7 @@ from hookfast.endpoints.outage import (
     OutageProgress,
     OutageState,
 )
+from hookfast.workflow_input import NO_INPUT, InvalidInput, require
 
 _UNTIL_DONE = RetryPolicy(
     initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30)
@@ -43,12 +44,14 @@ _NOTIFY_AFTER = timedelta(minutes=5)
 """After draining this long without a failure, the owners are told that the endpoint recovered."""
 
 
-@workflow.defn(name=WORKFLOW_TYPE)
+@workflow.defn(name=WORKFLOW_TYPE, failure_exception_types=[InvalidInput])
 class CircuitBreakerWorkflow:
     """One outage of one endpoint. Signal: `wake` (the row changed). Query: `state`."""
 
     @workflow.init
-    def __init__(self, input: CircuitInput) -> None:
+    def __init__(self, input: CircuitInput = NO_INPUT) -> None:
+        if input is NO_INPUT:
+            return  # `run` fails
         self._endpoint_id = input.endpoint_id
         self._woken = False
         self._status = CircuitStatus(State.OPEN, EndpointState.ENABLED)
@@ -59,8 +62,9 @@ class CircuitBreakerWorkflow:
         self._drained_for = timedelta(seconds=input.progress.drain_seconds)
 
     @workflow.run
-    async def run(self, input: CircuitInput) -> OutageState:
+    async def run(self, input: CircuitInput = NO_INPUT) -> OutageState:
         """Probe and drain until the outage is over."""
+        require(CircuitInput, input)
         await self._run("read_circuit", summary="read the circuit")
         while not await self._is_over():
             if self._status.endpoint_state is EndpointState.PAUSED:

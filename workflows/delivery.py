@@ -38,6 +38,7 @@ from hookfast.deliveries.messages import (
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.deliveries.retry_plan import parse_plan
 from hookfast.deliveries.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVITY, REGULAR_STEP
+from hookfast.workflow_input import NO_INPUT, InvalidInput, require
 
 HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
 HOOK_ENDPOINT = SearchAttributeKey.for_keyword("HookEndpoint")
@@ -52,13 +53,15 @@ _UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
 _ONCE = RetryPolicy(maximum_attempts=1)
 
 
-@workflow.defn(name=WORKFLOW_TYPE)
+@workflow.defn(name=WORKFLOW_TYPE, failure_exception_types=[InvalidInput])
 class DeliveryWorkflow:
     """One (event, subscription) pair. Signals: `pause`, `resume`, `resend`, `cancel`, `release` and
     `wake`, in any order, at any time, any number of times. Query: `state`."""
 
     @workflow.init
-    def __init__(self, input: DeliveryInput) -> None:
+    def __init__(self, input: DeliveryInput = NO_INPUT) -> None:
+        if input is NO_INPUT:
+            return  # `run` fails
         self._input = input
         self._now = input.now
         self._shown = None if input.labels else input.now.status
@@ -70,8 +73,9 @@ class DeliveryWorkflow:
         self._signals_passed = 0
 
     @workflow.run
-    async def run(self, input: DeliveryInput) -> DeliveryState:
+    async def run(self, input: DeliveryInput = NO_INPUT) -> DeliveryState:
         """Step when the row or a signal says so, until the delivery has ended."""
+        require(DeliveryInput, input)
         steps = 0
         while True:
             await self._wait()

@@ -13,6 +13,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError, is_cancelled_exception
 
 from hookfast.deliveries.job import JOB_WORKFLOW, JobInput, JobProgress
+from hookfast.workflow_input import NO_INPUT, InvalidInput, require
 
 # A run takes half a minute, and a little longer while Temporal or the database is away.
 _WORK_TIMEOUT = timedelta(minutes=3)
@@ -23,21 +24,24 @@ _UNTIL_DONE = RetryPolicy(
 )
 
 
-@workflow.defn(name=JOB_WORKFLOW)
+@workflow.defn(name=JOB_WORKFLOW, failure_exception_types=[InvalidInput])
 class JobWorkflow:
     """One action on many deliveries. Signals: `cancel`, and `wake`, which needs no reaction because
     the running activity reads the row itself. Query: `state`."""
 
     @workflow.init
-    def __init__(self, input: JobInput) -> None:
+    def __init__(self, input: JobInput = NO_INPUT) -> None:
+        if input is NO_INPUT:
+            return  # `run` fails
         self._input = input
         self._now = input.progress
         self._cancel = False
         self._cancel_requested = False
 
     @workflow.run
-    async def run(self, input: JobInput) -> JobProgress:
+    async def run(self, input: JobInput = NO_INPUT) -> JobProgress:
         """Work until the job has ended, and return its final progress."""
+        require(JobInput, input)
         while True:
             self._show()
             self._now = await self._work()

@@ -23,6 +23,7 @@ from hookfast.owners.digest import (
     Waiting,
 )
 from hookfast.owners.notice import NoticeKind
+from hookfast.workflow_input import NO_INPUT, InvalidInput, require
 
 _ROUNDS_PER_RUN = 100  # then continue as new: a run's history stays small enough to read
 # A mail server that is away delays mail: keep trying.
@@ -34,12 +35,14 @@ _READ_TIMEOUT = timedelta(seconds=30)
 _SEND_TIMEOUT = timedelta(seconds=120)
 
 
-@workflow.defn(name=WORKFLOW_TYPE)
+@workflow.defn(name=WORKFLOW_TYPE, failure_exception_types=[InvalidInput])
 class OwnerMailWorkflow:
     """The mail of one owner, while there is any. Signal: `wake`. Query: `state`."""
 
     @workflow.init
-    def __init__(self, input: MailInput) -> None:
+    def __init__(self, input: MailInput = NO_INPUT) -> None:
+        if input is NO_INPUT:
+            return  # `run` fails
         self._input = input
         self._woken = False
         self._due: dict[NoticeKind, datetime] = {}
@@ -47,8 +50,9 @@ class OwnerMailWorkflow:
         self._refused = 0
 
     @workflow.run
-    async def run(self, input: MailInput) -> MailState:
+    async def run(self, input: MailInput = NO_INPUT) -> MailState:
         """Send mail until nothing waits, and count what this run sent."""
+        require(MailInput, input)
         for _ in range(_ROUNDS_PER_RUN):
             await self._gather()
             await self._read_waiting()

@@ -19,6 +19,7 @@ from hookfast.retention.ages import (
     SweepInput,
     Swept,
 )
+from hookfast.workflow_input import NO_INPUT, InvalidInput, require
 
 _UNTIL_DONE = RetryPolicy(
     initial_interval=timedelta(seconds=10), maximum_interval=timedelta(minutes=10)
@@ -28,7 +29,7 @@ _HEARTBEAT_TIMEOUT = timedelta(minutes=10)
 """Counting a day is one statement, and so is counting the rows of a partition."""
 
 
-@workflow.defn(name=WORKFLOW_TYPE)
+@workflow.defn(name=WORKFLOW_TYPE, failure_exception_types=[InvalidInput])
 class RetentionWorkflow:
     """One run, started by a schedule (`hookfast.dispatch.retention_schedule`) or by hand."""
 
@@ -36,9 +37,10 @@ class RetentionWorkflow:
         self._swept: dict[str, Swept] = {}
 
     @workflow.run
-    async def run(self, input: RetentionInput) -> RetentionState:
+    async def run(self, input: RetentionInput = NO_INPUT) -> RetentionState:
         """Determine what is past its age, count it, and delete it. Deletions are committed batch by
         batch, so a run that is stopped keeps what it has done."""
+        require(RetentionInput, input)
         run_id = input.run_id or new_id("ret", workflow.now(), random=workflow.random())
         run = RetentionRunInput(run_id, input.dry_run)
         if input.left is None:

@@ -26,6 +26,7 @@ from starlette.types import Scope
 
 from api.answers.json_pointer import join
 from api.answers.request_id import request_id
+from hookfast.dependency import DATABASE
 from hookfast.errors import (
     Conflict,
     FieldError,
@@ -232,7 +233,7 @@ def problem_of_unexpected(request: Request, error: Exception) -> Problem:
     # Whether a commit in progress succeeded is not known.
     state = sqlstate(error) or None
     what = "The database is away." if state is None else "The database cannot do this now."
-    log.warning(what, method=request.method, error=type(error).__name__, sqlstate=state)
+    DATABASE.failed(what, method=request.method, error=type(error).__name__, sqlstate=state)
     return problem_of(Unavailable(f"{what} Send it again."))
 
 

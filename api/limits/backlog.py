@@ -18,6 +18,7 @@ import structlog
 from fastapi import Request
 from sqlalchemy.exc import SQLAlchemyError
 
+from hookfast.dependency import DATABASE
 from hookfast.errors import Unavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
@@ -70,7 +71,7 @@ class Backlog:
             async with self._database.read() as connection:
                 full = await outbox.backlog_reaches(connection, self._limit)
         except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
-            log.warning("Could not count the waiting deliveries.", error=type(error).__name__)
+            DATABASE.failed("Could not count the waiting deliveries.", error=type(error).__name__)
         else:
             if full != self._full:
                 self._full = full

@@ -33,6 +33,7 @@ from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.server_clock import using_server_clock
+from hookfast.storage.database.watch import watching as watching_database
 from hookfast.storage.emitting.emit import Emitter
 from hookfast.storage.emitting.event_quotas import EventQuotas
 from hookfast.storage.events.catalogue import EventCatalogue
@@ -43,6 +44,7 @@ from hookfast.storage.keys.keyring import keyring_of
 from hookfast.telemetry import providers
 from hookfast.telemetry.providers import Telemetry
 from hookfast.temporal import connection
+from hookfast.temporal.availability import watching as watching_temporal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,9 @@ class Context:
 
 
 @asynccontextmanager
-async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIterator[Context]:
+async def open_context(
+    settings: Settings, *, clock: Clock = utc_now, watch: bool = False
+) -> AsyncIterator[Context]:
     """Open all parts, and close them in reverse order. Temporal may be away: its client connects
     when it is first used."""
     async with AsyncExitStack() as stack:
@@ -93,6 +97,9 @@ async def open_context(settings: Settings, *, clock: Clock = utc_now) -> AsyncIt
         doorbell = doorbell_for(database)
         stack.push_async_callback(doorbell.close)
         client = await connection.connect(settings.temporal_compression, lazy=True)
+        if watch:
+            await stack.enter_async_context(watching_temporal(client))
+            await stack.enter_async_context(watching_database(database))
         temporal_retention = TemporalRetention(client)
         await stack.enter_async_context(temporal_retention.reading())
         sender = Sender(

@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import asyncpg
-import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock
+from hookfast.dependency import DATABASE
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures.gauges import GaugeValues, read_gauges
@@ -37,8 +37,6 @@ _GAUGES = (
     instruments.MAIL_LATE,
     instruments.WORKERS,
 )
-
-log = structlog.get_logger()
 
 
 class DatabaseGauges:
@@ -68,7 +66,7 @@ class DatabaseGauges:
                         mail_digest_every=self._settings.mail_digest_every,
                     )
             except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
-                log.warning(
+                DATABASE.failed(
                     "Could not read the gauges from the database.", error=type(error).__name__
                 )
                 for gauge in _GAUGES:

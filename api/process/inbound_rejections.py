@@ -21,6 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from api.limits.token_bucket import TokenBuckets
 from api.process.flushing import flushing
 from hookfast.clock import Clock
+from hookfast.dependency import DATABASE
 from hookfast.errors import HookfastError
 from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import source_stats
@@ -72,6 +73,6 @@ class InboundRejections:
                 later = self._counts.setdefault(source_id, one)
                 if later is not one:
                     later.number += one.number
-            log.warning(
+            DATABASE.failed(
                 "Could not write the counts of rejected requests.", error=type(error).__name__
             )

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 from typing import cast
 
 import asyncpg
-import structlog
 from cachetools import LRUCache
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.process.flushing import flushing
 from hookfast.clock import Clock
+from hookfast.dependency import DATABASE
 from hookfast.storage.accounts import api_keys
 from hookfast.storage.accounts.api_keys import Scope, key_hash
 from hookfast.storage.database.engine import Database
@@ -23,8 +23,6 @@ from hookfast.storage.database.engine import Database
 FRESH_SECONDS = 2.0
 _CAPACITY = 4_096
 _RECORD_EVERY = timedelta(minutes=1)
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +90,7 @@ class KeyCache:
                 await api_keys.touch(connection, used, at=self._clock())
         except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
             self._used |= used
-            log.warning("Could not record the use of API keys.", error=type(error).__name__)
+            DATABASE.failed("Could not record the use of API keys.", error=type(error).__name__)
 
     async def _load(self, digest: str) -> KnownKey | None:
         async with self._database.read() as connection:

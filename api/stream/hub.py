@@ -20,6 +20,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock, utc_now
+from hookfast.dependency import DATABASE
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.feed import feed
@@ -87,7 +88,9 @@ class StreamHub:
                 try:
                     pause = await self._round()
                 except DATABASE_AWAY as error:
-                    log.warning("The streams wait for the database.", error=type(error).__name__)
+                    DATABASE.failed(
+                        "The streams wait for the database.", error=type(error).__name__
+                    )
                     pause = _IDLE_SECONDS
                 except Exception as error:  # our own error must not stop the streams
                     log.error("Reading the feed failed, and continues.", exc_info=error)

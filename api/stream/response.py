@@ -16,6 +16,7 @@ from api.stream.blocks import gap_block, heartbeat, opening
 from api.stream.connection import ConnectionHandle, connection_of
 from api.stream.hub import DATABASE_AWAY, Follower, StreamHub
 from api.stream.slots import StreamSlots
+from hookfast.dependency import DATABASE
 from hookfast.storage.feed.cursor import Cursor
 from hookfast.storage.feed.feed import FeedEvent, FeedFilter, Gap
 
@@ -114,7 +115,7 @@ class StreamResponse(Response):
                         await _send(send, piece)
                 except DATABASE_AWAY as error:
                     # The client reconnects, and gets 503 until the database is back.
-                    log.warning(
+                    DATABASE.failed(
                         "A stream ends because the database is away.", error=type(error).__name__
                     )
                     return

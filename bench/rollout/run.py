@@ -106,7 +106,7 @@ async def run(order: Order, home: Path, console: Console, *, keep: Path | None =
         try:
             async with (
                 running_service(  # of this version: it migrates the database
-                    home, disk, kind=order.database, mode=order.mode, seed=order.seed
+                    home, disk, kind=order.database, mode=order.mode, seed=order.seed, clocks=False
                 ) as service,
                 Database(service.database.url) as database,
             ):

@@ -6,11 +6,13 @@ import json
 import signal
 import socket
 from contextlib import closing
+from datetime import timedelta
 
 import structlog
 import typer
 import uvicorn
 from fastapi import FastAPI
+from temporalio.runtime import Runtime
 
 from api.app import create_app
 from hookfast.cli.console import print_operator_key, read_settings
@@ -18,16 +20,19 @@ from hookfast.cli.http_protocol import BoundedHttp
 from hookfast.cli.prepare import prepare
 from hookfast.errors import Misconfigured
 from hookfast.logs import configure_logging
-from hookfast.process import freeze_startup, run_async
+from hookfast.process import end_within, freeze_startup, run_async
 from hookfast.settings.local_url import listens_everywhere
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.listener import BACKLOG, listen
 from hookfast.supervisor.service import API_GRACE_SECONDS
 from hookfast.telemetry import providers
+from hookfast.telemetry.temporal_metrics import runtime_without_metrics
 
 # Longer than the 60 s after which load balancers drop an idle connection, so that they never reuse
 # a connection that the API has just closed.
 _KEEP_ALIVE_SECONDS = 75
+
+_CLOSE_SECONDS = 4  # for what is in memory and for telemetry, after the last request
 
 log = structlog.get_logger()
 
@@ -79,16 +84,26 @@ def server_config(app: FastAPI) -> uvicorn.Config:
 
 
 def _serve(settings: Settings, listener: socket.socket) -> None:
-    config = server_config(create_app(settings))
+    Runtime.set_default(runtime_without_metrics())
+    config = server_config(create_app(settings, watch=True))
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn raises the signal again once it has shut down; the process then exits with 0
         signal.signal(number, lambda *_: None)
-    server = uvicorn.Server(config)
+    server = _Server(config)
     freeze_startup()
     server.run(sockets=[listener])
     providers.finish()
     if not server.started:
         raise Misconfigured("the API did not start; the log says why")
+
+
+class _Server(uvicorn.Server):
+    """Ends the process if it does not stop within its grace and the time to close everything, for
+    example because the database is silent."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        end_within(timedelta(seconds=API_GRACE_SECONDS + _CLOSE_SECONDS))
+        await super().shutdown(sockets)
 
 
 def print_openapi() -> None:

@@ -14,6 +14,7 @@ from typing import Final, Self
 from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.retry_plan import PlanSpec
+from hookfast.workflow_input import workflow_input
 
 WORKFLOW_TYPE: Final = "BatchWorkflow"
 ATTEMPT: Final = "attempt_batch"
@@ -85,6 +86,7 @@ class Unrecorded:
         )
 
 
+@workflow_input
 @dataclass(frozen=True, slots=True)
 class BatchInput:
     """Input of the batch workflow: deliveries to attempt, or attempts that need only recording."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from hookfast.workflow_input import workflow_input
+
 JOB_WORKFLOW: Final = "JobWorkflow"
 MIN_RATE: Final = 0.1
 """Lowest rate of a job, in deliveries per second: a worker waits up to 10 s for each of them."""
@@ -67,6 +69,7 @@ class JobProgress:
         return self.done + self.skipped + self.failed
 
 
+@workflow_input
 @dataclass(frozen=True, slots=True)
 class JobInput:
     """Input of a job's workflow and activities. Everything else is in the job's row."""

@@ -15,6 +15,7 @@ from hookfast.clock import rfc3339
 from hookfast.deliveries.facts import Action, AttemptEnded
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.deliveries.retry_plan import PlanSpec
+from hookfast.workflow_input import workflow_input
 
 WORKFLOW_TYPE: Final = "DeliveryWorkflow"
 STEP: Final = "step"
@@ -116,6 +117,7 @@ class Labels:
     event_type: str
 
 
+@workflow_input
 @dataclass(frozen=True, slots=True)
 class DeliveryInput:
     """Input of a delivery's workflow. It includes the plan, because a delivery keeps the plan that

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.lane import DeadLetterPolicy
+from hookfast.dependency import DATABASE
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
@@ -40,7 +41,7 @@ async def move_up_forever(database: Database, doorbell: Doorbell) -> None:
             if await move_up_once(database):
                 doorbell.ring()
         except (SQLAlchemyError, OSError) as error:
-            log.warning("Lanes cannot be read.", error=type(error).__name__)
+            DATABASE.failed("Lanes cannot be read.", error=type(error).__name__)
 
 
 async def move_up_once(database: Database) -> int:
@@ -70,7 +71,7 @@ async def inspect_forever(
                 if last is None:
                     break
         except (SQLAlchemyError, OSError) as error:
-            log.warning("Lanes cannot be inspected.", error=type(error).__name__)
+            DATABASE.failed("Lanes cannot be inspected.", error=type(error).__name__)
 
 
 async def inspect_page(

@@ -45,11 +45,12 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.time_budget import BATCH_LEASE
+from hookfast.dependency import DATABASE, TEMPORAL
 from hookfast.dispatch.batches import Batch, Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.lateness import Lateness
 from hookfast.dispatch.start import start_or_wake
-from hookfast.dispatch.start_window import StartWindow
+from hookfast.dispatch.start_window import StartWindow, WindowClosed
 from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.ids import new_id
 from hookfast.storage.database.doorbell import Doorbell
@@ -131,7 +132,7 @@ class Relay:
 
     async def run(self) -> None:
         """Relay until cancelled, and wait while the database or Temporal is away. Starts in
-        progress at cancellation are completed."""
+        progress at cancellation are completed, if Temporal answers soon."""
         await self._doorbell.listen()
         leasing: asyncio.Task[_Leased] | None = None
         try:
@@ -147,12 +148,13 @@ class Relay:
                     await asyncio.sleep(_GATHER_SECONDS)
         finally:
             self._batches.close()
+            self._window.close()
             if leasing is not None:
                 await asyncio.wait([leasing], timeout=_LEAVE_SECONDS)
                 leasing.cancel()  # another relay takes its rows when their leases end
             for task in self._batches.running:
                 task.cancel()  # a batch that was started continues
-            await self._wait_for_starts()
+            await self._wait_for_starts(_LEAVE_SECONDS)
 
     async def relay_once(self) -> int:
         """Run one round: lease, start, and wait for the starts. Return how many rows were
@@ -317,9 +319,9 @@ class Relay:
             await asyncio.wait(under_way, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         return max(0, most - len(self._starting))
 
-    async def _wait_for_starts(self) -> None:
+    async def _wait_for_starts(self, timeout: float | None = None) -> None:
         if under_way := [*self._starting, *self._batches.running]:
-            await asyncio.wait(under_way)
+            await asyncio.wait(under_way, timeout=timeout)
 
     async def _start(self, row: PendingDelivery, endpoint: CachedEndpoint, lease: datetime) -> None:
         """Start or wake one delivery's workflow, and count the result."""
@@ -345,6 +347,9 @@ class Relay:
                 )
         except WorkflowAlreadyStartedError:
             result = "exists"  # it has run already, which counts as started
+        except WindowClosed:
+            self._failed[lease].append(row.delivery_id)  # `finish` releases it for another relay
+            return "failed"
         except RPCError as error:
             if error.status is not RPCStatusCode.INVALID_ARGUMENT:
                 self._failed[lease].append(row.delivery_id)
@@ -376,7 +381,8 @@ class Relay:
         self._backoff = min(max(self._backoff * 2, _BACKOFF_FIRST), _BACKOFF_LONGEST)
         pause = self._backoff * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
         if isinstance(error, SQLAlchemyError | OSError | RPCError):
-            log.warning(
+            away = TEMPORAL if isinstance(error, RPCError) else DATABASE
+            away.failed(
                 "The relay waits for the database or Temporal.",
                 error=f"{type(error).__name__}: {str(error)[:200]}",
                 retry_in_seconds=round(pause, 2),

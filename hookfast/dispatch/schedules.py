@@ -20,6 +20,7 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError
 
+from hookfast.dependency import TEMPORAL
 from hookfast.dispatch.start import RPC_TIMEOUT
 from hookfast.retention.daily import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, DailyInput
 from hookfast.workflow_request import CONTROL_QUEUE
@@ -41,7 +42,7 @@ async def ensure(client: Client, schedule_id: str, schedule: Schedule) -> None:
         except ScheduleAlreadyRunningError:
             return
         except (RPCError, RuntimeError) as error:  # RuntimeError: a lazy client cannot connect
-            log.warning(
+            TEMPORAL.failed(
                 "A schedule could not be created yet.",
                 schedule=schedule_id,
                 error=type(error).__name__,

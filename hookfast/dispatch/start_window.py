@@ -27,6 +27,10 @@ _FORGET = 1.0005
 """The quickest time grows by this factor with each answer that is not quicker."""
 
 
+class WindowClosed(Exception):
+    """The relay stops, so a start that waits for its turn is not made."""
+
+
 class StartWindow:
     """Limits the starts in progress. One per relay."""
 
@@ -37,6 +41,7 @@ class StartWindow:
         self._quickest = math.inf
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = itertools.count()
+        self._closed = False
 
     @property
     def size(self) -> int:
@@ -46,7 +51,7 @@ class StartWindow:
     @asynccontextmanager
     async def turn(self, urgency: int) -> AsyncIterator[None]:
         """Wait for room, then run the block, and learn from the time it takes. A lower `urgency`
-        number is admitted first."""
+        number is admitted first. Raises WindowClosed instead once the window is closed."""
         await self._room(urgency)
         begun, answered = time.monotonic(), False
         try:
@@ -57,7 +62,17 @@ class StartWindow:
             self._learn(begun, time.monotonic(), answered=answered)
             self._admit()
 
+    def close(self) -> None:
+        """Admit no more starts: those that wait, and all later ones, fail with WindowClosed."""
+        self._closed = True
+        for _, _, admitted in self._waiting:
+            if not admitted.done():
+                admitted.set_exception(WindowClosed)
+        self._waiting.clear()
+
     async def _room(self, urgency: int) -> None:
+        if self._closed:
+            raise WindowClosed
         if self._under_way < self.size and not self._waiting:
             self._under_way += 1
             return
@@ -66,7 +81,7 @@ class StartWindow:
         try:
             await admitted
         except asyncio.CancelledError:
-            if admitted.done() and not admitted.cancelled():
+            if admitted.done() and not admitted.cancelled() and not admitted.exception():
                 self._under_way -= 1
                 self._admit()
             raise

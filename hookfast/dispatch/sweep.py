@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import utc_now
+from hookfast.dependency import DATABASE
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
@@ -41,7 +42,9 @@ async def send_heartbeats(
                     batching=first_attempts.batched,
                 )
         except (SQLAlchemyError, OSError) as error:
-            log.warning("The worker cannot report that it is alive.", error=type(error).__name__)
+            DATABASE.failed(
+                "The worker cannot report that it is alive.", error=type(error).__name__
+            )
         await asyncio.sleep(workers.HEARTBEAT_INTERVAL.total_seconds())
 
 
@@ -67,7 +70,7 @@ async def requeue_lost(database: Database) -> None:
                     connection, unmoved_since=now - _UNMOVED_AFTER
                 )
         except (SQLAlchemyError, OSError) as error:
-            log.warning("The sweep cannot reach the database.", error=type(error).__name__)
+            DATABASE.failed("The sweep cannot reach the database.", error=type(error).__name__)
         else:
             if woken:
                 log.warning("Overdue deliveries were put back into the outbox.", count=woken)

@@ -21,6 +21,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast.clock import Clock, utc_now
+from hookfast.dependency import DATABASE, TEMPORAL
 from hookfast.dispatch.start import RPC_TIMEOUT
 from hookfast.settings.settings import Settings
 from hookfast.storage.circuits.circuits import CircuitWorkflowRequests
@@ -107,7 +108,8 @@ class WorkflowStarter:
         try:
             await self.start_requested()
         except (SQLAlchemyError, OSError, RPCError, RuntimeError) as error:
-            log.warning(
+            away = DATABASE if isinstance(error, SQLAlchemyError | OSError) else TEMPORAL
+            away.failed(
                 "The workflow starter waits for the database or Temporal.",
                 error=f"{type(error).__name__}: {str(error)[:200]}",
             )

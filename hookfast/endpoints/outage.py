@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hookfast.endpoints.circuit import EndpointState, State
+from hookfast.workflow_input import workflow_input
 
 WORKFLOW_TYPE: Final = "CircuitBreakerWorkflow"
 
@@ -29,6 +30,7 @@ class OutageProgress:
     drain_seconds: float = 0.0
 
 
+@workflow_input
 @dataclass(frozen=True, slots=True)
 class CircuitInput:
     """Input of the circuit breaker's workflow."""

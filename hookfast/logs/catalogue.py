@@ -14,7 +14,8 @@ from typing import Any, Final
 
 
 class Kind(StrEnum):
-    """What a line reports. Only lines at `info` that report something that happened have a kind."""
+    """What a line reports. Only lines that report something that happened have a kind: those at
+    `info`, and the warnings about dependencies."""
 
     EVENT_ACCEPTED = "event.accepted"
     ATTEMPT_ENDED = "attempt.ended"
@@ -32,6 +33,8 @@ class Kind(StrEnum):
     OUTBOX_BATCH = "outbox.batch"
     OUTBOX_REJECTED = "outbox.rejected"
     REQUEST = "request"
+    DEPENDENCY_AWAY = "dependency.away"
+    DEPENDENCY_BACK = "dependency.back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,14 @@ KINDS: Final[Mapping[Kind, Line]] = {
         "before it was answered.",
         ("method", "route", "duration_ms", "request_id"),
     ),
+    Kind.DEPENDENCY_AWAY: Line(
+        "Temporal or the database does not answer this process; at most once a minute, however "
+        "much fails meanwhile.",
+        ("dependency", "away_seconds", "interruptions", "failed_requests", "error"),
+    ),
+    Kind.DEPENDENCY_BACK: Line(
+        "It answers again.", ("dependency", "away_seconds", "interruptions", "failed_requests")
+    ),
 }
 """Every kind of line."""
 
@@ -167,6 +178,13 @@ FIELDS: Final[Mapping[str, Field]] = {
     "resource_id": Field("string", "The id of the thing that was changed."),
     "skipped": Field("integer", "The job's deliveries for which its action had no effect."),
     "total": Field("integer", "The deliveries that the job selected."),
+    # dependencies
+    "away_seconds": Field("number", "How long it has been away, or was."),
+    "dependency": Field("string", "`temporal` or `database`."),
+    "failed_requests": Field(
+        "integer", "The calls of this process that failed meanwhile, as far as they were counted."
+    ),
+    "interruptions": Field("integer", "How often it went away since it was last reported back."),
     # the outbox relay
     "postponed": Field("integer", "The rows that Hookfast cannot take yet."),
     "rejected": Field("integer", "The rows that Hookfast rejected for good."),

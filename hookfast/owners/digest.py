@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hookfast.owners.notice import NoticeKind
+from hookfast.workflow_input import workflow_input
 
 WORKFLOW_TYPE: Final = "OwnerMailWorkflow"
 
@@ -18,6 +19,7 @@ def workflow_id(owner_hash: str) -> str:
     return f"mail/{owner_hash}"
 
 
+@workflow_input
 @dataclass(frozen=True, slots=True)
 class MailInput:
     """Input of the workflow. `gather_seconds`: how long it waits for more notices before a mail;

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from hookfast.workflow_input import workflow_input
+
 WORKFLOW_TYPE: Final = "RetentionWorkflow"
 SCHEDULE_ID: Final = "hookfast-retention"
 WORKFLOW_ID: Final = "retention"
@@ -47,6 +49,7 @@ _NOT_LONGER: Final = (
 )
 
 
+@workflow_input
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionInput:
     """Input of the workflow. `run_id` is the id of the run's row, once it exists. `left` are the

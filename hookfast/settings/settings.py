@@ -232,8 +232,8 @@ class Settings(LimitSettings, EventTypeSettings, RetentionSettings, BaseSettings
     )
     shutdown_grace: Seconds = Field(
         timedelta(seconds=40),
-        description="Time for running attempts to end after SIGTERM; longer than the longest "
-        "timeout (seconds).",
+        description="Time for a worker to stop after SIGTERM. Running attempts have seven eighths "
+        "of it, which should be longer than the longest timeout (seconds).",
     )
     metrics_token: SecretStr | None = Field(
         None,

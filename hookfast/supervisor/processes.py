@@ -8,6 +8,7 @@ were started together are stopped together.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 from asyncio.subprocess import Process
@@ -25,6 +26,7 @@ _FIRST_DELAY = 0.2
 _LONGEST_DELAY = 10.0
 _STEADY_AFTER = 30.0  # a part that ran this long restarts after the shortest pause
 _TRIES = 3
+_LOG_SECONDS = 60.0
 
 log = structlog.get_logger()
 
@@ -96,7 +98,7 @@ class Supervisor:
 
     def _on_exit(self, keeper: _Keeper, reason: str) -> None:
         if self._settled or keeper.exits < _TRIES or self._failure is not None:
-            log.warning("A part ended and is restarted.", part=keeper.part.name, how=reason)
+            self._log_exit(keeper, reason)
             return
         self._failure = CannotStart(
             f"the {keeper.part.name} does not start: it ended {_TRIES} times ({reason}); "
@@ -105,13 +107,27 @@ class Supervisor:
         if self._owner is not None:
             self._owner.cancel()
 
+    def _log_exit(self, keeper: _Keeper, reason: str) -> None:
+        """Log that a part ended, at most once a minute for each: one that cannot start ends every
+        ten seconds."""
+        now = asyncio.get_running_loop().time()
+        if now - keeper.logged_at >= _LOG_SECONDS:
+            log.warning(
+                "A part ended and is restarted.",
+                part=keeper.part.name,
+                how=reason,
+                count=keeper.exits - keeper.logged_exits,
+            )
+            keeper.logged_at, keeper.logged_exits = now, keeper.exits
+
 
 class _Keeper:
     """Keeps one part running."""
 
     def __init__(self, part: Part, on_exit: Callable[[_Keeper, str], None]) -> None:
         self.part = part
-        self.exits = 0
+        self.exits = self.logged_exits = 0
+        self.logged_at = -math.inf
         self._on_exit = on_exit
         self._stopping = asyncio.Event()
         self._process: Process | None = None

@@ -288,6 +288,12 @@ MAIL = Counter(
     "Mails to owners, by kind and result: sent, refused, delayed.",
     labels=("kind", "result"),
 )
+TEMPORAL_UP = Gauge(
+    "hookfast.temporal.up",
+    "1",
+    "Whether Temporal answers this process.",
+    by="api worker",
+)
 
 # -- read from the database by the API ------------------------------------------------------------
 

@@ -84,7 +84,12 @@ class TemporalMetrics:
             connection.close()
 
 
-def _telemetry(metrics: OpenTelemetryConfig | PrometheusConfig) -> TelemetryConfig:
+def runtime_without_metrics() -> Runtime:
+    """Start a runtime whose log lines are forwarded, for a process that only starts workflows."""
+    return Runtime(telemetry=_telemetry(None))
+
+
+def _telemetry(metrics: OpenTelemetryConfig | PrometheusConfig | None) -> TelemetryConfig:
     """Configure the runtime, with the core's log lines in the same format and place as ours."""
     forwarding = LogForwardingConfig(logging.getLogger("temporalio"), append_target_to_name=False)
     lines = LoggingConfig(TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from datetime import timedelta
 from typing import Any, cast
@@ -19,8 +18,10 @@ from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConfig
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
+from hookfast.dependency import TEMPORAL
 from hookfast.settings.secret_files import read_for
 from hookfast.settings.types import TemporalCompression
+from hookfast.temporal.availability import connect_failure_in_words, failure_in_words
 from hookfast.temporal.compression import compression_for
 from hookfast.temporal.payloads import DATA_CONVERTER
 
@@ -44,6 +45,7 @@ in the Temporal UI, which costs 33 KB of PostgreSQL's disk. Longer than any pres
 that while an outage lasts the UI has all of it. A workflow that runs is kept in any case."""
 
 _RECONNECT_SECONDS = 1.0
+_CONNECT_SECONDS = 10.0
 
 log = structlog.get_logger()
 
@@ -77,18 +79,44 @@ async def connect(
 async def connect_when_up(compression: TemporalCompression, stop: asyncio.Event) -> Client | None:
     """Connect and register the search attributes as soon as Temporal answers. None if `stop` is
     set first."""
-    while not stop.is_set():
-        try:
-            client = await connect(compression)
-            await register_search_attributes(client)
-        except (RuntimeError, RPCError) as error:
-            log.warning("Temporal does not answer yet; trying again.", error=str(error)[:200])
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_RECONNECT_SECONDS):
-                    await stop.wait()
-        else:
-            return client
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        while not stop.is_set():
+            client, failure = await _try_to_connect(compression, stopping)
+            if failure is None:
+                return client
+            TEMPORAL.observe(failure)
+            await asyncio.wait([stopping], timeout=_RECONNECT_SECONDS)
+    finally:
+        stopping.cancel()
     return None
+
+
+async def _try_to_connect(
+    compression: TemporalCompression, stopping: asyncio.Task[Any]
+) -> tuple[Client | None, str | None]:
+    """Return a connected client, or why there is none; neither if `stopping` has ended. A silent
+    server does not delay that."""
+
+    async def try_it() -> Client:
+        client = await connect(compression)
+        try:
+            await register_search_attributes(client)
+        except RPCError as error:
+            raise RuntimeError(failure_in_words(error, namespace=client.namespace)) from error
+        return client
+
+    trying = asyncio.create_task(try_it())
+    await asyncio.wait(
+        [trying, stopping], timeout=_CONNECT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+    )
+    if not trying.done():
+        trying.cancel()
+        return None, None if stopping.done() else "it does not answer"
+    try:
+        return trying.result(), None
+    except RuntimeError as error:
+        return None, str(error) if error.__cause__ else connect_failure_in_words(error)
 
 
 async def connect_embedded(address: str, *, namespace: str) -> Client:

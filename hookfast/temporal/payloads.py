@@ -9,6 +9,7 @@ this takes about 5) and writes every field, so this is faster and makes historie
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +22,8 @@ from temporalio.converter import (
     EncodingPayloadConverter,
     JSONPlainPayloadConverter,
 )
+
+from hookfast.workflow_input import InvalidInput, is_workflow_input, message, require
 
 
 class DataclassJSONConverter(EncodingPayloadConverter):
@@ -54,6 +57,20 @@ class _PayloadConverter(CompositePayloadConverter):
                 for one in DefaultPayloadConverter.default_encoding_payload_converters
             )
         )
+
+    def from_payloads(
+        self, payloads: Sequence[Payload], type_hints: list[type] | None = None
+    ) -> list[Any]:
+        """Convert payloads to values. Raises InvalidInput for the input of a workflow, because no
+        worker could ever convert it; other values may need a newer worker."""
+        if not type_hints or not is_workflow_input(type_hints[0]):
+            return super().from_payloads(payloads, type_hints)
+        try:
+            values = super().from_payloads(payloads, type_hints)
+        except Exception as error:
+            raise InvalidInput(message(type_hints[0])) from error
+        require(type_hints[0], values[0])
+        return values
 
 
 @lru_cache(maxsize=256)

@@ -1,10 +1,13 @@
-"""Temporal is killed while events are emitted: all are accepted, and delivered when it is back."""
+"""Temporal is killed while events are emitted: all are accepted, and delivered when it is back. The
+log says so in few lines. A worker that stops meanwhile does so within its grace."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx2
@@ -20,11 +23,16 @@ from tests.e2e.processes import (
     worker,
 )
 from tests.e2e.service_process import NO_TLS, free_ports
+from tests.support import log_lines
 from tests.support.receiver import Receiver
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
+RETRIED_SECONDS = 6.0
+"""After this time the SDK's lines about requests that it repeats have begun."""
+BUSY_SECONDS = 20.0
+"""The machine may be busy with other tests."""
 EVENT = {"type": "order.invoice.paid", "data": {"total": 1}}
 
 
@@ -73,8 +81,8 @@ async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_ba
     command = (sys.executable, "-m", "hookfast.cli", "api")
     log = tmp_path / "worker.log"
 
-    async def relay_waits() -> bool:
-        return "The relay waits for the database or Temporal." in log.read_text()
+    async def is_away() -> bool:
+        return "Temporal is away" in log.read_text()
 
     async def all_delivered() -> bool:
         return await count(client, "delivered") == 110
@@ -92,17 +100,75 @@ async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_ba
     ):
         await until_healthy(client)
         await register(client, receiver.url("/ok"))
-        async with worker(env, log):
+        async with AsyncExitStack() as running_worker:
             async with temporal_process(tmp_path, temporal_port) as temporal:
+                await running_worker.enter_async_context(worker(env, log))
                 await emit(client, 20)
                 await receiver.wait_for(10)
                 killed = asyncio.create_task(kill(temporal))
                 await emit(client, 40, pause=0.05)  # during the starts of some
                 await killed
             await emit(client, 40)
-            await eventually(relay_waits)
+            await eventually(is_away)
+            await asyncio.sleep(RETRIED_SECONDS)
             async with temporal_process(tmp_path, temporal_port):
                 await emit(client, 10)
                 await eventually(all_delivered)
 
     assert len({request.message_id for request in receiver.requests}) == 110
+    lines = log_lines.lines_of(log.read_text())
+    warnings = [line for line in lines if line["level"] in ("warning", "error")]
+    reports = [line["event"] for line in warnings if line.get("dependency") == "temporal"]
+    assert reports[0].startswith("Temporal is away: events are accepted")
+    assert reports[-1] == "Temporal is back."
+    assert all("still away" in one for one in reports[1:-1])
+    assert not [line["event"] for line in warnings if "gRPC call" in line["event"]]
+
+
+@pytest.mark.slow
+async def test_worker_ends_within_its_grace_while_receivers_and_temporal_are_silent(
+    database_url: str, database: Database, tmp_path: Path
+) -> None:
+    temporal_port, api_port = free_ports(2)
+    env = environment(
+        tmp_path,
+        database_url,
+        f"127.0.0.1:{temporal_port}",
+        HOOKFAST_PORT=str(api_port),
+        HOOKFAST_SHUTDOWN_GRACE="3",
+    )
+    command = (sys.executable, "-m", "hookfast.cli", "api")
+
+    async def all_delivered() -> bool:
+        return await count(client, "delivered") == 20
+
+    async with (
+        Receiver() as receiver,
+        running(*command, env=env, log=tmp_path / "api.log"),
+        httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{api_port}",
+            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+            timeout=20,
+            trust_env=False,
+            verify=NO_TLS,
+        ) as client,
+        temporal_process(tmp_path, temporal_port) as temporal,
+    ):
+        await until_healthy(client)
+        receiver.routes["/hook"] = "/slow/25"
+        await register(client, receiver.url("/hook"))
+        async with worker(env, tmp_path / "worker.log") as stopped:
+            await emit(client, 20)
+            await receiver.wait_for(10)
+            temporal.send_signal(signal.SIGSTOP)
+            stopped.terminate()
+            async with asyncio.timeout(3 + BUSY_SECONDS):  # it was 78 s
+                assert await stopped.wait() == 0
+        temporal.send_signal(signal.SIGCONT)
+        receiver.routes["/hook"] = "/ok"
+        async with worker(env, tmp_path / "next.log"):
+            await eventually(all_delivered, timeout=3 * PATIENCE)
+
+    ids = [request.message_id for request in receiver.requests]
+    assert len(set(ids)) == 20
+    assert len(ids) > 20, "the requests in progress were not repeated"

@@ -1,4 +1,5 @@
-"""How a command's process ends: at once, with its output written, whatever its threads wait for."""
+"""How a process ends: a command at once, with its output written, whatever its threads wait for;
+and a service in time."""
 
 from __future__ import annotations
 
@@ -66,3 +67,20 @@ def test_output_that_cannot_be_written_is_an_error() -> None:
         code, _, said = _run("print('done')", stdout=full)
     assert code == 1
     assert "No space left on device" in said
+
+
+STUCK = """
+import time
+from datetime import timedelta
+from hookfast.process import end_within
+end_within(timedelta(seconds=0.2))
+time.sleep(600)
+"""
+
+
+def test_process_that_does_not_stop_in_time_ends_and_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0
+    assert "did not stop in time" in done.stdout + done.stderr

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import structlog
 from sqlalchemy import make_url
 
+from hookfast.dependency import DATABASE
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.postgresql_engine import (
     CONNECT_SECONDS,
@@ -33,8 +33,6 @@ from hookfast.storage.database.postgresql_engine import (
 _CHANNEL = "hookfast_outbox"
 _RECONNECT_SECONDS = 1.0
 _LISTEN_SECONDS = 30.0  # then checks that the server is still there: it may have vanished silently
-
-log = structlog.get_logger()
 
 
 class Doorbell(ABC):
@@ -180,7 +178,7 @@ class NotifyDoorbell(Doorbell):
                 await self._back_off(error)
 
     async def _back_off(self, error: Exception) -> None:
-        log.warning(
+        DATABASE.failed(
             "The doorbell lost its connection to PostgreSQL; trying again.",
             error=type(error).__name__,
         )

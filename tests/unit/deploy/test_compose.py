@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 JOBS = {"migrate", "temporal-schema", "temporal-namespace"}
-OURS = {"migrate", "api-1", "api-2", "worker"}
+OURS = {"migrate", "api-1", "api-2", "worker-1", "worker-2"}
 NO_SHELL = {"otel-collector"}  # its image has no program for a health check
 
 each_service = pytest.mark.parametrize("name", sorted(SERVICES))
@@ -51,7 +51,54 @@ def test_every_service_is_there() -> None:
         *("proxy", "postgresql", "temporal", "temporal-ui", "mailpit"),
         *("otel-collector", "prometheus", "grafana"),
     }
-    assert SERVICES["worker"]["deploy"]["replicas"] == 2
+    assert not any("replicas" in service["deploy"] for service in SERVICES.values())
+
+
+def _bytes(text: str) -> int:
+    number, unit = re.fullmatch(r"(\d+)([MG])", _filled(text)).groups()  # type: ignore[union-attr]
+    return int(number) * {"M": 2**20, "G": 2**30}[unit]
+
+
+def test_trial_without_profiles_is_six_services_within_three_gigabytes() -> None:
+    trial = {name: one for name, one in SERVICES.items() if "profiles" not in one}
+    assert trial.keys() == JOBS | {
+        *("postgresql", "temporal", "temporal-ui", "api-1", "worker-1", "proxy")
+    }
+    running = [one for name, one in trial.items() if name not in JOBS]
+    limits = [one["deploy"]["resources"]["limits"]["memory"] for one in running]
+    assert sum(map(_bytes, limits)) <= 3 * 2**30
+
+
+def test_profiles_add_the_second_processes_mail_and_monitoring() -> None:
+    added: dict[str, set[str]] = {}
+    for name, service in SERVICES.items():
+        for profile in service.get("profiles", []):
+            added.setdefault(profile, set()).add(name)
+    assert added == {
+        "second": {"api-2", "worker-2"},
+        "mail": {"mailpit"},
+        "observe": {"otel-collector", "prometheus", "grafana"},
+    }
+
+
+@each_service
+def test_no_service_requires_one_of_another_profile(name: str) -> None:
+    """Compose rejects the file otherwise."""
+    own = set(SERVICES[name].get("profiles", []))
+    for other, how in SERVICES[name].get("depends_on", {}).items():
+        profiles = set(SERVICES[other].get("profiles", []))
+        assert not profiles or profiles & own or how.get("required") is False, other
+
+
+def test_production_file_sets_every_profile_and_only_variables_of_compose() -> None:
+    lines = (ROOT / "deploy/compose/production.env").read_text().splitlines()
+    given = dict(line.lstrip("#").split("=", 1) for line in lines if "=" in line)
+    file = (ROOT / "docker-compose.yml").read_text()
+    assert given.keys() - {"COMPOSE_PROFILES"} <= set(re.findall(r"\$\{(\w+):-", file))
+    assert set(given["COMPOSE_PROFILES"].split(",")) == {"second", "mail", "observe"}
+    assert given["HOOKFAST_APIS"].split() == ["api-1:8080", "api-2:8080"]
+    assert given["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"] == "http://otel-collector:4318/v1/traces"
+    assert not _filled(COMPOSE["x-settings"]["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"])
 
 
 @each_service
@@ -134,7 +181,7 @@ def test_services_are_restarted_and_health_checked_and_jobs_only_restart_on_fail
 def test_services_wait_for_jobs_to_complete_and_for_services_to_be_healthy(name: str) -> None:
     for other, how in SERVICES[name].get("depends_on", {}).items():
         wanted = "service_completed_successfully" if other in JOBS else "service_healthy"
-        assert how == {"condition": wanted}
+        assert how["condition"] == wanted
         assert other not in NO_SHELL
 
 
@@ -217,7 +264,8 @@ def test_only_the_proxys_network_is_a_trusted_proxy() -> None:
 
 def test_a_worker_may_stop_for_longer_than_its_grace_period() -> None:
     grace = Settings.model_fields["shutdown_grace"].default.total_seconds()
-    assert _seconds(SERVICES["worker"]["stop_grace_period"]) > grace
+    for name in ("worker-1", "worker-2"):
+        assert _seconds(SERVICES[name]["stop_grace_period"]) > grace
 
 
 def test_temporal_has_512_shards_and_one_version() -> None:
@@ -270,8 +318,8 @@ def test_the_namespace_gets_the_retention_of_compose_whether_it_exists_or_not(
 def test_the_proxy_forwards_to_every_api_and_hides_metrics() -> None:
     caddyfile = (ROOT / "deploy/compose/proxy/Caddyfile").read_text()
     (upstreams,) = re.findall(r"reverse_proxy (.*) \{", caddyfile)
-    apis = [f"{name}:8080" for name in SERVICES if name.startswith("api-")]
-    assert upstreams.split() == apis
+    assert upstreams == "{$APIS}"
+    assert _filled(SERVICES["proxy"]["environment"]["APIS"]) == "api-1:8080"
     assert "respond /metrics 404" in caddyfile
 
 
@@ -289,7 +337,7 @@ def test_prometheus_scrapes_every_service() -> None:
         for found in job.get("dns_sd_configs", [])
         for name in found["names"]
     }
-    assert hosts == {"api-1", "api-2", "worker", "temporal"}
+    assert hosts == {"api-1", "api-2", "worker-1", "worker-2", "temporal"}
     assert config["rule_files"] == ["/etc/prometheus/rules.yml"]
 
 

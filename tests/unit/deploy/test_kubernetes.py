@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -147,6 +149,32 @@ def test_workers_are_scaled_by_existing_metrics() -> None:
     source = Path(instruments.__file__).read_text()
     measured = {name.replace(".", "_") for name in re.findall(r'"(hookfast\.[\w.]+)"', source)}
     assert names <= measured
+
+
+def _service_of(url: str) -> tuple[str, int]:
+    """The namespace and port of a service's address in the cluster."""
+    address = urlsplit(url if "://" in url else f"//{url}")
+    assert address.hostname is not None
+    assert address.port is not None
+    return address.hostname.split(".")[1], address.port
+
+
+def test_policy_lets_every_service_in_the_cluster_through_and_a_mail_server() -> None:
+    egress = OBJECTS["NetworkPolicy", "hookfast"]["spec"]["egress"]
+    allowed = {
+        (to["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"], port["port"])
+        for rule in egress
+        for to in rule["to"]
+        for port in rule.get("ports", [])
+    }
+    named = {_service_of(value) for value in CONFIG.values() if ".svc:" in value}
+    assert len(named) == 2, "Temporal and the collector"
+    assert named | {("mail", 587), ("postgresql", 5432)} <= allowed
+
+
+def test_trusted_proxies_are_fewer_addresses_than_a_clusters_pods() -> None:
+    (network,) = CONFIG["HOOKFAST_TRUSTED_PROXIES"].split(",")
+    assert ip_network(network).num_addresses <= 256
 
 
 def test_deliveries_cannot_leave_for_private_networks() -> None:

@@ -1,0 +1,33 @@
+"""Watches the database: logs when it goes and comes back, and everything that fails meanwhile only
+as a number."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import asyncpg
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from hookfast.dependency import DATABASE
+from hookfast.storage.database.engine import Database
+
+_CHECK_SECONDS: Final = 5.0
+
+
+def watching(database: Database) -> AbstractAsyncContextManager[None]:
+    """Watch the database while the block runs."""
+
+    async def check() -> str | None:
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS), database.read(quick=True) as connection:
+                await connection.execute(text("SELECT 1"))
+        except TimeoutError:
+            return f"it does not answer within {_CHECK_SECONDS:.0f} seconds"
+        except (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            return type(error).__name__  # the text has the server's address
+        return None
+
+    return DATABASE.watched(check)
