@@ -83,6 +83,22 @@ async def test_an_endpoint_with_one_delivery_does_not_wait_for_another_ones_back
     assert by_endpoint(await box.take(6)) == {"ep_1": 4, "ep_2": 1, "ep_3": 1}
 
 
+async def test_each_urgency_of_a_tenant_has_its_own_next_endpoint(box: Outbox) -> None:
+    """A turn that reached its limit at two urgencies once stopped the relay for good."""
+    endpoints = {("tnt_a", f"ep_{n}"): 2 for n in (1, 2, 3)}
+    for urgency in (Urgency.RETRY, Urgency.FIRST):
+        await box.fill(endpoints, urgency=urgency)
+    first, retry = (
+        {"most_urgent": urgency, "least_urgent": urgency}
+        for urgency in (Urgency.FIRST, Urgency.RETRY)
+    )
+    assert by_endpoint(await box.take(2, **first)) == {"ep_1": 1, "ep_2": 1}
+    assert by_endpoint(await box.take(1, **retry)) == {"ep_1": 1}
+
+    assert by_endpoint(await box.take(1)) == {"ep_2": 1}
+    assert by_endpoint(await box.take(1, **first)) == {"ep_3": 1}
+
+
 async def test_tenants_have_equal_shares_however_many_endpoints_they_have(box: Outbox) -> None:
     await box.fill({("tnt_a", f"ep_a{n}"): 10 for n in range(4)} | {("tnt_b", "ep_b"): 40})
     taken: Counter[str] = Counter()
