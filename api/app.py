@@ -53,6 +53,7 @@ from api.routes import (
     tenants,
 )
 from hookfast.clock import Clock, utc_now
+from hookfast.logs.repeated import RepeatedLines
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.version import VERSION
 
@@ -112,6 +113,7 @@ def create_app(settings: Settings | None = None, *, clock: Clock = utc_now) -> F
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with open_context(app.state.settings, clock=clock) as context:
             app.state.context = context
+            app.state.repeated_lines = RepeatedLines()
             yield
 
     app = _Application(

@@ -44,6 +44,7 @@ from hookfast.inbox import (
     UnreadablePayload,
     UnsupportedContentType,
 )
+from hookfast.logs.repeated import RepeatedLines
 from hookfast.storage.database.availability import AWAY, is_transient, sqlstate
 
 MAX_FIELD_ERRORS = 20
@@ -232,7 +233,12 @@ def problem_of_unexpected(request: Request, error: Exception) -> Problem:
     # Whether a commit in progress succeeded is not known.
     state = sqlstate(error) or None
     what = "The database is away." if state is None else "The database cannot do this now."
-    log.warning(what, method=request.method, error=type(error).__name__, sqlstate=state)
+    lines: RepeatedLines | None = getattr(request.app.state, "repeated_lines", None)
+    count = 1 if lines is None else lines.due((what, state))
+    if count is not None:  # thousands of requests may fail at once
+        log.warning(
+            what, method=request.method, error=type(error).__name__, sqlstate=state, count=count
+        )
     return problem_of(Unavailable(f"{what} Send it again."))
 
 

@@ -10,6 +10,7 @@ they are invalidated as well.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import asyncpg
@@ -21,8 +22,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from hookfast.storage.database.availability import sqlstate
+from hookfast.storage.database.postgresql_servers import PostgresqlServers
 
-CONNECT_SECONDS: Final = 10.0
 PING_SECONDS: Final = 3.0
 STATEMENT_SECONDS: Final = 30.0
 """Far more than any statement takes that a request or an attempt waits for."""
@@ -39,16 +40,23 @@ _DEAD: Final = (*CUT_OFF, OSError)
 
 
 def postgresql_engine(
-    url: str, *, pool_size: int, max_overflow: int, statement_seconds: float | None
+    servers: PostgresqlServers,
+    *,
+    pool_size: int,
+    max_overflow: int,
+    statement_seconds: float | None,
 ) -> AsyncEngine:
     """Create an engine with at most `pool_size` + `max_overflow` connections, whose statements time
     out after `statement_seconds` (None: never)."""
     engine = create_async_engine(
-        url,
+        "postgresql+asyncpg://",
         pool_size=pool_size,
         max_overflow=max_overflow,
         hide_parameters=True,  # bodies and secrets stay out of error texts
-        connect_args={"timeout": CONNECT_SECONDS, "command_timeout": statement_seconds},
+        connect_args={
+            "async_creator_fn": partial(servers.connect, command_timeout=statement_seconds),
+            "prepared_statement_cache_size": servers.statement_cache_size,
+        },
     )
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "checkout", _ping)
