@@ -33,7 +33,9 @@ Kind = Literal["sqlite", "postgresql"]
 
 _BACKGROUND_CONNECTIONS = 2
 _FULL_SECONDS = 5.0
+_FULL_SECONDS_ALONE = 1.0
 _FULL_PAUSE_SECONDS = 0.05
+"""Waits for a connection while PostgreSQL has none left."""
 _CLOSE_SECONDS = 5.0
 """Closing connections takes a moment, and for ever when the server is silent."""
 
@@ -123,23 +125,20 @@ class Database:
             await asyncio.shield(asyncio.create_task(connection.close()))
 
     async def _connect(self, engine: AsyncEngine) -> AsyncConnection:
-        """Take a connection from the pool. While PostgreSQL has none left for another one, wait for
-        one that this process already has."""
-        give_up_at = time.monotonic() + _FULL_SECONDS
-        tries = 0
+        """Take a connection from the pool. While PostgreSQL has none left, wait for one that others
+        of this process return, or for a moment if they have none."""
+        begun, tries = time.monotonic(), 0
         while True:
             try:
                 return await engine.connect()
             except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
-                if sqlstate(error) != TOO_MANY_CONNECTIONS or time.monotonic() > give_up_at:
+                patience = _FULL_SECONDS if self._lent else _FULL_SECONDS_ALONE
+                if sqlstate(error) != TOO_MANY_CONNECTIONS or time.monotonic() > begun + patience:
                     raise
-                # Pooled connections may have ended: each try takes the next one. Others may just be
-                # connecting, hence one more.
-                tries += 1
-                if tries > _pooled(engine) + 1 and not self._lent:
-                    raise
-                if tries > _pooled(engine):
-                    await asyncio.sleep(_FULL_PAUSE_SECONDS)
+            # pooled connections may have ended, so each of the first tries takes another
+            tries += 1
+            if tries > _pooled(engine):
+                await asyncio.sleep(_FULL_PAUSE_SECONDS)
 
     def _set_quick(self, connection: AsyncConnection, quick: bool) -> None:
         if self.kind == "sqlite" and connection.sync_connection is not None:

@@ -22,9 +22,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from hookfast.storage.database.availability import sqlstate
-from hookfast.storage.database.postgresql_servers import PostgresqlServers
+from hookfast.storage.database.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
 
 PING_SECONDS: Final = 3.0
+_BACKGROUND_POOL_SECONDS: Final = 30.0
 STATEMENT_SECONDS: Final = 30.0
 """Far more than any statement takes that a request or an attempt waits for."""
 
@@ -52,6 +53,8 @@ def postgresql_engine(
         "postgresql+asyncpg://",
         pool_size=pool_size,
         max_overflow=max_overflow,
+        # of background work, one may wait for another's long statement
+        pool_timeout=CONNECT_SECONDS if statement_seconds else _BACKGROUND_POOL_SECONDS,
         hide_parameters=True,  # bodies and secrets stay out of error texts
         connect_args={
             "async_creator_fn": partial(servers.connect, command_timeout=statement_seconds),
