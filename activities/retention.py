@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio import activity
 
@@ -29,6 +30,8 @@ _ROWS_COUNTED_AT_ONCE = 2_000
 """Rows counted at once in a dry run, for which nothing waits."""
 _BATCHES_AT_ONCE = 1_000
 """Batches of one activity: minutes of work, and one line in the workflow's history."""
+
+log = structlog.get_logger()
 
 
 class RetentionActivities:
@@ -76,6 +79,8 @@ class RetentionActivities:
         created = await partitions.create_ahead(self._database, now=now)
         async with self._database.read() as connection:
             sweeps = await retention_runs.sweeps(connection, input.run_id)
+            if not sweeps:
+                return Prepared()
             ends = [sweeps[name].cutoff for name in retention.COUNTED]
             last = max((end for end in ends if end is not None), default=None)
             final_before = None if last is None else last.date()
@@ -98,6 +103,9 @@ class RetentionActivities:
         them: `done` says whether that was all."""
         async with self._database.read() as connection:
             sweeps = await retention_runs.sweeps(connection, input.run_id)
+        if not sweeps:  # a database restored from before the run
+            log.error("A retention run has no row; it deletes nothing.", run_id=input.run_id)
+            return Swept(input.name, done=True)
         cutoffs = {name: sweep.cutoff for name, sweep in sweeps.items()}
         if sweeps[input.name].cursor is None:
             await old_partitions.drop_old(

@@ -39,7 +39,7 @@ _WORKFLOWS_SECONDS = 60.0
 _SLOWER = 10
 """The storm may take this multiple of its planned time until everything is accepted."""
 _OPEN = f"WorkflowType = '{WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'"
-_OVERDUE = "Overdue deliveries go through the outbox again."
+_OVERDUE = "Overdue deliveries were put back into the outbox."
 _RESUME_SECONDS = 2.0
 _REFRESH_SECONDS = 0.5
 _LINE_SECONDS = 10.0

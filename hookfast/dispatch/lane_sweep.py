@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.lane import DeadLetterPolicy
+from hookfast.logs.repeated import RepeatedLines
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
@@ -34,13 +35,15 @@ log = structlog.get_logger()
 
 async def move_up_forever(database: Database, doorbell: Doorbell) -> None:
     """Let deliveries move up whose row was locked when their turn came."""
+    lines = RepeatedLines()
     while True:
         await asyncio.sleep(_RETRY_SECONDS)
         try:
             if await move_up_once(database):
                 doorbell.ring()
         except (SQLAlchemyError, OSError) as error:
-            log.warning("Lanes cannot be read.", error=type(error).__name__)
+            if (count := lines.due(type(error).__name__)) is not None:
+                log.warning("Lanes cannot be read.", error=type(error).__name__, count=count)
 
 
 async def move_up_once(database: Database) -> int:

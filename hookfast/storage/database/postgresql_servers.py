@@ -36,6 +36,11 @@ _URL: Final = re.compile(
 )
 _SERVER: Final = re.compile(r"(?:\[(?P<ipv6>[^\]]+)\]|(?P<name>[^:\[\]]*))(?::(?P<port>\d*))?")
 _WRITABLE: Final = ("read-write", "primary")
+_UNUSABLE: Final = (
+    asyncpg.PostgresError,
+    asyncpg.TargetServerAttributeNotMatched,
+    OSError,
+)
 _CACHE_SIZE: Final = "prepared_statement_cache_size"
 
 log = structlog.get_logger()
@@ -111,7 +116,7 @@ class PostgresqlServers:
             )
         try:
             connection = await self._connect(command_timeout)
-        except (asyncpg.PostgresError, asyncpg.InternalClientError, OSError) as error:
+        except (asyncpg.PostgresError, OSError) as error:
             self._failure = error
             self._say_away(error)
             self._pause = min(max(2 * self._pause, _PAUSE_FIRST), _PAUSE_LONGEST)
@@ -141,13 +146,17 @@ class PostgresqlServers:
 
     async def _connect(self, command_timeout: float | None) -> asyncpg.Connection:
         if len(self.servers) == 1:
-            return await self._connect_to(self.servers[0], CONNECT_SECONDS, command_timeout)
+            try:
+                return await self._connect_to(self.servers[0], CONNECT_SECONDS, command_timeout)
+            except asyncpg.TargetServerAttributeNotMatched as error:
+                # SQLAlchemy does not wrap it, and callers do not expect it
+                raise NoServer(f"{self.servers[0]} takes no writes", "") from error
         failures: list[tuple[Server, Exception]] = []
         for server in sorted(self.servers, key=lambda server: server != self._last):
             share = CONNECT_SECONDS / len(self.servers)
             try:
                 connection = await self._connect_to(server, share, command_timeout)
-            except (asyncpg.PostgresError, asyncpg.InternalClientError, OSError) as error:
+            except _UNUSABLE as error:
                 failures.append((server, error))
             else:
                 self._last = server

@@ -55,7 +55,8 @@ tenant(t, n) AS (
 lane(t, e, n) AS (
     SELECT t, COALESCE(
         (SELECT endpoint_id FROM deliveries WHERE {_WAITING} AND tenant_id = t
-         AND endpoint_id > COALESCE((SELECT value ->> 1 FROM {{cursors}} WHERE value ->> 0 = t), '')
+         AND endpoint_id > COALESCE((SELECT value ->> 1 FROM {{cursors}} WHERE value ->> 0 = t
+                                     AND CAST(value ->> 2 AS integer) = level.u), '')
          ORDER BY endpoint_id LIMIT 1),
         -- no endpoint follows the one where the last turn ended: begin with the first again
         (SELECT endpoint_id FROM deliveries WHERE {_WAITING} AND tenant_id = t
@@ -200,7 +201,7 @@ class FairClaim:
         """Return the endpoints whose turn is next at the highest urgency with waiting rows, or
         None if no row waits."""
         cursors = [
-            [tenant, endpoint]
+            [tenant, endpoint, urgency]
             for (urgency, tenant), endpoint in self._after_endpoint.items()
             if urgency >= most_urgent
         ]

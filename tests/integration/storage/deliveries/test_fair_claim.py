@@ -169,3 +169,20 @@ async def test_rows_of_a_batch_are_free_when_its_lease_has_ended(box: Outbox) ->
     for moment, expected in ((now, 0), (until + timedelta(seconds=1), 1)):
         async with box.database.read() as connection:
             assert len((await box.fair.find(connection, limit=1, now=moment)).rows) == expected
+
+
+async def test_each_urgency_has_turns_of_its_own_among_a_tenants_endpoints(box: Outbox) -> None:
+    """Otherwise the query fails, or begins at the wrong endpoint, once a tenant's turn was cut
+    short at two urgencies."""
+    endpoints = [("tnt_a", f"ep_{n}") for n in range(3)]
+    await box.fill(dict.fromkeys(endpoints, 2), urgency=Urgency.RETRY)
+    await box.fill(dict.fromkeys(endpoints, 2), urgency=Urgency.FIRST)
+
+    async def one(urgency: Urgency) -> str:
+        [row] = (await box.take(1, most_urgent=urgency, least_urgent=urgency)).rows
+        return row.endpoint_id
+
+    first, retry = Urgency.FIRST, Urgency.RETRY
+    taken = [await one(urgency) for urgency in (first, first, retry, retry, retry, first)]
+    assert taken == ["ep_0", "ep_1", "ep_0", "ep_1", "ep_2", "ep_2"]
+    assert len((await box.take(10)).rows) == 6
