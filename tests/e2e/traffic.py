@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -16,10 +17,12 @@ import httpx2
 
 from tests.e2e.processes import OPERATOR_KEY, running
 from tests.e2e.service_process import NO_TLS, free_ports
-from tests.e2e.test_temporal_away import EVENT, register, until_healthy
+from tests.e2e.test_temporal_away import EVENT, register
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE, eventually
 
+LONG = 5 * PATIENCE
+"""Seconds after which these tests give up waiting: for several processes on a busy machine."""
 _PAUSE_SECONDS = 0.2
 _LISTS = ("/v1/events", "/v1/deliveries", "/v1/dead-letters")
 
@@ -74,7 +77,7 @@ class Traffic:
         async def accepted() -> bool:
             return len(self.accepted) >= wanted
 
-        await eventually(accepted, timeout=2 * PATIENCE)
+        await eventually(accepted, timeout=LONG)
 
     async def until_delivered(self) -> None:
         """Wait until the receiver has every accepted event."""
@@ -82,7 +85,7 @@ class Traffic:
         async def delivered() -> bool:
             return self.delivered >= set(self.accepted.values())
 
-        await eventually(delivered, timeout=4 * PATIENCE)
+        await eventually(delivered, timeout=LONG)
 
     @property
     def delivered(self) -> set[str]:
@@ -113,7 +116,7 @@ async def traffic(env: Mapping[str, str], tmp_path: Path) -> AsyncIterator[Traff
             verify=NO_TLS,
         ) as client,
     ):
-        await until_healthy(client)
+        await until_answers(client, "/healthz")
         await register(client, receiver.url("/ok"))
         flowing = Traffic(client, receiver, log)
         task = asyncio.create_task(flowing.flow())
@@ -124,6 +127,17 @@ async def traffic(env: Mapping[str, str], tmp_path: Path) -> AsyncIterator[Traff
             await asyncio.wait([task])
         if not task.cancelled():
             task.result()  # raises the error that ended the traffic
+
+
+async def until_answers(client: httpx2.AsyncClient, path: str, status: int = 200) -> None:
+    """Wait until a GET is answered with this status."""
+
+    async def answers() -> bool:
+        with contextlib.suppress(httpx2.TransportError):
+            return (await client.get(path)).status_code == status
+        return False
+
+    await eventually(answers, timeout=LONG)
 
 
 def lines_of(log: Path) -> Counter[str]:
