@@ -64,9 +64,9 @@ async def test_failover_to_the_standby_loses_nothing_and_asks_callers_to_come_ag
     async with traffic(env, tmp_path) as flowing, worker(env, log):
         await until_ready(flowing)
         for _ in range(2):  # to the second server, and back to the first
-            await flowing.until_accepted(30)
+            await flowing.until_accepted(10)
             await pair.fail_over(lambda: until_ready(flowing, 503))
-            await flowing.until_accepted(30)
+            await flowing.until_accepted(10)
             await until_ready(flowing)
 
         # What the standby does not have is not acknowledged: its machine is gone, not its server.

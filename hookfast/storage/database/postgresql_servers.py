@@ -94,7 +94,7 @@ class PostgresqlServers:
         self._last: Server | None = None
         self._pause = 0.0
         self._closed_until = 0.0
-        self._failure: Exception | None = None
+        self._failure: tuple[str, str] | None = None  # its name and SQLSTATE
         self._was_reached = False
         self._said_away = False
         self._lines = RepeatedLines()
@@ -110,14 +110,12 @@ class PostgresqlServers:
         """
         begun = asyncio.get_running_loop().time()
         if self._failure is not None and begun < self._closed_until:
-            raise NoServer(
-                f"the last attempt to connect failed ({_named(self._failure)})",
-                sqlstate(self._failure),
-            )
+            name, state = self._failure
+            raise NoServer(f"the last attempt to connect failed ({name})", state)
         try:
             connection = await self._connect(command_timeout)
         except (asyncpg.PostgresError, OSError) as error:
-            self._failure = error
+            self._failure = _named(error), sqlstate(error)
             self._say_away(error)
             self._pause = min(max(2 * self._pause, _PAUSE_FIRST), _PAUSE_LONGEST)
             # with jitter, as all processes notice at once
