@@ -296,7 +296,7 @@ async def test_older_database_beside_a_newer_temporal_delivers_what_it_knows(
         lost = await emit(client, "order.retries.now", 3)
         lost += await emit(client, "order.fails.now", 3)
         lost += await emit(client, "order.orders.now", 2, ordering_key="one")
-        key = {"Idempotency-Key": "after the backup"}
+        key = {"Idempotency-Key": "after-the-backup"}
         gone = await call(client, "/v1/events", EVENT | {"type": "order.works.now"}, **key)
         job = await call(
             client,
