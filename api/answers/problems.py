@@ -236,9 +236,8 @@ def problem_of_unexpected(request: Request, error: Exception) -> Problem:
     lines: RepeatedLines | None = getattr(request.app.state, "repeated_lines", None)
     count = 1 if lines is None else lines.due((what, state))
     if count is not None:  # thousands of requests may fail at once
-        log.warning(
-            what, method=request.method, error=type(error).__name__, sqlstate=state, count=count
-        )
+        coded = {} if state is None else {"sqlstate": state}
+        log.warning(what, method=request.method, error=type(error).__name__, count=count, **coded)
     return problem_of(Unavailable(f"{what} Send it again."))
 
 

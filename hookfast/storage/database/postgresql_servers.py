@@ -140,7 +140,8 @@ class PostgresqlServers:
             if full
             else "PostgreSQL cannot be reached; trying again."
         )
-        log.warning(what, error=_named(error), sqlstate=sqlstate(error) or None, count=count)
+        coded = {"sqlstate": state} if (state := sqlstate(error)) else {}
+        log.warning(what, error=_named(error), count=count, **coded)
 
     async def _connect(self, command_timeout: float | None) -> asyncpg.Connection:
         if len(self.servers) == 1:
