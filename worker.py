@@ -17,7 +17,6 @@ import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Any
 
 import structlog
@@ -82,8 +81,6 @@ from workflows.owner_mail import OwnerMailWorkflow
 from workflows.retention import RetentionWorkflow
 
 _LEAVE_SECONDS = 5.0
-_RESERVE_SHARE = 1 / 8
-"""Of the grace, the part that is kept for recording what was in progress and for leaving."""
 
 log = structlog.get_logger()
 
@@ -238,7 +235,7 @@ def _deliveries_worker(
         max_concurrent_workflow_tasks=2 * settings.max_concurrent_attempts,
         max_concurrent_local_activities=2 * settings.max_concurrent_attempts,
         max_cached_workflows=2_000,
-        graceful_shutdown_timeout=_drain_time(settings),
+        graceful_shutdown_timeout=settings.drain_time,
         deployment_config=deployment,
     )
 
@@ -256,7 +253,7 @@ def _retries_worker(
         task_queue=RETRIES_QUEUE,
         activities=[attempts.step, attempts.record_attempt, batch_attempts.record_batch],
         max_concurrent_activities=settings.max_concurrent_attempts,
-        graceful_shutdown_timeout=_drain_time(settings),
+        graceful_shutdown_timeout=settings.drain_time,
         deployment_config=deployment,
     )
 
@@ -300,14 +297,9 @@ def _control_worker(
         activities=[*circuits.all, *jobs.all, *mail.all, *daily.all, *retention.all],
         workflow_runner=workflow_runner or UnsandboxedWorkflowRunner(),
         max_concurrent_activities=settings.max_concurrent_control,
-        graceful_shutdown_timeout=_drain_time(settings),
+        graceful_shutdown_timeout=settings.drain_time,
         deployment_config=deployment,
     )
-
-
-def _drain_time(settings: Settings) -> timedelta:
-    """Return how long attempts in progress may continue before they are cancelled."""
-    return settings.shutdown_grace * (1 - _RESERVE_SHARE)
 
 
 @asynccontextmanager

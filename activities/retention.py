@@ -82,6 +82,8 @@ class RetentionActivities:
         created = await partitions.create_ahead(self._database, now=now)
         async with self._database.read() as connection:
             sweeps = await retention_runs.sweeps(connection, input.run_id)
+            if not sweeps:
+                return Prepared()
             ends = [sweeps[name].cutoff for name in retention.COUNTED]
             last = max((end for end in ends if end is not None), default=None)
             final_before = None if last is None else last.date()
@@ -104,6 +106,9 @@ class RetentionActivities:
         them: `done` says whether that was all."""
         async with self._database.read() as connection:
             sweeps = await retention_runs.sweeps(connection, input.run_id)
+        if not sweeps:  # a database restored from before the run
+            log.error("A retention run has no row; it deletes nothing.", run_id=input.run_id)
+            return Swept(input.name, done=True)
         cutoffs = {name: sweep.cutoff for name, sweep in sweeps.items()}
         if sweeps[input.name].cursor is None:
             await old_partitions.drop_old(

@@ -26,6 +26,7 @@ _UNTIL_DONE = RetryPolicy(
 )
 _TIMEOUT = timedelta(hours=6)
 _HEARTBEAT_TIMEOUT = timedelta(minutes=10)
+_QUICK = timedelta(minutes=10)  # of activities that send no heartbeat: a killed worker is noticed
 """Counting a day is one statement, and so is counting the rows of a partition."""
 
 
@@ -58,7 +59,7 @@ class RetentionWorkflow:
         await workflow.execute_activity(
             "begin_retention",
             run,
-            start_to_close_timeout=_TIMEOUT,
+            start_to_close_timeout=_QUICK,
             retry_policy=_UNTIL_DONE,
             summary="find what is past its age",
         )
@@ -92,7 +93,7 @@ class RetentionWorkflow:
             "finish_retention",
             run,
             result_type=RetentionState,
-            start_to_close_timeout=_TIMEOUT,
+            start_to_close_timeout=_QUICK,
             retry_policy=_UNTIL_DONE,
             summary="count the result",
         )

@@ -2,6 +2,7 @@
 
     python -m bench.chaos                          everything at once, on SQLite
     python -m bench.chaos --database postgresql    the same on PostgreSQL
+    python -m bench.chaos --database standby       with a standby, which takes over
     python -m bench.chaos --kill worker            one part killed, again and again
     python -m bench.chaos --ordered 50             ordered deliveries of 50 keys, in order
 
@@ -26,11 +27,13 @@ from bench.chaos.storm import (
     AWAY,
     CALM,
     CLOCKS,
+    DISK_FULL,
     KILLS,
     KINDS,
     ON_POSTGRESQL,
     ON_SQLITE,
     TEMPORAL_AWAY,
+    WITH_STANDBY,
 )
 from hookfast.supervisor.interrupt import interruptible
 
@@ -48,7 +51,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=25, help="events a second")
     parser.add_argument("--calm", type=float, default=CALM, help="most seconds between faults")
     parser.add_argument("--seed", default=secrets.token_hex(3), help="default: a new one")
-    parser.add_argument("--database", choices=("sqlite", "postgresql"), default=None)
+    parser.add_argument("--database", choices=("sqlite", "postgresql", "standby"), default=None)
     parser.add_argument("--mode", choices=("auto", "workflow", "batch"), default="auto")
     parser.add_argument("--ordered", type=int, default=0, help="ordering keys; 0: no order")
     only = parser.add_mutually_exclusive_group()
@@ -65,17 +68,28 @@ def main() -> None:
         rate=given.rate,
         calm=given.calm,
         seed=given.seed,
-        database=given.database or ("postgresql" if kind in ON_POSTGRESQL else "sqlite"),
+        database=given.database or _database_for(kind),
         mode=given.mode,
         only=kind,
         away=given.away,
         keys=given.ordered,
     )
-    if kind in (ON_SQLITE if order.database == "postgresql" else ON_POSTGRESQL):
+    elsewhere = {
+        "sqlite": (*ON_POSTGRESQL, *WITH_STANDBY),
+        "postgresql": (*ON_SQLITE, *WITH_STANDBY),
+        "standby": (*ON_SQLITE, DISK_FULL),
+    }
+    if kind in elsewhere[order.database]:
         parser.error(f"no {kind} on {order.database}")
     if kind in CLOCKS and libfaketime() is None:
         parser.error(f"{kind}: {INSTALL}")
     sys.exit(asyncio.run(_run(order, given.keep)))
+
+
+def _database_for(kind: str | None) -> str:
+    if kind in WITH_STANDBY:
+        return "standby"
+    return "postgresql" if kind in ON_POSTGRESQL else "sqlite"
 
 
 async def _run(order: Order, keep: Path | None) -> int:

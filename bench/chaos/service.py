@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import os
+import secrets
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,7 +17,7 @@ from pathlib import Path
 import httpx2
 
 from bench.chaos.clock import FakeClock
-from bench.chaos.database import Database, Disk, database_of
+from bench.chaos.database import Database, Disk, Sqlite, database_of
 from bench.chaos.part import Part
 from hookfast.cli.before_up import wait_until_serving
 from hookfast.cli.up import find_binary, search_attributes
@@ -89,17 +90,16 @@ async def running_service(
     those of its processes can jump."""
     async with AsyncExitStack() as stack:
         database = database_of(kind, disk, home / "postgresql.log", clocks=clocks)
-        own = os.getpid() % 1000  # two runs at once would choose the same free ports
         temporal_server = EmbeddedTemporal(
             home=home,
-            port=free_port(20000 + own),
-            ui_port=free_port(21000 + own),
+            port=_port(17_000),
+            ui_port=_port(22_000),
             namespace="default",
             log_level="warning",
             binary=find_binary(),
             search_attributes=search_attributes(),
         )
-        api_port = free_port(22000 + own)
+        api_port = _port(27_000)
         environment = _environment(home, database.url, temporal_server.address, api_port)
         environment["HOOKFAST_FIRST_ATTEMPTS"] = mode
 
@@ -124,8 +124,8 @@ async def running_service(
             limits=httpx2.Limits(max_connections=200),
         )
         await stack.enter_async_context(client)
-        if database.part is not None:
-            stack.push_async_callback(database.part.kill)
+        if not isinstance(database, Sqlite):
+            stack.push_async_callback(database.kill)
         with (home / "temporal.log").open("ab") as log:
             temporal = part("temporal", *temporal_server.part(log, fds=()).command)
         service = Service(
@@ -147,6 +147,11 @@ async def running_service(
             await one.start()
         await service.wait_until_ready()
         yield service
+
+
+def _port(first: int) -> int:
+    """Return a free port, not the first one: another run may be about to take that."""
+    return free_port(first + secrets.randbelow(5_000))
 
 
 def _environment(home: Path, database_url: str, temporal: str, port: int) -> dict[str, str]:

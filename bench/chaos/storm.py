@@ -11,6 +11,9 @@
 | PostgreSQL killed  | SIGKILL of all its processes; started again on its data        | 1–6 s
 | PostgreSQL stopped | SIGSTOP of all its processes                                   | 3–12 s
 | PostgreSQL crashed | SIGKILL of one session; the recovery from that is made to last | 2–8 s
+| primary killed     | SIGKILL; after 1–4 s its synchronous standby takes over        | 3–10 s
+| sessions ended     | every session of PostgreSQL is ended, a few times              | 1–4 s
+| no connection left | somebody takes all connections, and ends all others            | 5–30 s
 | SQLite locked      | another process holds the write lock (BEGIN EXCLUSIVE)         | 3–12 s
 | disk full          | a ballast file fills the database's own disk to the last byte  | 3–8 s
 | clock jumps        | the clock of the API or a worker is an hour or a minute off    | 3–12 s
@@ -31,7 +34,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from bench.chaos.clock import libfaketime
-from bench.chaos.database import Postgresql, Sqlite
+from bench.chaos.database import END_SESSIONS, Postgresql, PostgresqlPair, Sqlite
 from bench.chaos.evidence import Evidence
 from bench.chaos.part import Part
 from bench.chaos.service import Service
@@ -46,6 +49,9 @@ TEMPORAL_AWAY: Final = "Temporal away"
 POSTGRESQL_KILLED: Final = "PostgreSQL killed"
 POSTGRESQL_STOPPED: Final = "PostgreSQL stopped"
 POSTGRESQL_CRASHED: Final = "PostgreSQL crashed"
+PRIMARY_KILLED: Final = "primary killed"
+SESSIONS_ENDED: Final = "sessions ended"
+NO_CONNECTION_LEFT: Final = "no connection left"
 SQLITE_LOCKED: Final = "SQLite locked"
 DISK_FULL: Final = "disk full"
 CLOCK_JUMPS: Final = "clock jumps"
@@ -58,17 +64,25 @@ KILLS: Final = {
     "relay": RELAY_KILLED,
     "temporal": TEMPORAL_KILLED,
     "postgresql": POSTGRESQL_KILLED,
+    "primary": PRIMARY_KILLED,
 }
 """The values of `--kill`."""
 CLOCKS: Final = (CLOCK_JUMPS, DATABASE_CLOCK_JUMPS)
 """They need `faketime`. On SQLite all processes have the clock of one machine."""
-ON_POSTGRESQL: Final = (POSTGRESQL_KILLED, POSTGRESQL_STOPPED, POSTGRESQL_CRASHED, *CLOCKS)
+WITH_STANDBY: Final = (PRIMARY_KILLED,)
 ON_SQLITE: Final = (SQLITE_LOCKED,)
-DATABASE_FAULTS: Final = (
+_POSTGRESQL_FAULTS: Final = (
     POSTGRESQL_KILLED,
     POSTGRESQL_STOPPED,
     POSTGRESQL_CRASHED,
+    SESSIONS_ENDED,
+    NO_CONNECTION_LEFT,
+)
+ON_POSTGRESQL: Final = (*_POSTGRESQL_FAULTS, *CLOCKS)
+DATABASE_FAULTS: Final = (
+    *_POSTGRESQL_FAULTS,
     DATABASE_CLOCK_JUMPS,
+    *WITH_STANDBY,
     *ON_SQLITE,
     DISK_FULL,
 )
@@ -84,6 +98,8 @@ KINDS: Final = (
     ENDPOINT_AWAY,
     TEMPORAL_AWAY,
 )
+
+AnyPostgresql = Postgresql | PostgresqlPair
 
 _FRONTS = 2
 """Faults at once, of different parts."""
@@ -176,7 +192,11 @@ class Storm:
             if libfaketime() is not None:
                 faults[CLOCK_JUMPS] = "clocks", self._clock_jumps
                 faults[DATABASE_CLOCK_JUMPS] = "database", self._database_clock_jumps
-        if self._service.disk.can_be_full:
+            faults[SESSIONS_ENDED] = "database", lambda: self._end_sessions(database)
+            faults[NO_CONNECTION_LEFT] = "database", lambda: self._take_connections(database)
+        if isinstance(database, PostgresqlPair):
+            faults[PRIMARY_KILLED] = "database", lambda: self._fail_over(database)
+        elif self._service.disk.can_be_full:  # with a standby, both would be on this disk
             faults[DISK_FULL] = "database", self._fill_disk
         return faults
 
@@ -231,13 +251,13 @@ class Storm:
             await self._service.start_temporal()
         self.stop()  # once
 
-    async def _kill_postgresql(self, database: Postgresql) -> None:
+    async def _kill_postgresql(self, database: AnyPostgresql) -> None:
         with self._evidence.fault(POSTGRESQL_KILLED):
             await database.part.kill()
             await self._pause(1, 6)
             await database.start()
 
-    async def _stop_postgresql(self, database: Postgresql) -> None:
+    async def _stop_postgresql(self, database: AnyPostgresql) -> None:
         with self._evidence.fault(POSTGRESQL_STOPPED):
             database.part.freeze()
             try:
@@ -245,10 +265,25 @@ class Storm:
             finally:
                 database.part.thaw()
 
-    async def _crash_postgresql(self, database: Postgresql) -> None:
+    async def _crash_postgresql(self, database: AnyPostgresql) -> None:
         with self._evidence.fault(POSTGRESQL_CRASHED):
             async with database.recovering():
                 await self._pause(2, 8)
+
+    async def _end_sessions(self, database: AnyPostgresql) -> None:
+        with self._evidence.fault(SESSIONS_ENDED):
+            for _ in range(self._random.randint(1, 4)):
+                await database.primary.run(END_SESSIONS)
+                await self._pause(0.1, 1)
+
+    async def _take_connections(self, database: AnyPostgresql) -> None:
+        with self._evidence.fault(NO_CONNECTION_LEFT):
+            async with database.primary.taken():
+                await self._pause(5, 30)
+
+    async def _fail_over(self, database: PostgresqlPair) -> None:
+        with self._evidence.fault(PRIMARY_KILLED):
+            await database.fail_over(lambda: self._pause(1, 4))
 
     async def _lock(self, database: Sqlite) -> None:
         try:

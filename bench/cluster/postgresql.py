@@ -51,7 +51,8 @@ def new_postgresql(home: Path, compose: Compose, *, port: int, prefix: Sequence[
         data,
         home / "postgresql.log",
         programs=programs,
-        prefix=[*prefix, *as_user(user)],
+        user=user,
+        prefix=prefix,
         port=port,
         settings=(f"listen_addresses={HOST}", *compose.postgresql_settings),
     )

@@ -12,7 +12,7 @@ from hookfast.doctor.database import (
     INVALID_URL_ERRORS,
     UNUSABLE_ERRORS,
     invalid_url,
-    parse_url,
+    sqlite_file,
     unusable,
 )
 from hookfast.doctor.finding import Finding
@@ -27,7 +27,7 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
     answer or its file cannot be created."""
     url = settings.resolved_database_url
     try:
-        parse_url(url)
+        sqlite_file(url)
         database = Database(url)
     except OSError as error:
         raise _misconfigured(unusable(url, error)) from None

@@ -35,7 +35,6 @@ from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio.client import Client
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -53,6 +52,7 @@ from hookfast.dispatch.start import start_or_wake
 from hookfast.dispatch.start_window import StartWindow, WindowClosed
 from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.ids import new_id
+from hookfast.storage.database.availability import is_transient
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
@@ -380,7 +380,7 @@ class Relay:
         await self._wait_for_starts()
         self._backoff = min(max(self._backoff * 2, _BACKOFF_FIRST), _BACKOFF_LONGEST)
         pause = self._backoff * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, not a secret
-        if isinstance(error, SQLAlchemyError | OSError | RPCError):
+        if error is not None and (isinstance(error, RPCError) or is_transient(error)):
             away = TEMPORAL if isinstance(error, RPCError) else DATABASE
             away.failed(
                 "The relay waits for the database or Temporal.",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import assert_never
 
 import asyncpg
-from sqlalchemy import URL, make_url
+from sqlalchemy import make_url, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,6 +18,7 @@ from hookfast.doctor.workers import check_database_clock, check_workers, count_a
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import Schema, current_revision, newest_revision, schema
+from hookfast.storage.database.postgresql_servers import NoServer, PostgresqlServers
 from hookfast.storage.database.server_clock import measure_skew
 from hookfast.storage.figures import server_facts, workers
 
@@ -50,24 +51,26 @@ def open_existing(settings: Settings) -> tuple[Database | None, Finding | None]:
     because opening a missing one would create it."""
     url = settings.resolved_database_url
     try:
-        parsed = parse_url(url)
+        file = sqlite_file(url)
     except INVALID_URL_ERRORS:
         return None, invalid_url()
-    if parsed.get_backend_name() == "sqlite" and parsed.database:
-        problem = _check_sqlite_file(Path(parsed.database))
+    if file is not None:
+        problem = _check_sqlite_file(file)
         if problem is not None:
             return None, problem
     return Database(url), None
 
 
-def parse_url(url: str) -> URL:
-    """Parse a database URL. Raises one of INVALID_URL_ERRORS, also if a part of the password would
-    be taken for the host and shown."""
+def sqlite_file(url: str) -> Path | None:
+    """Check a database URL, and return its SQLite file, if it names one. Raises one of
+    INVALID_URL_ERRORS, also if a part of the password would be taken for the host and shown."""
+    if url.startswith("postgres"):
+        PostgresqlServers(url)
+        return None
     parsed = make_url(url)
-    if "@" in f"{parsed.host}{parsed.database}" and parsed.get_backend_name() != "sqlite":
-        raise ArgumentError("the password has a character that ends it")
-    (parsed.host or "").encode("idna")  # UnicodeError, a ValueError, for an invalid name
-    return parsed
+    if parsed.get_backend_name() == "sqlite":
+        return Path(parsed.database) if parsed.database else None
+    return None
 
 
 def invalid_url() -> Finding:
@@ -75,8 +78,9 @@ def invalid_url() -> Finding:
     return fail(
         "database",
         "HOOKFAST_DATABASE_URL cannot be read.",
-        todo="It has the form postgresql://user:password@host:5432/database; write every "
-        "character of user and password that is not a letter or digit as %XX.",
+        todo="It has the form postgresql://user:password@host:5432/database, with several servers "
+        "postgresql://user:password@host1:5432,host2:5432/database; write every character of user "
+        "and password that is not a letter or digit as %XX.",
     )
 
 
@@ -113,11 +117,10 @@ async def _check(
 ) -> AsyncIterator[Finding]:
     if database.kind == "postgresql":
         facts = await server_facts.postgresql_settings(connection)
-        where = make_url(database.url)
         yield ok(
             "database",
-            f"PostgreSQL {facts['server_version']} at {where.host or where.query.get('host')}, "
-            f"database {where.database}.",
+            f"PostgreSQL {facts['server_version']} at {database.servers}, "
+            f"database {await connection.scalar(text('SELECT current_database()'))}.",
         )
     else:
         journal = await server_facts.sqlite_journal(connection)
@@ -142,38 +145,41 @@ async def _check(
 
 def unusable(url: str, error: Exception) -> Finding:
     """Return why a database cannot be used, from the error (UNUSABLE_ERRORS) that it raised."""
-    where = make_url(url)
     # SQLAlchemy keeps the driver's error in `orig`; asyncpg's errors have the SQLSTATE themselves
     cause = getattr(error, "orig", None) or error
     state = getattr(cause, "sqlstate", None) or ""
-    if where.get_backend_name() == "sqlite":
-        return _unusable_file(str(where.database), getattr(cause, "strerror", None) or str(cause))
-    host = where.host or where.query.get("host")
+    if (file := sqlite_file(url)) is not None:
+        return _unusable_file(str(file), getattr(cause, "strerror", None) or str(cause))
+    servers = PostgresqlServers(url)
     if state.startswith("28"):  # invalid authorization
         return fail(
             "database",
-            f"PostgreSQL at {host} denies access to the user {where.username} ({state}).",
+            f"PostgreSQL at {servers} denies access to the user {servers.user} ({state}).",
             todo="Correct user and password in HOOKFAST_DATABASE_URL, or the server's pg_hba.conf.",
         )
     if state == "3D000":
         return fail(
             "database",
-            f"PostgreSQL at {host} has no database {where.database}.",
-            todo=f"Create it (CREATE DATABASE {where.database}), or correct HOOKFAST_DATABASE_URL.",
+            f"PostgreSQL at {servers} has no database {servers.database}.",
+            todo=f"Create it (CREATE DATABASE {servers.database}), or correct "
+            "HOOKFAST_DATABASE_URL.",
         )
     if state == "53300":
         return fail(
             "database",
-            f"PostgreSQL at {host} has no connection left.",
+            f"PostgreSQL at {servers} has no connection left.",
             todo="Raise max_connections, or run fewer processes: each opens up to "
             f"{server_facts.CONNECTIONS_PER_PROCESS}, and a Temporal server on it up to 120.",
         )
     return fail(
         "database",
-        f"PostgreSQL at {host}:{where.port or 5432} cannot be reached "
-        f"({state or type(cause).__name__}).",
+        f"PostgreSQL at {servers} cannot be reached ({_reason(cause, state)}).",
         todo="Check that it runs, and host, port and TLS options in HOOKFAST_DATABASE_URL.",
     )
+
+
+def _reason(cause: BaseException, state: str) -> str:
+    return str(cause) if isinstance(cause, NoServer) else state or type(cause).__name__
 
 
 def _check_schema(state: Schema, revision: str | None) -> Finding:

@@ -104,10 +104,10 @@ def _front(settings: Settings) -> Iterator[Finding]:
 
 
 def _draining(settings: Settings) -> Iterator[Finding]:
-    if settings.shutdown_grace <= _LONGEST_TIMEOUT:
+    if settings.drain_time <= _LONGEST_TIMEOUT:
         yield warn(
             "settings.shutdown_grace",
-            f"A stopping worker waits {settings.shutdown_grace.total_seconds():g} s, and a request "
+            f"A stopping worker waits {settings.drain_time.total_seconds():g} s, and a request "
             f"may take {_LONGEST_TIMEOUT.total_seconds():g} s: interrupted requests are repeated.",
             todo="Set HOOKFAST_SHUTDOWN_GRACE to 40, and let the platform wait longer than that.",
         )

@@ -222,6 +222,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "proxy": Field("string", "The host and port of the egress proxy."),
     "public_url": Field("string", "The URL of this API."),
     "retry_in_seconds": Field("number", "The pause until the next try."),
+    "run_id": Field("string", "The id of a retention run."),
     "schedule": Field("string", "A schedule in Temporal."),
     "signal": Field("string", "`traces` or `metrics`."),
     "sqlstate": Field("string", "PostgreSQL's code of the error."),

@@ -101,8 +101,9 @@ class Settings(LimitSettings, EventTypeSettings, RetentionSettings, BaseSettings
     )
     database_url: SecretStr | None = Field(
         None,
-        description="`postgresql://user:password@host/db` or `sqlite:///file`; "
-        "default: SQLite in the home folder.",
+        description="`postgresql://user:password@host/db`, also with several servers "
+        "(`host1,host2`), of which the one that takes writes is used, and with libpq's options "
+        "(`?sslmode=verify-full`); or `sqlite:///file`; default: SQLite in the home folder.",
     )
     operator_key: OperatorKey = Field(
         None,
@@ -290,6 +291,12 @@ class Settings(LimitSettings, EventTypeSettings, RetentionSettings, BaseSettings
         """The proxy through which requests to receivers go, if any."""
         url = self.egress_proxy
         return None if url is None else parse_egress_proxy(url.get_secret_value())
+
+    @property
+    def drain_time(self) -> timedelta:
+        """How long running attempts may continue while a worker stops. The rest of the grace is for
+        recording them and for leaving."""
+        return self.shutdown_grace * 7 / 8
 
     @property
     def circuit_policy(self) -> Policy:

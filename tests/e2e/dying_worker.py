@@ -11,12 +11,19 @@ succeeded a success is committed; neither its workflow nor the circuit's knows
 emptied   nothing is held by a draining circuit any more; it is not closed
 closed    the circuit is closed and that is committed; its workflow does not know
 disabled  the endpoint is disabled and that is committed; its circuit's workflow does not know
+counted   retention has counted a day and committed that
+dropping  retention has dropped a partition and has not committed that
+dropped   retention has dropped the old partitions of a table; why others stay is not recorded
+sweeping  retention has deleted a batch of rows and has not committed that
+swept     retention has deleted a batch of rows and committed that; its workflow does not know
+finishing retention has deleted everything; its run is not marked as finished
 
 With `never` it runs on. With `each`, `STEPS` (JSON) names one of the first four points for each of
 four deliveries, and the worker kills itself when each has reached its own.
 
 `HEARTBEAT_TIMEOUT`, in seconds, replaces the longer timeouts after which
-the death of a worker is noticed.
+the death of a worker is noticed. `SWEEP_SECONDS` does so for the times after which deliveries,
+circuits, mail and jobs without progress are found.
 """
 
 from __future__ import annotations
@@ -34,14 +41,18 @@ from temporalio.worker import Worker
 import worker
 from activities import heartbeat
 from activities.circuit_breaker import CircuitActivities
+from activities.retention import RetentionActivities
 from hookfast.deliveries.facts import Trigger
 from hookfast.deliveries.messages import workflow_id
+from hookfast.dispatch import sweep
 from hookfast.dispatch.workflow_starter import WorkflowStarter
 from hookfast.sender import Sender
+from hookfast.storage.database import partitions
 from hookfast.storage.deliveries import jobs
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
+from hookfast.storage.retention import delivery_days, retention_runs
 from tests.e2e.breakpoints import Call, after, before, kill_process
-from workflows import circuit_breaker, delivery
+from workflows import circuit_breaker, delivery, retention
 
 
 def before_a_probes(record: Call) -> Call:
@@ -123,6 +134,8 @@ class EachAtItsStep:
 def shorten_timeouts(timeout: timedelta) -> None:
     """Make Temporal notice the death of a worker, this one or another, within this time."""
     heartbeat._EVERY_SECONDS = timeout.total_seconds() / 4
+    # its activities report their progress, and not every second
+    retention._HEARTBEAT_TIMEOUT = retention._QUICK = 5 * timeout
     circuit_breaker._HEARTBEAT_TIMEOUT = delivery._HEARTBEAT_TIMEOUT = timeout  # type: ignore[misc]
     circuit_breaker.CircuitBreakerWorkflow._run.__kwdefaults__["timeout"] = timeout
     worker.Worker = functools.partial(  # type: ignore[misc, assignment]
@@ -132,6 +145,10 @@ def shorten_timeouts(timeout: timedelta) -> None:
 
 if "HEARTBEAT_TIMEOUT" in os.environ:
     shorten_timeouts(timedelta(seconds=float(os.environ["HEARTBEAT_TIMEOUT"])))
+
+if "SWEEP_SECONDS" in os.environ:
+    every = timedelta(seconds=float(os.environ["SWEEP_SECONDS"]))
+    sweep._SWEEP_EVERY = sweep._OVERDUE_AFTER = sweep._UNMOVED_AFTER = every
 
 match os.environ["DIE_AT"]:
     case "each":
@@ -162,5 +179,18 @@ match os.environ["DIE_AT"]:
     case "disabled":
         disable = CircuitActivities.disable_endpoint
         CircuitActivities.disable_endpoint = at_commit_of(disable)  # type: ignore[method-assign]
+
+    case "counted":
+        delivery_days.count_day = after(delivery_days.count_day)
+    case "dropping":
+        partitions.drop = after(partitions.drop)
+    case "dropped":
+        retention_runs.set_pinned = before(retention_runs.set_pinned)
+    case "sweeping":
+        retention_runs.advance = after(retention_runs.advance)
+    case "swept":
+        RetentionActivities._batch = after(RetentionActivities._batch)  # type: ignore[method-assign]
+    case "finishing":
+        retention_runs.finish = before(retention_runs.finish)
 
 worker.main()

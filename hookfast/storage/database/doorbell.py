@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import random
 import secrets
 import socket
 import tempfile
@@ -19,16 +20,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 from sqlalchemy import make_url
 
 from hookfast.dependency import DATABASE
 from hookfast.storage.database.engine import Database
-from hookfast.storage.database.postgresql_engine import (
-    CONNECT_SECONDS,
-    CUT_OFF,
-    session_settings,
-)
+from hookfast.storage.database.postgresql_engine import CUT_OFF
+from hookfast.storage.database.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
 
 _CHANNEL = "hookfast_outbox"
 _RECONNECT_SECONDS = 1.0
@@ -68,8 +65,8 @@ class Doorbell(ABC):
 
 def doorbell_for(database: Database) -> Doorbell:
     """Return the doorbell shared by all processes on this database."""
-    if database.kind == "postgresql":
-        return NotifyDoorbell(database.url)
+    if database.servers is not None:
+        return NotifyDoorbell(database.servers)
     return SocketDoorbell(make_url(database.url).database or "")
 
 
@@ -127,9 +124,9 @@ class NotifyDoorbell(Doorbell):
     """PostgreSQL's doorbell: NOTIFY on a connection of its own, outside the emitting transaction (a
     NOTIFY inside takes a database-wide lock at commit). Rings while one is sent become one."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, servers: PostgresqlServers) -> None:
         super().__init__()
-        self._dsn = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+        self._servers = servers
         self._ring_requested = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -152,7 +149,7 @@ class NotifyDoorbell(Doorbell):
     async def _ring_forever(self) -> None:
         while True:
             try:
-                async with _connection(self._dsn) as connection:
+                async with _connection(self._servers) as connection:
                     while True:
                         await self._ring_requested.wait()
                         self._ring_requested.clear()
@@ -164,7 +161,7 @@ class NotifyDoorbell(Doorbell):
     async def _listen_forever(self) -> None:
         while True:
             try:
-                async with _connection(self._dsn) as connection:
+                async with _connection(self._servers) as connection:
                     gone = asyncio.Event()
                     connection.add_termination_listener(lambda _, gone=gone: gone.set())
                     await connection.add_listener(_CHANNEL, lambda *_: self._rung.set())
@@ -182,20 +179,16 @@ class NotifyDoorbell(Doorbell):
             "The doorbell lost its connection to PostgreSQL; trying again.",
             error=type(error).__name__,
         )
-        await asyncio.sleep(_RECONNECT_SECONDS)
+        # with jitter, because those of all processes end at once
+        await asyncio.sleep(_RECONNECT_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311
 
 
 _LOST = (*CUT_OFF, OSError)
 
 
 @contextlib.asynccontextmanager
-async def _connection(dsn: str):  # type: ignore[no-untyped-def] # asyncpg has no types
-    connection = await asyncpg.connect(
-        dsn,
-        timeout=CONNECT_SECONDS,
-        command_timeout=CONNECT_SECONDS,
-        server_settings=session_settings(),
-    )
+async def _connection(servers: PostgresqlServers):  # type: ignore[no-untyped-def] # asyncpg has no types
+    connection = await servers.connect(command_timeout=CONNECT_SECONDS)
     try:
         yield connection
     finally:

@@ -10,23 +10,32 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal, Self
 
+import asyncpg
 from sqlalchemy import make_url
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
 from hookfast.errors import Misconfigured
 from hookfast.storage.database import after_commit
+from hookfast.storage.database.availability import sqlstate
 from hookfast.storage.database.postgresql_engine import STATEMENT_SECONDS, postgresql_engine
+from hookfast.storage.database.postgresql_servers import TOO_MANY_CONNECTIONS, PostgresqlServers
 from hookfast.storage.database.sqlite_connection import Begin, SqliteConnection, connector
 
 Kind = Literal["sqlite", "postgresql"]
 
 _BACKGROUND_CONNECTIONS = 2
+_FULL_SECONDS = 5.0
+_FULL_SECONDS_ALONE = 1.0
+_FULL_PAUSE_SECONDS = 0.05
+"""Waits for a connection while PostgreSQL has none left."""
 _CLOSE_SECONDS = 5.0
 """Closing connections takes a moment, and for ever when the server is silent."""
 
@@ -39,23 +48,31 @@ class Database:
     """The same database for work that nobody waits for (migrations, retention): its statements have
     no time limit, and run on connections of their own."""
 
-    def __init__(self, url: str, *, pool_size: int = 10, _background: bool = False) -> None:
-        parsed = make_url(url)
-        backend = parsed.get_backend_name()
+    servers: PostgresqlServers | None = None
+    """PostgreSQL's servers; None for SQLite."""
+
+    def __init__(
+        self, url: str, *, pool_size: int = 10, _foreground: Database | None = None
+    ) -> None:
+        self._lent = 0
+        backend = url.partition(":")[0].partition("+")[0]
         if backend == "sqlite":
+            parsed = make_url(url)
             if not parsed.database or parsed.database == ":memory:":
                 raise Misconfigured("HOOKFAST_DATABASE_URL must name a SQLite file, not memory")
             _create_private(Path(parsed.database))
             self._writer = _sqlite_engine(parsed.database, size=1, begin="BEGIN IMMEDIATE")
             self._reader = _sqlite_engine(parsed.database, size=4, begin="BEGIN")
             self.kind: Kind = "sqlite"
-        elif backend == "postgresql":
+        elif backend in ("postgresql", "postgres"):
             few = _BACKGROUND_CONNECTIONS
+            self.servers = PostgresqlServers(url) if _foreground is None else _foreground.servers
+            assert self.servers is not None  # noqa: S101 - the foreground is PostgreSQL, too
             self._writer = self._reader = postgresql_engine(
-                url,
-                pool_size=1 if _background else pool_size,
-                max_overflow=few - 1 if _background else max(0, pool_size - few),
-                statement_seconds=None if _background else STATEMENT_SECONDS,
+                self.servers,
+                pool_size=pool_size if _foreground is None else 1,
+                max_overflow=max(0, pool_size - few) if _foreground is None else few - 1,
+                statement_seconds=STATEMENT_SECONDS if _foreground is None else None,
             )
             self.kind = "postgresql"
         else:
@@ -63,14 +80,14 @@ class Database:
                 f"HOOKFAST_DATABASE_URL names {backend!r}; use postgresql:// or sqlite:///"
             )
         self.url = url
-        separate = self.kind == "postgresql" and not _background
-        self.background = Database(url, _background=True) if separate else self
+        separate = self.kind == "postgresql" and _foreground is None
+        self.background = Database(url, _foreground=self) if separate else self
 
     @asynccontextmanager
     async def read(self, *, quick: bool = False) -> AsyncIterator[AsyncConnection]:
         """Open a transaction that only reads. With `quick`, for a few short statements, they run on
         the event loop's thread on SQLite."""
-        async with self._reader.connect() as connection:
+        async with self._lend(self._reader) as connection:
             self._set_quick(connection, quick)
             async with connection.begin():
                 yield connection
@@ -78,7 +95,7 @@ class Database:
     @asynccontextmanager
     async def write(self, *, quick: bool = False) -> AsyncIterator[AsyncConnection]:
         """Open a transaction that commits at the end of the block. `quick` as in `read`."""
-        async with self._writer.connect() as connection:
+        async with self._lend(self._writer) as connection:
             self._set_quick(connection, quick)
             functions = after_commit.begin(connection)
             async with connection.begin():
@@ -96,6 +113,33 @@ class Database:
         if self._reader is not self._writer:
             await self._reader.dispose()
 
+    @asynccontextmanager
+    async def _lend(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        connection = await self._connect(engine)
+        self._lent += 1
+        try:
+            yield connection
+        finally:
+            self._lent -= 1
+            # in a task of its own, as SQLAlchemy does: it goes on when its caller is cancelled
+            await asyncio.shield(asyncio.create_task(connection.close()))
+
+    async def _connect(self, engine: AsyncEngine) -> AsyncConnection:
+        """Take a connection from the pool. While PostgreSQL has none left, wait for one that others
+        of this process return, or for a moment if they have none."""
+        begun, tries = time.monotonic(), 0
+        while True:
+            try:
+                return await engine.connect()
+            except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
+                patience = _FULL_SECONDS if self._lent else _FULL_SECONDS_ALONE
+                if sqlstate(error) != TOO_MANY_CONNECTIONS or time.monotonic() > begun + patience:
+                    raise
+            # pooled connections may have ended, so each of the first tries takes another
+            tries += 1
+            if tries > _pooled(engine):
+                await asyncio.sleep(_FULL_PAUSE_SECONDS)
+
     def _set_quick(self, connection: AsyncConnection, quick: bool) -> None:
         if self.kind == "sqlite" and connection.sync_connection is not None:
             driver = connection.sync_connection.connection.driver_connection
@@ -107,6 +151,11 @@ class Database:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _pooled(engine: AsyncEngine) -> int:
+    pool = engine.pool
+    return pool.checkedin() if isinstance(pool, QueuePool) else 0
 
 
 def _create_private(file: Path) -> None:

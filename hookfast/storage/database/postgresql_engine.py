@@ -10,6 +10,7 @@ they are invalidated as well.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import asyncpg
@@ -20,11 +21,11 @@ from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from hookfast.process import process_name
 from hookfast.storage.database.availability import sqlstate
+from hookfast.storage.database.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
 
-CONNECT_SECONDS: Final = 10.0
 PING_SECONDS: Final = 3.0
+_BACKGROUND_POOL_SECONDS: Final = 30.0
 STATEMENT_SECONDS: Final = 30.0
 """Far more than any statement takes that a request or an attempt waits for."""
 
@@ -32,8 +33,6 @@ _IDLE_IN_TRANSACTION: Final = "60s"
 """The server ends a transaction that has had no statement for this long. Its client may be cut off,
 and would keep its rows locked until TCP notices. No transaction of ours is idle for this long."""
 _LENT: Final = "hookfast_lent"
-SESSION_PREFIX: Final = "hookfast "
-"""Begins the `application_name` of our sessions, by which `hookfast doctor` counts processes."""
 _READ_ONLY: Final = "25006"  # read_only_sql_transaction
 CUT_OFF: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """asyncpg's errors for a connection that was closed; the last one where the session was ended while
@@ -42,30 +41,30 @@ _DEAD: Final = (*CUT_OFF, OSError)
 
 
 def postgresql_engine(
-    url: str, *, pool_size: int, max_overflow: int, statement_seconds: float | None
+    servers: PostgresqlServers,
+    *,
+    pool_size: int,
+    max_overflow: int,
+    statement_seconds: float | None,
 ) -> AsyncEngine:
     """Create an engine with at most `pool_size` + `max_overflow` connections, whose statements time
     out after `statement_seconds` (None: never)."""
     engine = create_async_engine(
-        url,
+        "postgresql+asyncpg://",
         pool_size=pool_size,
         max_overflow=max_overflow,
+        # of background work, one may wait for another's long statement
+        pool_timeout=CONNECT_SECONDS if statement_seconds else _BACKGROUND_POOL_SECONDS,
         hide_parameters=True,  # bodies and secrets stay out of error texts
         connect_args={
-            "timeout": CONNECT_SECONDS,
-            "command_timeout": statement_seconds,
-            "server_settings": session_settings(),
+            "async_creator_fn": partial(servers.connect, command_timeout=statement_seconds),
+            "prepared_statement_cache_size": servers.statement_cache_size,
         },
     )
     event.listen(engine.sync_engine, "connect", _prepare)
     event.listen(engine.sync_engine, "checkout", _ping)
     event.listen(engine.sync_engine, "handle_error", _invalidate)
     return engine
-
-
-def session_settings() -> dict[str, str]:
-    """Return the settings with which every session of this process starts."""
-    return {"application_name": f"{SESSION_PREFIX}{process_name()}"}
 
 
 def _prepare(connection: AdaptedConnection, _: Any) -> None:

@@ -12,9 +12,15 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.dependency import DATABASE
+from hookfast.storage.database.availability import sqlstate
 from hookfast.storage.database.engine import Database
+from hookfast.storage.database.postgresql_servers import TOO_MANY_CONNECTIONS
 
 _CHECK_SECONDS: Final = 5.0
+_FULL: Final = (
+    "PostgreSQL has no connection left; raise max_connections, or see in pg_stat_activity who has "
+    "them"
+)
 
 
 def watching(database: Database) -> AbstractAsyncContextManager[None]:
@@ -27,6 +33,8 @@ def watching(database: Database) -> AbstractAsyncContextManager[None]:
         except TimeoutError:
             return f"it does not answer within {_CHECK_SECONDS:.0f} seconds"
         except (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            if sqlstate(error) == TOO_MANY_CONNECTIONS:
+                return _FULL
             return type(error).__name__  # the text has the server's address
         return None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.database.postgresql_engine import SESSION_PREFIX
+from hookfast.storage.database.postgresql_servers import SESSION_PREFIX
 
 CONNECTIONS_PER_PROCESS = 21
 """The most connections that one API or worker opens on PostgreSQL: the pool of `Database` (10, and

@@ -14,9 +14,10 @@ from sqlalchemy import make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import utc_now
-from hookfast.storage.database import doorbell, engine, postgresql_engine
+from hookfast.storage.database import doorbell, engine, postgresql_engine, postgresql_servers
 from hookfast.storage.database.availability import is_away
 from hookfast.storage.database.engine import Database
+from hookfast.storage.database.postgresql_servers import PostgresqlServers
 from hookfast.storage.figures import workers
 from tests.support.database_proxy import DatabaseProxy
 from tests.support.waiting import PATIENCE
@@ -76,7 +77,7 @@ async def test_transaction_on_a_silent_connection_times_out_and_the_next_works(
 async def test_frozen_server_is_used_again_after_it_thaws(
     line: DatabaseProxy, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgresql_engine, "CONNECT_SECONDS", SHORT)
+    monkeypatch.setattr(postgresql_servers, "CONNECT_SECONDS", SHORT)
     async with Database(line.url) as short:
         assert await use(short) == 1
         line.freeze()
@@ -166,7 +167,7 @@ async def test_doorbell_recovers_from_a_silent_connection(
 ) -> None:
     monkeypatch.setattr(doorbell, "CONNECT_SECONDS", SHORT)
     monkeypatch.setattr(doorbell, "_LISTEN_SECONDS", SHORT / 10)
-    bell = doorbell.NotifyDoorbell(line.url)
+    bell = doorbell.NotifyDoorbell(PostgresqlServers(line.url))
     await bell.listen()
     async with asyncio.timeout(PATIENCE):
         await bell.wait(2 * PATIENCE)  # starting to listen counts as a ring: some may be missed

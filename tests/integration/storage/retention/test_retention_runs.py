@@ -232,3 +232,19 @@ async def test_run_deletes_the_counts_of_events_of_days_that_are_over(database: 
 def _moment(database: Database) -> str:
     at = "'2026-01-01T00:00:00.000000Z'"
     return at if database.kind == "sqlite" else f"{at}::timestamptz"
+
+
+async def test_run_that_the_database_does_not_know_ends_without_deleting(
+    database: Database,
+) -> None:
+    """The database was restored from a backup older than the run; its workflow goes on."""
+    event = await add_event(database, BEFORE)
+    retention = RetentionActivities(database=database, ages=AGES, clock=lambda: NOW)
+    environment = activity_at(NOW)
+    input = RetentionRunInput(new_id("ret", NOW), False)
+    await environment.run(retention.prepare_retention, input)
+    for name in SWEEPS:
+        sweep = SweepInput(input.run_id, name, False)
+        assert await environment.run(retention.sweep_rows, sweep) == Swept(name, done=True)
+    assert (await environment.run(retention.finish_retention, input)).swept == ()
+    assert await left(database, Event) == {event}

@@ -11,6 +11,7 @@ import pytest
 
 from hookfast.storage.database import doorbell
 from hookfast.storage.database.doorbell import NotifyDoorbell
+from hookfast.storage.database.postgresql_servers import PostgresqlServers
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -52,12 +53,12 @@ async def test_a_connection_that_was_ended_is_replaced(
     connections = iter([FakeConnection(error, used), FakeConnection(None, used)])
 
     @asynccontextmanager
-    async def connection(_: str) -> AsyncIterator[FakeConnection]:
+    async def connection(_: PostgresqlServers) -> AsyncIterator[FakeConnection]:
         yield next(connections)
 
     monkeypatch.setattr(doorbell, "_connection", connection)
     monkeypatch.setattr(doorbell, "_RECONNECT_SECONDS", 0)
-    bell = NotifyDoorbell("postgresql+asyncpg://localhost/hookfast")
+    bell = NotifyDoorbell(PostgresqlServers("postgresql://localhost/hookfast"))
     if use == "ring":
         bell.ring()
     else:
