@@ -51,10 +51,11 @@ from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.dispatch.workflow_starter import workflow_starter_for
 from hookfast.logs import configure_logging
 from hookfast.mail import transport_of
-from hookfast.process import end_within, event_loop_factory, freeze_startup, new_process_id
+from hookfast.process import event_loop_factory, freeze_startup, new_process_id
 from hookfast.sender import AddressGuard, OwnAddress, Sender
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.signing.portal_link import OwnerLinks
+from hookfast.stop_timer import end_within
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate

@@ -8,16 +8,10 @@ import os
 import secrets
 import socket
 import sys
-import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
-
-import structlog
-
-log = structlog.get_logger()
 
 _Result = TypeVar("_Result")
 
@@ -132,20 +126,3 @@ def _flush() -> bool:
         print(f"hookfast: the output cannot be written: {error.strerror}", file=sys.stderr)
         return False
     return True
-
-
-def end_within(time_left: timedelta) -> None:
-    """End this process after this time, if it has not ended by itself. Call it when the process
-    begins to stop.
-
-    Whatever a stop waits for may be silent: receivers, Temporal, the database, a collector. Nothing
-    is lost by not waiting: what was not recorded is repeated with the same id.
-    """
-
-    def end() -> None:
-        log.warning("The process did not stop in time and ends now.")
-        os._exit(0)
-
-    timer = threading.Timer(time_left.total_seconds(), end)
-    timer.daemon = True
-    timer.start()

@@ -20,9 +20,10 @@ from hookfast.cli.http_protocol import BoundedHttp
 from hookfast.cli.prepare import prepare
 from hookfast.errors import Misconfigured
 from hookfast.logs import configure_logging
-from hookfast.process import end_within, freeze_startup, run_async
+from hookfast.process import freeze_startup, run_async
 from hookfast.settings.local_url import listens_everywhere
 from hookfast.settings.settings import Settings
+from hookfast.stop_timer import end_within
 from hookfast.supervisor.listener import BACKLOG, listen
 from hookfast.supervisor.service import API_GRACE_SECONDS
 from hookfast.telemetry import providers

@@ -72,7 +72,7 @@ def test_output_that_cannot_be_written_is_an_error() -> None:
 STUCK = """
 import time
 from datetime import timedelta
-from hookfast.process import end_within
+from hookfast.stop_timer import end_within
 end_within(timedelta(seconds=0.2))
 time.sleep(600)
 """

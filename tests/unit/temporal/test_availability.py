@@ -95,7 +95,7 @@ async def test_silent_temporal_does_not_delay_the_stop_of_a_worker_that_connects
         monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{silent.getsockname()[1]}")
         stop = asyncio.Event()
         with capture_logs() as lines:
-            connecting = asyncio.create_task(connect_when_up(stop))
+            connecting = asyncio.create_task(connect_when_up("off", stop))
             await asyncio.sleep(0.2)
             stop.set()
             async with asyncio.timeout(PATIENCE):

@@ -52,7 +52,7 @@ def delivery(status: str, *attempts: dict[str, Any], **members: Any) -> Delivery
         created_at=NOW,
         updated_at=NOW,
         finished_at=None,
-        workflow=WorkflowView(id="delivery/x", url=None),
+        workflow=WorkflowView(id="delivery/x", url=None, kept_until=None),
         batch=None,
         **given | members,
     )
