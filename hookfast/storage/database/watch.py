@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Final
 
 import asyncpg
@@ -18,24 +19,24 @@ from hookfast.storage.database.postgresql_servers import TOO_MANY_CONNECTIONS
 
 _CHECK_SECONDS: Final = 5.0
 _FULL: Final = (
-    "PostgreSQL has no connection left; raise max_connections, or see in pg_stat_activity who has "
-    "them"
+    "it has no connection left; raise max_connections, or see in pg_stat_activity who has them"
 )
 
 
 def watching(database: Database) -> AbstractAsyncContextManager[None]:
     """Watch the database while the block runs."""
+    return DATABASE.watched(partial(check_database, database))
 
-    async def check() -> str | None:
-        try:
-            async with asyncio.timeout(_CHECK_SECONDS), database.read(quick=True) as connection:
-                await connection.execute(text("SELECT 1"))
-        except TimeoutError:
-            return f"it does not answer within {_CHECK_SECONDS:.0f} seconds"
-        except (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
-            if sqlstate(error) == TOO_MANY_CONNECTIONS:
-                return _FULL
-            return type(error).__name__  # the text has the server's address
-        return None
 
-    return DATABASE.watched(check)
+async def check_database(database: Database) -> str | None:
+    """Ask the database for a row. Return None if it answers, else why not."""
+    try:
+        async with asyncio.timeout(_CHECK_SECONDS), database.read(quick=True) as connection:
+            await connection.execute(text("SELECT 1"))
+    except TimeoutError:
+        return f"it does not answer within {_CHECK_SECONDS:.0f} seconds"
+    except (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        if sqlstate(error) == TOO_MANY_CONNECTIONS:
+            return _FULL
+        return type(error).__name__  # the text has the server's address
+    return None
