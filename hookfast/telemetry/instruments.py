@@ -365,7 +365,7 @@ CLOCK_AHEAD = Gauge(
     "hookfast.clock.ahead",
     "s",
     "How far this machine's clock is ahead of the PostgreSQL server's, which is used; negative: "
-    "behind.",
+    "behind. 0 on SQLite.",
     by="api worker",
 )
 

@@ -24,6 +24,7 @@ from tests.docs.shell_commands import shell_commands
 # kubectl and their files have tests in tests/unit/deploy.
 OTHER_PROGRAMS = {
     "cat",
+    "cp",
     "docker",
     "grep",
     "jq",

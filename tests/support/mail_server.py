@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import warnings
 from dataclasses import dataclass
@@ -80,6 +81,8 @@ class MailServer:
     def stop(self) -> None:
         """Stop listening until `start`."""
         if self._controller is not None:
+            loop = self._controller.loop
+            asyncio.run_coroutine_threadsafe(_close_ended_connections(), loop).result()
             self._controller.stop()
             self._controller = None
 
@@ -127,3 +130,10 @@ class MailServer:
         secure = self._tls or session.ssl is not None
         self.mails.append(Mail(envelope.mail_from or "", envelope.rcpt_tos, message, secure))
         return "250 OK"
+
+
+async def _close_ended_connections() -> None:
+    """Let the event loop see that clients are gone, and close their connections: it stops without
+    that, and the garbage collector would warn of them in a later test."""
+    for _ in range(10):
+        await asyncio.sleep(0)

@@ -51,6 +51,7 @@ async def using_server_clock(database: Database) -> AsyncIterator[None]:
     """Set this process's clock by the server's before the block and every 5 s while it lasts. If
     the database is away, the clock runs on, and is set when the database is back."""
     if database.kind != "postgresql":
+        instruments.CLOCK_AHEAD.set(0)
         yield
         return
     server_clock = _ServerClock(database)

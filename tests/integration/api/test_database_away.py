@@ -12,6 +12,7 @@ import pytest
 from tests.integration.api.inbound import SECRET, send
 from tests.support.api_client import OPERATOR_KEY, client_with, development_settings, running_app
 from tests.support.database_proxy import DatabaseProxy
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -27,6 +28,10 @@ async def client(line: DatabaseProxy, tmp_path: Path) -> AsyncIterator[httpx2.As
     settings = development_settings(line.url, tmp_path)
     async with running_app(settings) as app, client_with(app, OPERATOR_KEY) as client:
         yield client
+
+
+async def _answers(client: httpx2.AsyncClient) -> bool:
+    return (await client.get("/events")).status_code == 200
 
 
 async def test_uncommitted_request_answers_503_and_its_retry_is_stored_once(
@@ -63,6 +68,8 @@ async def test_uncommitted_request_answers_503_and_its_retry_is_stored_once(
     assert (await client.get(client.base_url.join("/healthz"))).status_code == 200
 
     await line.listen()
+    # After a failure it pauses for up to a second before it connects again.
+    await eventually(lambda: _answers(client))
     again = await client.post("/events", json=event, headers=keyed)
     assert (again.status_code, again.json()) == (202, first.json())
     duplicate = await send(client, hub, {}, delivery="one")
