@@ -31,6 +31,10 @@ END_SESSIONS: LiteralString = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
     "WHERE datname IS NOT NULL AND pid <> pg_backend_pid()"
 )
+_END_SESSIONS_OF_OTHERS: LiteralString = (
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+    "WHERE datname IS NOT NULL AND application_name <> 'taker'"
+)
 _STREAMING: LiteralString = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'"
 
 with warnings.catch_warnings():
@@ -216,22 +220,29 @@ class Postgresql:
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
-        """Hold every connection but a superuser's while the block lasts, after ending all others,
-        as a client without a bound would."""
-        connections = [await self._try_to_connect()]
+        """Hold every connection while the block lasts, as a client without a bound would. Those of
+        others are ended again and again until they get none."""
+        held: list[psycopg.AsyncConnection[Any]] = []
+        others = True
         try:
-            await self.run(END_SESSIONS)
-            while (one := await self._try_to_connect()) is not None:
-                connections.append(one)
+            while others:
+                while (one := await self._try_to_connect()) is not None:
+                    held.append(one)
+                if held:
+                    cursor = await held[0].execute(_END_SESSIONS_OF_OTHERS)
+                    row = await cursor.fetchone()
+                    others = row is not None and row[0] > 0
             yield
         finally:
-            for one in connections:
-                if one is not None:
-                    await one.close()
+            for one in held:
+                await one.close()
 
     async def _try_to_connect(self) -> psycopg.AsyncConnection[Any] | None:
         with contextlib.suppress(psycopg.Error):
-            return await psycopg.AsyncConnection.connect(self.socket_url, autocommit=True)
+            return await psycopg.AsyncConnection.connect(
+                self.socket_url, autocommit=True, application_name="taker"
+            )
+        await asyncio.sleep(0.02)
         return None
 
     async def copy_from(self, primary: Postgresql) -> None:
