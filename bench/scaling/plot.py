@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from bench.plot import Area, document, scale
 from bench.scaling.figures import Point
 
-_HEIGHT = 340
-_TOP, _BOTTOM = 76, 56
+_HEIGHT = 366
+_TOP, _BOTTOM = 102, 56
 _LEFT, _GAP, _AREA = 56, 84, 286
 _RIGHT = 24
 
@@ -31,7 +31,7 @@ def scaling_plot(points: Sequence[Point]) -> str:
     return document(
         [
             f'<text class="title" x="{_LEFT}" y="26">{title}</text>',
-            *_legend(width),
+            *_legend(),
             *parts,
         ],
         width=width,
@@ -49,14 +49,14 @@ def _in_words(points: Sequence[Point]) -> str:
     )
 
 
-def _legend(width: int) -> list[str]:
-    x = width - _RIGHT - 250
+def _legend() -> list[str]:
+    x, y = _LEFT, 50
     return [
-        f'<line class="line" x1="{x}" x2="{x + 22}" y1="22" y2="22"/>',
-        f'<text x="{x + 28}" y="26">measured</text>',
-        f'<line class="ramp" stroke-dasharray="4 4" x1="{x + 104}" x2="{x + 126}" y1="22" '
-        'y2="22"/>',
-        f'<text x="{x + 132}" y="26">as many times one</text>',
+        f'<line class="line" x1="{x}" x2="{x + 22}" y1="{y - 4}" y2="{y - 4}"/>',
+        f'<text x="{x + 28}" y="{y}">measured</text>',
+        f'<line class="ramp" stroke-dasharray="4 4" x1="{x + 104}" x2="{x + 126}" y1="{y - 4}" '
+        f'y2="{y - 4}"/>',
+        f'<text x="{x + 132}" y="{y}">as many times one worker</text>',
     ]
 
 
@@ -72,7 +72,7 @@ def _curve(mode: str, points: Sequence[Point], left: float) -> list[str]:
     ideal = f"{area.left:.1f},{area.bottom:.1f} {x(last.workers):.1f},{area.y(most):.1f}"
     middle = area.left + area.width / 2
     return [
-        f'<text x="{area.left:g}" y="{_TOP - 16}">mode `{mode}`</text>',
+        f'<text x="{area.left:g}" y="{_TOP - 16}">mode {mode}</text>',
         *area.grid(),
         f'<polyline class="ramp" stroke-dasharray="4 4" points="{ideal}"/>',
         '<polyline class="line" points="'
