@@ -63,9 +63,14 @@ async def test_failover_to_the_standby_loses_nothing_and_asks_callers_to_come_ag
     log = tmp_path / "worker.log"
     async with traffic(env, tmp_path) as flowing, worker(env, log):
         await until_ready(flowing)
+
+        async def refused() -> None:
+            assert not await flowing.emit("while-no-server-takes-writes")
+            await until_ready(flowing, 503)
+
         for _ in range(2):  # to the second server, and back to the first
             await flowing.until_accepted(10)
-            await pair.fail_over(lambda: until_ready(flowing, 503))
+            await pair.fail_over(refused)
             await flowing.until_accepted(10)
             await until_ready(flowing)
 

@@ -57,6 +57,7 @@ class Installation:
             HOOKFAST_LOG_FORMAT="json",
             HOOKFAST_CIRCUIT_FAILURE_THRESHOLD="3",
             HOOKFAST_CIRCUIT_MIN_SPAN="0",
+            HOOKFAST_HELD_BACKSTOP="10",
             DIE_AT="never",
             SWEEP_SECONDS="3",
             HEARTBEAT_TIMEOUT="3",
