@@ -76,7 +76,10 @@ def unpacked(revision: str) -> Path:
 
 def is_shallow() -> bool:
     """Whether this is a clone with only a part of the history."""
-    return _git("rev-parse", "--is-shallow-repository").strip() == "true"
+    try:
+        return _git("rev-parse", "--is-shallow-repository").strip() == "true"
+    except (OSError, subprocess.CalledProcessError):
+        return False  # it is no clone at all
 
 
 def histories_of(tree: Path) -> Path:

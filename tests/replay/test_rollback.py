@@ -55,8 +55,8 @@ def versions() -> list[str]:
         for revision in revisions:
             unpacked(revision)
     except NoHistory as error:
-        # in CI a part of the history is a mistake in its configuration, and must be seen
-        if os.environ.get("CI") and is_shallow():
+        # our workflow fetches the whole history; a part of it is a mistake there, and must be seen
+        if os.environ.get("GITHUB_ACTIONS") and is_shallow():
             raise
         pytest.skip(str(error))
     return revisions
