@@ -46,7 +46,7 @@ class Area:
         return self.left + self.width
 
     def y(self, value: float) -> float:
-        """Return where a value is; one that is too high is at the top."""
+        """Return the y of a value; values that are too high are at the top."""
         return self.bottom - min(value, self.most) * self.height / self.most
 
     def grid(self) -> list[str]:

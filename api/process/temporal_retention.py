@@ -1,4 +1,4 @@
-"""How long Temporal keeps closed workflows, so that nobody is sent to one that is gone."""
+"""How long Temporal keeps closed workflows, so that no link leads to a workflow that is gone."""
 
 from __future__ import annotations
 

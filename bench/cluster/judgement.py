@@ -50,7 +50,7 @@ def judge(
     for outcome in outcomes:
         outcome.lost += checks.missing(outcome.seen.accepted, rows.made)
     for key, row in rows.deliveries.items():
-        # one that no caller knows was stored twice: the last row's, as the rows follow each other
+        # An event that no caller knows was stored twice: in the last row, as rows are in order.
         outcome = row_of.get(row["event_id"], outcomes[-1])
         if row["event_id"] not in row_of:
             outcome.duplicated.append(key)

@@ -170,7 +170,7 @@ def _say(what: str) -> None:
 
 
 async def _register(bench: Bench) -> str:
-    """Create a tenant with an endpoint that succeeds, and one that fails twice. Return its id."""
+    """Create a tenant with two endpoints, of which the second fails twice. Return its id."""
     tenant = await create_tenant(bench, "Footprint")
     await create_endpoints(bench, ["/product"], tenant=tenant, event_type=EVENT_TYPE)
     await create_endpoints(

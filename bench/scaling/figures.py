@@ -67,8 +67,8 @@ class Point:
 
     @property
     def limit(self) -> str | None:
-        """The part that limits the rate: the one that has used most of its share. None if none has
-        used it up."""
+        """The part that limits the rate, which has used most of its share. None if no part has used
+        it up."""
         name, use = max(self.uses.items(), key=lambda item: item[1].full)
         return name if use.full >= FULL else None
 

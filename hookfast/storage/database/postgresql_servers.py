@@ -1,4 +1,4 @@
-"""The PostgreSQL servers that a database URL names, and connecting to the one that takes writes.
+"""The PostgreSQL servers that a database URL names, and connecting to their primary.
 
 A URL may name several servers, as for libpq: `postgresql://user:password@db1,db2:5433/hookfast`.
 Each is asked in turn, with a time limit of its own: asyncpg would spend all the time on a first
