@@ -12,9 +12,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx2
 from temporalio.client import Client
 
 from hookfast.temporal.connection import SEARCH_ATTRIBUTES, kind_of
+from tests.e2e.service_process import NO_TLS
 from tests.support.log_lines import check_file
 from tests.support.seed import KEY
 from tests.support.temporal_server import temporal_binary
@@ -65,6 +67,22 @@ def worker(
 ) -> contextlib.AbstractAsyncContextManager[asyncio.subprocess.Process]:
     """Run a worker process."""
     return running(sys.executable, "worker.py", env=env, log=log)
+
+
+@asynccontextmanager
+async def api(env: Mapping[str, str], log: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    """Run an API process on the port `HOOKFAST_PORT`, and yield an operator's client for it."""
+    async with (
+        running(sys.executable, "-m", "hookfast.cli", "api", env=env, log=log),
+        httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{env['HOOKFAST_PORT']}",
+            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+            timeout=PATIENCE,
+            trust_env=False,
+            verify=NO_TLS,
+        ) as client,
+    ):
+        yield client
 
 
 async def run_dying_worker(env: Mapping[str, str], log: Path, *, die_at: str) -> None:

@@ -3,19 +3,17 @@ right, and everything is delivered once."""
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import httpx2
 import pytest
 from sqlalchemy import select
 
 from bench.chaos.clock import INSTALL, FakeClock, libfaketime
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, WorkerHeartbeat
-from tests.e2e.processes import OPERATOR_KEY, environment, running, worker
-from tests.e2e.service_process import NO_TLS, free_ports
+from tests.e2e.processes import api, environment, worker
+from tests.e2e.service_process import free_ports
 from tests.e2e.test_temporal_away import count, emit, register, until_healthy
 from tests.support.receiver import Receiver
 from tests.support.waiting import eventually
@@ -46,16 +44,9 @@ async def test_jumping_clocks_of_an_api_and_a_worker_disturb_nothing(
     async with (
         Receiver() as receiver,
         Database(postgresql_url) as database,
-        running(sys.executable, "-m", "hookfast.cli", "api", env=api_env, log=tmp_path / "api.log"),
         worker(worker_env, tmp_path / "jumping.log"),
         worker(env, tmp_path / "steady.log"),
-        httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}",
-            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
-            timeout=20,
-            trust_env=False,
-            verify=NO_TLS,
-        ) as client,
+        api(api_env, tmp_path / "api.log") as client,
     ):
         await until_healthy(client)
         await register(client, receiver.url("/ok"))

@@ -22,12 +22,18 @@ from temporalio.client import Client
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Delivery
-from tests.e2e.processes import OPERATOR_KEY, environment, running, temporal_process, until_serving
-from tests.e2e.service_process import NO_TLS, free_ports
+from tests.e2e.processes import (
+    api,
+    environment,
+    running,
+    temporal_process,
+    until_serving,
+)
+from tests.e2e.service_process import free_ports
 from tests.e2e.test_temporal_away import EVENT
 from tests.e2e.traffic import LONG, until_answers
 from tests.support.receiver import Receiver
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(3000)]
 
@@ -62,19 +68,11 @@ class Installation:
             SWEEP_SECONDS="3",
             HEARTBEAT_TIMEOUT="3",
         )
-        api = (sys.executable, "-m", "hookfast.cli", "api")
         worker = (sys.executable, "-m", "tests.e2e.dying_worker")
         async with (
             temporal_process(self.home, temporal_port),
-            running(*api, env=env, log=self.home / "api.log"),
             running(*worker, env=env, log=self.home / "worker.log"),
-            httpx2.AsyncClient(
-                base_url=f"http://127.0.0.1:{port}",
-                headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
-                timeout=PATIENCE,
-                trust_env=False,
-                verify=NO_TLS,
-            ) as client,
+            api(env, self.home / "api.log") as client,
         ):
             await until_answers(client, "/readyz")
             yield client

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -15,14 +14,13 @@ import pytest
 
 from hookfast.storage.database.engine import Database
 from tests.e2e.processes import (
-    OPERATOR_KEY,
+    api,
     environment,
     kill,
-    running,
     temporal_process,
     worker,
 )
-from tests.e2e.service_process import NO_TLS, free_ports
+from tests.e2e.service_process import free_ports
 from tests.support import log_lines
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE, eventually
@@ -78,7 +76,6 @@ async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_ba
         f"127.0.0.1:{temporal_port}",
         HOOKFAST_PORT=str(api_port),
     )
-    command = (sys.executable, "-m", "hookfast.cli", "api")
     log = tmp_path / "worker.log"
 
     async def is_away() -> bool:
@@ -89,14 +86,7 @@ async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_ba
 
     async with (
         Receiver() as receiver,
-        running(*command, env=env, log=tmp_path / "api.log"),
-        httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{api_port}",
-            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
-            timeout=20,
-            trust_env=False,
-            verify=NO_TLS,
-        ) as client,
+        api(env, tmp_path / "api.log") as client,
     ):
         await until_healthy(client)
         await register(client, receiver.url("/ok"))
@@ -137,21 +127,13 @@ async def test_worker_ends_within_its_grace_while_receivers_and_temporal_are_sil
         HOOKFAST_PORT=str(api_port),
         HOOKFAST_SHUTDOWN_GRACE="3",
     )
-    command = (sys.executable, "-m", "hookfast.cli", "api")
 
     async def all_delivered() -> bool:
         return await count(client, "delivered") == 20
 
     async with (
         Receiver() as receiver,
-        running(*command, env=env, log=tmp_path / "api.log"),
-        httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{api_port}",
-            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
-            timeout=20,
-            trust_env=False,
-            verify=NO_TLS,
-        ) as client,
+        api(env, tmp_path / "api.log") as client,
         temporal_process(tmp_path, temporal_port) as temporal,
     ):
         await until_healthy(client)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -15,8 +14,8 @@ from pathlib import Path
 
 import httpx2
 
-from tests.e2e.processes import OPERATOR_KEY, running
-from tests.e2e.service_process import NO_TLS, free_ports
+from tests.e2e.processes import api
+from tests.e2e.service_process import free_ports
 from tests.e2e.test_temporal_away import EVENT, register
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE, eventually
@@ -104,17 +103,9 @@ async def traffic(env: Mapping[str, str], tmp_path: Path) -> AsyncIterator[Traff
     """Run an API, and let events flow through it to a receiver until the block ends."""
     [port] = free_ports(1)
     log = tmp_path / "api.log"
-    command = (sys.executable, "-m", "hookfast.cli", "api")
     async with (
         Receiver() as receiver,
-        running(*command, env={**env, "HOOKFAST_PORT": str(port)}, log=log),
-        httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}",
-            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
-            timeout=PATIENCE,
-            trust_env=False,
-            verify=NO_TLS,
-        ) as client,
+        api({**env, "HOOKFAST_PORT": str(port)}, log) as client,
     ):
         await until_answers(client, "/healthz")
         await register(client, receiver.url("/ok"))
