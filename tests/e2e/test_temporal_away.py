@@ -81,6 +81,9 @@ async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_ba
     async def is_away() -> bool:
         return "Temporal is away" in log.read_text()
 
+    async def is_back() -> bool:
+        return "Temporal is back" in log.read_text()
+
     async def all_delivered() -> bool:
         return await count(client, "delivered") == 110
 
@@ -104,6 +107,7 @@ async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_ba
             async with temporal_process(tmp_path, temporal_port):
                 await emit(client, 10)
                 await eventually(all_delivered)
+                await eventually(is_back)  # the watch may ask later than the deliveries need
 
     assert len({request.message_id for request in receiver.requests}) == 110
     lines = log_lines.lines_of(log.read_text())
