@@ -46,6 +46,7 @@ from hookfast.dispatch.batches import Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.lateness import Lateness
 from hookfast.dispatch.relay import Relay
+from hookfast.dispatch.start_window import StartWindow
 from hookfast.dispatch.sweep import requeue_lost, send_heartbeats
 from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.dispatch.workflow_starter import workflow_starter_for
@@ -129,7 +130,7 @@ async def running_worker(
         dead_letters=settings.ordered_dead_letters,
         on_commit=on_commit,
     )
-    lateness = Lateness()
+    lateness, window = Lateness(), StartWindow()
     first_attempts = FirstAttempts(settings.first_attempts)
     unhealthy = UnhealthyEndpoints()
     runner = AttemptRunner(
@@ -148,6 +149,7 @@ async def running_worker(
         held_backstop=settings.held_backstop,
         on_commit=on_commit,
         lateness=lateness,
+        window=window,
         dead_letters=settings.ordered_dead_letters,
     )
     batches = Batches(client, on_room=doorbell.wake)
@@ -172,6 +174,7 @@ async def running_worker(
         lateness=lateness,
         first_attempts=first_attempts,
         batches=batches,
+        window=window,
         unhealthy=unhealthy,
     )
     worker_id = new_process_id()

@@ -44,6 +44,7 @@ from hookfast.deliveries.messages import (
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Reason
 from hookfast.deliveries.retry_plan import PlanSpec, parse_plan
 from hookfast.dispatch.lateness import Lateness
+from hookfast.dispatch.start_window import StartWindow
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.endpoints.limits import Go
 from hookfast.errors import NotFound, Unavailable
@@ -85,6 +86,7 @@ class DeliveryActivities:
         held_backstop: timedelta,
         on_commit: Callable[[Committed], None],
         lateness: Lateness,
+        window: StartWindow,
         dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
         clock: Clock = utc_now,
     ) -> None:
@@ -97,12 +99,15 @@ class DeliveryActivities:
         self._held_backstop = held_backstop
         self._on_commit = on_commit
         self._lateness = lateness
+        self._window = window
         self._dead_letters = dead_letters
         self._clock = clock
 
     @activity.defn(name=STEP)
     async def step(self, input: StepInput) -> StepResult:
         """Do what the delivery's row says: make the attempt that is due, or nothing."""
+        if activity.info().is_local:
+            self._window.step_begins(input.delivery_id)
         # From the first line on: a worker that waits for the database is alive. A second try would
         # wait beside it and send the same when the database is back.
         async with heartbeat() as heartbeats:

@@ -105,6 +105,7 @@ class Relay:
         lateness: Lateness,
         first_attempts: FirstAttempts,
         batches: Batches,
+        window: StartWindow,
         unhealthy: UnhealthyEndpoints,
         clock: Clock = utc_now,
     ) -> None:
@@ -120,7 +121,7 @@ class Relay:
         self._first_attempts = first_attempts
         self._unhealthy = unhealthy
         self._fair = FairClaim()
-        self._window = StartWindow()
+        self._window = window
         self._starting: dict[asyncio.Task[None], PendingDelivery] = {}
         self._batches = batches
         # by lease: another relay marks rows that were leased again meanwhile
@@ -339,14 +340,18 @@ class Relay:
         self, row: PendingDelivery, endpoint: CachedEndpoint, lease: datetime
     ) -> str:
         """Return the result: `started`, `exists`, `failed` or `refused`."""
-        result = "started"
         try:
-            async with self._window.turn(row.urgency):
-                await start_or_wake(
+            async with self._window.turn(row.urgency, row.delivery_id) as turn:
+                begins_here = await start_or_wake(
                     self._client, row, endpoint, fast_lane_timeout=self._fast_lane_timeout
                 )
-        except WorkflowAlreadyStartedError:
-            result = "exists"  # it has run already, which counts as started
+                self._started[lease].append(row.delivery_id)
+                self._backoff = 0.0
+                if begins_here:
+                    await turn.first_step()
+        except WorkflowAlreadyStartedError:  # it has run already, which counts as started
+            self._started[lease].append(row.delivery_id)
+            return "exists"
         except WindowClosed:
             self._failed[lease].append(row.delivery_id)  # `finish` releases it for another relay
             return "failed"
@@ -360,9 +365,7 @@ class Relay:
         except Exception as error:  # our own error: one row must not delay the others
             self._log_rejected(row, error)
             return "refused"
-        self._started[lease].append(row.delivery_id)
-        self._backoff = 0.0
-        return result
+        return "started"
 
     def _log_rejected(self, row: PendingDelivery, error: Exception) -> None:
         """Log a row that cannot be started. It is tried again when its lease ends."""

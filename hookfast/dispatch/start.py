@@ -36,25 +36,28 @@ RPC_TIMEOUT = timedelta(seconds=5)
 """Timeout of a call to Temporal while a person or another row waits for it."""
 START_TIMEOUT = timedelta(seconds=10)
 _SUMMARY_URL_LENGTH = 120
+_EAGER = "__temporal_eagerly_started"
+"""Temporal's SDK says by this whether the answer to a start contained the first workflow task."""
 
 
 async def start_or_wake(
     client: Client, row: PendingDelivery, endpoint: CachedEndpoint, *, fast_lane_timeout: timedelta
-) -> None:
+) -> bool:
     """Start the workflow of a delivery, or signal it if the row has a workflow already. A workflow
-    that has ended or was lost starts again from the row. Raises Temporal's errors, and
-    WorkflowAlreadyStartedError if a first start finds that the workflow has run."""
+    that has ended or was lost starts again from the row. Return whether its first step runs in this
+    process at once. Raises Temporal's errors, and WorkflowAlreadyStartedError if a first start finds
+    that the workflow has run."""
     if not row.has_workflow:
         try:
-            await _start(client, row, endpoint, first=True, fast_lane_timeout=fast_lane_timeout)
+            return await _start(
+                client, row, endpoint, first=True, fast_lane_timeout=fast_lane_timeout
+            )
         except WorkflowAlreadyStartedError:
             if row.new:
                 raise
             # A relay that got no answer had started it, before a batch took the delivery; it has
             # ended, and the row changed since.
-        else:
-            return
-    await _start(client, row, endpoint, first=False, fast_lane_timeout=fast_lane_timeout)
+    return await _start(client, row, endpoint, first=False, fast_lane_timeout=fast_lane_timeout)
 
 
 async def _start(
@@ -64,10 +67,10 @@ async def _start(
     *,
     first: bool,
     fast_lane_timeout: timedelta,
-) -> None:
+) -> bool:
     at_once = row.new and row.deliver_at is None
     fast_lane = row.new and endpoint.timeout_seconds <= fast_lane_timeout.total_seconds()
-    await client.start_workflow(
+    handle = await client.start_workflow(
         WORKFLOW_TYPE,
         _input(row, endpoint, fast_lane=fast_lane, labelled=not at_once),
         id=workflow_id(row.delivery_id),
@@ -90,6 +93,7 @@ async def _start(
         priority=Priority(priority_key=row.urgency, fairness_key=row.endpoint_id),
         rpc_timeout=START_TIMEOUT,
     )
+    return at_once and fast_lane and getattr(handle, _EAGER, False)
 
 
 async def start_batch(

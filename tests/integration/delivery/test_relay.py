@@ -21,6 +21,7 @@ from hookfast.dispatch.batches import Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.lateness import Lateness
 from hookfast.dispatch.relay import Relay
+from hookfast.dispatch.start_window import StartWindow
 from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
@@ -57,6 +58,7 @@ async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
             lease=LEASE,
             fast_lane_timeout=timedelta(seconds=5),
             lateness=Lateness(),
+            window=StartWindow(),
             first_attempts=FirstAttempts("workflow"),
             batches=Batches(client, on_room=bells[-1].wake),
             unhealthy=UnhealthyEndpoints(),

@@ -26,6 +26,7 @@ from hookfast.deliveries.messages import StepInput
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN
 from hookfast.dispatch import relay
 from hookfast.dispatch.lateness import Lateness
+from hookfast.dispatch.start_window import StartWindow
 from hookfast.errors import NotFound, Unavailable
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings
@@ -101,6 +102,7 @@ class Attempts:
             held_backstop=timedelta(hours=6),
             on_commit=lambda _: None,
             lateness=Lateness(),
+            window=StartWindow(),
         )
 
     async def deliver(self, *, timeout: float = 5) -> str:

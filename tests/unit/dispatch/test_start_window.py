@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 import pytest
 
 from hookfast.dispatch import start_window
-from hookfast.dispatch.start_window import MOST, StartWindow
+from hookfast.dispatch.start_window import MOST, StartWindow, Turn
 
 pytestmark = pytest.mark.anyio
 
-QUICK, SLOW = 0.01, 1.0
+QUICK, SLOW, SLOW_STEP = 0.01, 1.0, 2.0
 
 
 class Clock:
@@ -43,8 +44,26 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 async def answered(window: StartWindow, clock: Clock, seconds: float, *, times: int = 1) -> None:
     for _ in range(times):
-        async with window.turn(3):
+        async with a_turn(window):
             clock.now += seconds
+
+
+_numbers = itertools.count()
+
+
+def a_turn(window: StartWindow, urgency: int = 3) -> AbstractAsyncContextManager[Turn]:
+    return window.turn(urgency, f"dlv_{next(_numbers)}")
+
+
+async def stepped(window: StartWindow, clock: Clock, seconds: float) -> None:
+    """A start whose first step begins here, this long after Temporal's answer."""
+    async with window.turn(3, "dlv_stepped") as turn:
+        clock.now += QUICK
+        first_step = asyncio.create_task(turn.first_step())
+        await asyncio.sleep(0)
+        clock.now += seconds
+        window.step_begins("dlv_stepped")
+        await first_step
 
 
 async def test_window_grows_while_answers_are_quick(window: StartWindow, clock: Clock) -> None:
@@ -65,7 +84,7 @@ async def test_slow_answers_to_concurrent_starts_halve_the_window_once(
     before = window.size
     async with AsyncExitStack() as stack:
         for _ in range(before):
-            await stack.enter_async_context(window.turn(3))
+            await stack.enter_async_context(a_turn(window))
         clock.now += SLOW
     assert window.size == before // 2
 
@@ -82,9 +101,51 @@ async def test_window_recovers_after_slow_answers(window: StartWindow, clock: Cl
     assert window.size > 8
 
 
+async def test_late_first_steps_shrink_the_window(window: StartWindow, clock: Clock) -> None:
+    before = window.size
+    await stepped(window, clock, SLOW_STEP)
+    assert window.size == before // 2
+
+
+async def test_first_step_of_a_busy_worker_is_not_slow(window: StartWindow, clock: Clock) -> None:
+    before = window.size
+    for _ in range(100):
+        await stepped(window, clock, SLOW / 2)
+    assert window.size > before
+
+
+async def test_start_keeps_its_place_until_its_first_step(
+    window: StartWindow, clock: Clock
+) -> None:
+    async with AsyncExitStack() as stack:
+        for _ in range(window.size - 1):
+            await stack.enter_async_context(a_turn(window))
+
+        async def start() -> None:
+            async with window.turn(3, "dlv_1") as turn:
+                await turn.first_step()
+
+        first = asyncio.create_task(start())
+        second = asyncio.create_task(answered(window, clock, QUICK))
+        await asyncio.sleep(0.01)
+        assert not second.done()
+        window.step_begins("dlv_other")  # of another process, or a repeated one
+        window.step_begins("dlv_1")
+        async with asyncio.timeout(5):
+            await asyncio.gather(first, second)
+
+
+async def test_nothing_waits_for_a_first_step_once_the_window_is_closed(
+    window: StartWindow,
+) -> None:
+    async with asyncio.timeout(5), window.turn(3, "dlv_1") as turn:
+        window.close()
+        await turn.first_step()
+
+
 async def failed(window: StartWindow, clock: Clock, seconds: float) -> None:
     async def fail() -> None:
-        async with window.turn(3):
+        async with a_turn(window):
             clock.now += seconds
             raise RuntimeError
 
@@ -114,7 +175,7 @@ async def test_starts_are_limited_to_the_window_and_admitted_by_urgency(
     let_go = asyncio.Event()
 
     async def start(urgency: int, act: Callable[[], object]) -> None:
-        async with window.turn(urgency):
+        async with a_turn(window, urgency):
             act()
             await let_go.wait()
 
@@ -134,9 +195,9 @@ async def test_starts_are_limited_to_the_window_and_admitted_by_urgency(
 async def test_cancelled_wait_takes_no_place(window: StartWindow, clock: Clock) -> None:
     async with AsyncExitStack() as stack:
         for _ in range(window.size):
-            await stack.enter_async_context(window.turn(3))
-        impatient = asyncio.create_task(window.turn(1).__aenter__())
-        admitted = asyncio.create_task(window.turn(1).__aenter__())
+            await stack.enter_async_context(a_turn(window))
+        impatient = asyncio.create_task(a_turn(window, 1).__aenter__())
+        admitted = asyncio.create_task(a_turn(window, 1).__aenter__())
         await asyncio.sleep(0)
         impatient.cancel()
         await asyncio.wait([impatient])
@@ -144,4 +205,4 @@ async def test_cancelled_wait_takes_no_place(window: StartWindow, clock: Clock) 
     await asyncio.wait([admitted])
     async with AsyncExitStack() as stack, asyncio.timeout(5):
         for _ in range(window.size):
-            await stack.enter_async_context(window.turn(3))
+            await stack.enter_async_context(a_turn(window))
