@@ -42,6 +42,9 @@ _TENANTS = 4
 _BATCH = 50
 _LOOK_SECONDS = 0.1
 _READY_SECONDS = 90.0
+_WARM_SECONDS = 6.0
+"""A new worker runs so long without a limit: with 0.14 cores, its first connections and polls would
+take 20 s."""
 _STOP_SECONDS = 60.0
 _DRAIN_SECONDS = 240.0
 _NOT_DELIVERED = ("retrying", "held", "paused", "dead", "gone", "cancelled")
@@ -115,6 +118,8 @@ class Session:
             self._workers.append(part)
         for part in new:
             await _log_has(part, "The worker is ready.")
+        if new:
+            await asyncio.sleep(_WARM_SECONDS)
         self.give({})
 
     async def close(self) -> None:

@@ -44,9 +44,9 @@ async def start_or_wake(
     client: Client, row: PendingDelivery, endpoint: CachedEndpoint, *, fast_lane_timeout: timedelta
 ) -> bool:
     """Start the workflow of a delivery, or signal it if the row has a workflow already. A workflow
-    that has ended or was lost starts again from the row. Return whether its first step runs in this
-    process at once. Raises Temporal's errors, and WorkflowAlreadyStartedError if a first start finds
-    that the workflow has run."""
+    that has ended or was lost starts again from the row. Return whether its first step begins in
+    this process at once. Raises Temporal's errors, and WorkflowAlreadyStartedError if a first start
+    finds that the workflow has run."""
     if not row.has_workflow:
         try:
             return await _start(

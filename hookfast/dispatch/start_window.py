@@ -1,10 +1,10 @@
 """How many workflows a relay starts or wakes at once: fewer while Temporal or this worker is slow.
 
 Temporal serves requests in the order in which they come, so a relay with many starts under way
-delays the polls and responses that every running delivery needs. A worker that starts more than it
-can attempt does not end them within their workflow tasks, so Temporal has them attempted again: with
-0.14 cores its rate fell to a tenth. So a start keeps its place until Temporal has answered and the
-first step, if Temporal gave its task to this worker, has begun.
+delays the polls and responses that every running delivery needs. And what a worker starts but does
+not attempt within a workflow task's ten seconds, Temporal has attempted again: the rate of workers
+with 0.14 cores fell to a tenth. So a start keeps its place until Temporal has answered and, if it
+gave the first task to this worker, the first step has begun.
 
 The window follows TCP's congestion avoidance (RFC 5681): it grows by one per round trip while both
 are quick, and is halved when one is slow. Starts that wait for room are admitted in order of
@@ -33,8 +33,8 @@ away."""
 _FORGET = 1.0005
 """The quickest time grows by this factor with each answer that is not quicker."""
 _STEP_SLOW_SECONDS = 1.0
-"""A first step is slow if it begins so long after Temporal's answer. A busy worker with a whole core
-takes a third of it for a full window."""
+"""A first step is slow if it begins so long after Temporal's answer. A worker that keeps a whole
+core busy needs a third of that for a full window."""
 
 
 class WindowClosed(Exception):

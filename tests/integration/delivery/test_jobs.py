@@ -268,10 +268,10 @@ async def test_a_job_waits_for_temporal_and_loses_no_delivery(
     away = iter(range(8))
     start_or_wake = relay.start_or_wake
 
-    async def flaky(*args: Any, **options: Any) -> None:
+    async def flaky(*args: Any, **options: Any) -> bool:
         if next(away, None) is not None:
             raise RPCError("Temporal is away.", RPCStatusCode.UNAVAILABLE, b"")
-        await start_or_wake(*args, **options)
+        return await start_or_wake(*args, **options)
 
     monkeypatch.setattr(relay, "start_or_wake", flaky)
 
