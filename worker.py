@@ -213,6 +213,7 @@ async def running_worker(
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await batch_attempts.close()
                 await recorder.close()
+        await runner.close()
         await doorbell.close()
         await sender.aclose()
 

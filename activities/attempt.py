@@ -6,6 +6,9 @@ What each ordering protects against:
   worker that was frozen in between does not send what was cancelled, held or sent meanwhile.
 - The attempt is recorded after the request. A crash in between repeats the request with the same
   message id and attempt number; only the receiver knows of the first one.
+- A record that cannot be committed in time goes to the workflow, and this process tries on as well:
+  if Temporal is away too, as when both use one server, it loses the result and has the step
+  repeated, which then finds the record.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
 
+import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock, utc_now
@@ -30,15 +34,20 @@ from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.dependency import DATABASE
 from hookfast.dispatch.request import outgoing_request
 from hookfast.endpoints.circuit import Admission, admit
-from hookfast.errors import Unavailable
+from hookfast.errors import NotFound, Unavailable
 from hookfast.events.envelope import thin_body
 from hookfast.ids import new_id
 from hookfast.sender import Sender
+from hookfast.storage.database.availability import is_transient
 from hookfast.storage.deliveries.life_rows import Change
 from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.telemetry import instruments, spans
 from hookfast.telemetry.traceparent import trace_id
+
+_PAUSE_FIRST, _PAUSE_LONGEST = 0.05, 1.0  # seconds between two tries to record an attempt
+
+log = structlog.get_logger()
 
 
 class NoLongerDue(Exception):
@@ -114,6 +123,7 @@ class AttemptRunner:
         self._recorder = recorder
         self._public_url = public_url
         self._clock = clock
+        self._late: set[asyncio.Task[None]] = set()
 
     async def send_and_record(self, planned: PlannedAttempt, left: Deadline) -> MadeAttempt:
         """Make the attempt. Raises MappingFailed, NoLongerDue or Unavailable if nothing was
@@ -146,6 +156,13 @@ class AttemptRunner:
             change = await self._try_to_record(record)
             observed.ended(outcome, change)
         return MadeAttempt(ended, outcome, change)
+
+    async def close(self) -> None:
+        """Give up late records. Their workflows have the attempts, unless Temporal is away too."""
+        late = list(self._late)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
     async def _post(self, planned: PlannedAttempt, content: bytes, left: Deadline) -> Outcome:
         outgoing, number = planned.outgoing, planned.attempt.number
@@ -225,14 +242,13 @@ class AttemptRunner:
         """Record the attempt. None if that could not be committed in time."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + RECORD_SHARE.total_seconds()
-        pause = 0.05
+        pause = _PAUSE_FIRST
         while True:
             try:
                 # also while the worker stops: the request was made, so record it
                 return await self._recorder.record(record, within=give_up_at - loop.time())
             except (SQLAlchemyError, OSError, Unavailable) as error:
-                # It may still be committed late. The workflow records the same attempt, and the
-                # later of the two changes nothing.
+                record = replace(record, first_try=False)
                 if loop.time() + pause > give_up_at:
                     DATABASE.failed(
                         "An attempt could not be recorded; its workflow will retry the record.",
@@ -240,10 +256,30 @@ class AttemptRunner:
                         attempt=record.ended.attempt.number,
                         error=type(error).__name__,
                     )
+                    late = asyncio.create_task(self._record_late(record, pause))
+                    self._late.add(late)
+                    late.add_done_callback(self._late.discard)
                     return None
-                record = replace(record, first_try=False)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, 1.0)
+                pause = min(pause * 2, _PAUSE_LONGEST)
+
+    async def _record_late(self, record: AttemptRecord, pause: float) -> None:
+        """Record the attempt as soon as the database is back. The workflow records it as well, and
+        the later of the two changes nothing."""
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _PAUSE_LONGEST)
+            try:
+                await self._recorder.record(record)
+            except Unavailable:
+                continue
+            except (SQLAlchemyError, OSError) as error:
+                if is_transient(error):
+                    continue
+                log.error("A late record failed.", delivery_id=record.delivery_id, exc_info=error)
+            except NotFound:  # the workflow logs it
+                pass
+            return
 
 
 class _ObservedAttempt:

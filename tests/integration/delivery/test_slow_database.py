@@ -87,16 +87,17 @@ class Attempts:
         self.recorder = Recorder(database)
         self.environment = ActivityEnvironment()
         loader = OutgoingLoader(database, KEYRING)
+        self.runner = AttemptRunner(
+            loader=loader,
+            sender=sender,
+            recorder=self.recorder,
+            public_url="https://hooks.example.com",
+        )
         self._activities = DeliveryActivities(
             client=None,  # type: ignore[arg-type] # nothing is cancelled here
             database=database,
             loader=loader,
-            runner=AttemptRunner(
-                loader=loader,
-                sender=sender,
-                recorder=self.recorder,
-                public_url="https://hooks.example.com",
-            ),
+            runner=self.runner,
             recorder=self.recorder,
             fast_lane=FastLane(16),
             held_backstop=timedelta(hours=6),
@@ -129,6 +130,7 @@ async def attempts(database: Database, receiver: Receiver) -> AsyncIterator[Atte
         attempts = Attempts(database, receiver, sender)
         yield attempts
         await attempts.recorder.close()
+        await attempts.runner.close()
 
 
 async def test_an_attempt_that_waits_for_the_database_sends_heartbeats(
@@ -158,6 +160,36 @@ async def test_nothing_is_sent_when_its_record_would_come_too_late(attempts: Att
     report = await attempts.make(delivery, seconds=75)
     assert report.status == "delivered"
     assert len(attempts.receiver.requests) == 1
+
+
+async def test_step_whose_result_is_lost_finds_the_late_record(
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Temporal was away together with the database, so the workflow never learned of the attempt,
+    and has the step repeated."""
+    monkeypatch.setattr(attempt, "RECORD_SHARE", timedelta(seconds=0.5))
+    delivery = await attempts.deliver()
+    async with holding_attempts(attempts.database):
+        assert (await attempts.make(delivery, seconds=75)).unrecorded is not None
+
+    async def recorded() -> bool:
+        return bool(await attempt_rows(attempts.database, delivery))
+
+    await eventually(recorded)
+    assert (await attempts.make(delivery, seconds=75)).status == "delivered"
+    assert len(attempts.receiver.requests) == 1
+    (row,) = await attempt_rows(attempts.database, delivery)
+    assert row.request_headers is not None  # which a workflow would not have
+
+
+async def test_worker_that_stops_gives_up_late_records(
+    attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt, "RECORD_SHARE", timedelta(seconds=0.5))
+    delivery = await attempts.deliver()
+    async with asyncio.timeout(PATIENCE), holding_attempts(attempts.database):
+        assert (await attempts.make(delivery, seconds=75)).unrecorded is not None
+        await attempts.runner.close()
 
 
 async def test_the_fast_lane_hands_over_attempts_whose_timeout_has_become_too_long(
