@@ -10,7 +10,6 @@ from bench.chaos import checks
 from bench.chaos.evidence import Fault, Request
 from bench.chaos.rows import Rows
 from bench.chaos.storm import WORKER_KILLED
-from bench.cluster.faults import POSTGRESQL_RESTARTED
 from bench.cluster.traffic import Seen
 from hookfast.deliveries.time_budget import LOCAL_STEP
 
@@ -69,15 +68,13 @@ def judge(
 
 
 def cause_of(first: Request, faults: Iterable[Fault]) -> str | None:
-    """Return the fault for which this answered request could not be recorded in time: a worker was
-    killed, or PostgreSQL was away, in which Temporal stores too. Requests do not name their worker,
-    so the kill of another one counts too."""
+    """Return the fault for which this answered request could not be recorded: a worker was killed.
+    Requests do not name their worker, so the kill of another one counts too. While PostgreSQL is
+    away, a worker keeps the record."""
     sent, recorded_by = first.begun - _READ_LATE, first.ended + LOCAL_STEP.total_seconds()
     for fault in faults:
         if fault.kind == WORKER_KILLED and sent <= fault.begun <= recorded_by:
             return WORKER_KILLED
-        if fault.kind == POSTGRESQL_RESTARTED and fault.overlaps(sent, recorded_by):
-            return POSTGRESQL_RESTARTED
     return None
 
 

@@ -12,7 +12,7 @@ from bench.cluster.judgement import Outcome
 _SHOWN = 5
 _HEADINGS = ("accepted", "delivered", "lost", "duplicated", "stuck", "repeated", "settled")
 _NOTE = (
-    "accepted, delivered: deliveries. repeated: sent again because of the fault, which was between "
+    "accepted, delivered: deliveries. repeated: sent again, because a worker was killed between "
     "the receiver's 2xx and its record. settled: seconds until everything was delivered, after the "
     "fault and its traffic. pause: the longest time of an emit, with its repetitions."
 )

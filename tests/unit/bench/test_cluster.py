@@ -150,8 +150,7 @@ def test_delivered_once_is_well() -> None:
         (Fault(WORKER_KILLED, 101, 105), True),  # answered, and not recorded
         (Fault(WORKER_KILLED, 130, 135), False),  # it was recorded long before
         (Fault(WORKER_KILLED, 90, 105), False),
-        (Fault(POSTGRESQL_RESTARTED, 95, 105), True),
-        (Fault(POSTGRESQL_RESTARTED, 90, 95), False),
+        (Fault(POSTGRESQL_RESTARTED, 95, 105), False),  # its worker keeps the record
         (Fault(API_KILLED, 100.05, 105), False),
         (Fault(TEMPORAL_KILLED, 100.05, 105), False),
     ],
