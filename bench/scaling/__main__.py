@@ -71,8 +71,9 @@ async def _measure_mode(session: Session, mode: str, plan: _Plan) -> list[Point]
             found.setdefault(count, []).append(await _measured(session, plan.seconds))
             _say(f"{mode}: {count} workers, {found[count][-1].rate:.1f}/s")
         points = [Point(mode, count, None, found[count]) for count in sorted(found)]
+        full = points[-1]
         for part in FIXED:
-            session.give(shares | {part: _LESS * points[-1].uses[part].used})
+            session.give(shares | {part: _LESS * full.uses[part].used})
             reading = await _measured(session, plan.seconds)
             points.append(Point(mode, most, part, [reading]))
             _say(f"{mode}: less for {part}, {reading.rate:.1f}/s")
