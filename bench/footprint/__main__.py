@@ -33,6 +33,9 @@ _RETRIES = 2
 _BATCH_FACTOR = 10
 """In hundreds, the mode `batch` has this many times the deliveries of `workflow`: a hundred share
 a run, and a table grows by pages."""
+_TAIL_SECONDS = 90.0
+"""After a load, each of Temporal's shards writes how far its queues are: right after the warm-up,
+"at rest" had three times the commits."""
 console = Console(stderr=True)
 
 
@@ -139,7 +142,8 @@ async def _measure(meter: Meter, mode: str, arguments: argparse.Namespace, found
     # each has to find some, and leave some.
     _say(f"{mode}: warm-up")
     await hundreds(bench, tenant, count=arguments.count)
-    _say(f"{mode}: at rest for {arguments.rest:g} s")
+    _say(f"{mode}: at rest for {arguments.rest:g} s, after {_TAIL_SECONDS:g}")
+    await asyncio.sleep(_TAIL_SECONDS)
     found.at_rest = (await meter.span_of(partial(asyncio.sleep, arguments.rest))).per_second()
 
     async def column(name: str, load: Callable[[], Awaitable[object]], of: int) -> Column:
@@ -234,10 +238,10 @@ def _arguments() -> argparse.Namespace:
             default=os.environ.get(variable),
             help=f"{whose} ({variable}); needs TEMPORAL_ADDRESS",
         )
-    parser.add_argument("--count", type=int, default=2000, help="deliveries in hundreds")
+    parser.add_argument("--count", type=int, default=4000, help="deliveries in hundreds")
     parser.add_argument("--singles", type=int, default=500, help="single events; retried ones")
     parser.add_argument("--rate", type=float, default=5, help="single events a second")
-    parser.add_argument("--rest", type=float, default=30, help="seconds at rest")
+    parser.add_argument("--rest", type=float, default=60, help="seconds at rest")
     parser.add_argument("--markdown", action="store_true", help="print the guide's Markdown")
     return parser.parse_args()
 
