@@ -148,7 +148,7 @@ async def _measure(meter: Meter, mode: str, arguments: argparse.Namespace, found
 
     async def column(name: str, load: Callable[[], Awaitable[object]], of: int) -> Column:
         span = await meter.span_of(load)
-        return Column(name, mode, span.per_delivery(of, found.at_rest))
+        return Column(name, mode, span.per_delivery(of, found.at_rest), of)
 
     if mode == arguments.mode[0]:
         _say(f"floor: {arguments.count} bare workflows")

@@ -35,11 +35,13 @@ _COSTS: tuple[tuple[str, Measure, tuple[str, ...], float, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The figures per delivery of one load, with the mode of first attempts if it matters."""
+    """The figures per delivery of one load of so many, with the mode of first attempts if it
+    matters."""
 
     name: str
     mode: str | None
     figures: Reading
+    deliveries: int = 1
 
     @property
     def title(self) -> str:
@@ -149,12 +151,27 @@ def costs(columns: Sequence[Column]) -> Iterator[str]:
         return
     yield "COSTS = {  # measured: a delivery in `workflow`, a retry of it, the same in `batch`"
     for name, measure, parts, per, unit in _COSTS:
-        load = ALONE if name == "api" else TOGETHER
-        values = [
-            total(found[mode, column], measure, *parts) or 0.0
-            for mode in modes
-            for column in (load, EACH_RETRY)
-        ]
+        values = []
+        for mode in modes:
+            loads = _loads(columns, mode, name, measure)
+            count = sum(load.deliveries for load in loads)
+            values += [
+                sum((total(one.figures, measure, *parts) or 0.0) * one.deliveries for one in loads)
+                / count,
+                total(found[mode, EACH_RETRY], measure, *parts) or 0.0,
+            ]
         shown = ", ".join(number(value / per).replace(",", "_") for value in values)
         yield f'    "{name}": ({shown}),  # {unit}'
     yield "}"
+
+
+def _loads(columns: Sequence[Column], mode: str, name: str, measure: Measure) -> list[Column]:
+    """Return the loads whose mean is a cost. For the disk these are all loads without retries,
+    because each uses the space that VACUUM has freed of the one before."""
+    names = {ALONE} if name == "api" else {TOGETHER}
+    if measure is Measure.DISK:
+        names = {ALONE, TOGETHER}
+    loads = [one for one in columns if one.mode == mode and one.name in names]
+    if name == "temporal_disk" and mode == "workflow":
+        loads += [one for one in columns if one.mode is None]
+    return loads

@@ -117,15 +117,17 @@ def test_what_was_not_measured_in_a_column_is_a_dash() -> None:
 
 def test_the_guides_costs_are_of_both_modes_on_a_cluster() -> None:
     columns = [
-        Column(name, mode, measured(multiple * of_mode, process=WORKER))
+        Column(name, mode, measured(multiple * of_mode, process=WORKER), of)
         for mode, of_mode in (("workflow", 1.0), ("batch", 0.1))
-        for name, multiple in ((ALONE, 3.0), (TOGETHER, 1.0), (EACH_RETRY, 0.5))
+        for name, multiple, of in ((ALONE, 3.0, 100), (TOGETHER, 1.0, 300), (EACH_RETRY, 0.5, 100))
     ]
-    lines = list(costs(columns))
+    floor = Column("floor", None, measured(0.5, process=FLOOR), 400)
+    lines = list(costs([floor, *columns]))
     assert "COSTS = {" in lines[0]
     assert '    "worker": (3.0, 1.5, 0.30, 0.15),  # ms of CPU' in lines
     assert '    "temporal_wal": (50, 25, 5.0, 2.5),  # KB' in lines
-    assert '    "temporal_disk": (30, 15, 3.0, 1.5),  # KB' in lines
+    # the mean of all loads without retries: 1.5 times 30 KB, and with the floor once
+    assert '    "temporal_disk": (30, 15, 4.5, 1.5),  # KB' in lines
     space: dict[str, object] = {}
     exec("\n".join(lines), space)  # noqa: S102 - it is part of the guide's Python
     assert list(costs(columns[:3])) == []
