@@ -340,18 +340,15 @@ class Relay:
         self, row: PendingDelivery, endpoint: CachedEndpoint, lease: datetime
     ) -> str:
         """Return the result: `started`, `exists`, `failed` or `refused`."""
+        result = "started"
         try:
-            async with self._window.turn(row.urgency, row.delivery_id) as turn:
-                begins_here = await start_or_wake(
+            async with self._window.turn(row.urgency, row.delivery_id):
+                if await start_or_wake(
                     self._client, row, endpoint, fast_lane_timeout=self._fast_lane_timeout
-                )
-                self._started[lease].append(row.delivery_id)
-                self._backoff = 0.0
-                if begins_here:
-                    await turn.first_step()
-        except WorkflowAlreadyStartedError:  # it has run already, which counts as started
-            self._started[lease].append(row.delivery_id)
-            return "exists"
+                ):
+                    self._window.expect_step(row.delivery_id)
+        except WorkflowAlreadyStartedError:
+            result = "exists"  # it has run already, which counts as started
         except WindowClosed:
             self._failed[lease].append(row.delivery_id)  # `finish` releases it for another relay
             return "failed"
@@ -365,7 +362,9 @@ class Relay:
         except Exception as error:  # our own error: one row must not delay the others
             self._log_rejected(row, error)
             return "refused"
-        return "started"
+        self._started[lease].append(row.delivery_id)
+        self._backoff = 0.0
+        return result
 
     def _log_rejected(self, row: PendingDelivery, error: Exception) -> None:
         """Log a row that cannot be started. It is tried again when its lease ends."""

@@ -1,13 +1,15 @@
 """How many workflows a relay starts or wakes at once: fewer while Temporal or this worker is slow.
 
-Temporal serves requests in the order in which they come, so a relay with many starts under way
-delays the polls and responses that every running delivery needs. And what a worker starts but does
-not attempt within a workflow task's ten seconds, Temporal has attempted again: the rate of workers
-with 0.14 cores fell to a tenth. So a start keeps its place until Temporal has answered and, if it
-gave the first task to this worker, the first step has begun.
+Two numbers are limited:
 
-The window follows TCP's congestion avoidance (RFC 5681): it grows by one per round trip while both
-are quick, and is halved when one is slow. Starts that wait for room are admitted in order of
+- Starts that Temporal has not answered. It serves requests in the order in which they come, so a
+  relay with many starts under way delays the polls and responses that every running delivery needs.
+- Started deliveries whose first step has not begun in this process, to which Temporal gave it. What
+  is not attempted within a workflow task's ten seconds, Temporal has attempted again: the rate of
+  workers with 0.14 cores fell to a tenth.
+
+Both limits follow TCP's congestion avoidance (RFC 5681): they grow by one per round trip while it
+is quick, and are halved when it is slow. Starts that wait for room are admitted in order of
 urgency.
 """
 
@@ -20,6 +22,7 @@ import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from hookfast.deliveries.time_budget import WORKFLOW_TASK
 
@@ -32,33 +35,22 @@ _SLOW_TIMES = 3
 away."""
 _FORGET = 1.0005
 """The quickest time grows by this factor with each answer that is not quicker."""
+_MOST_STEPS = 128.0
 _STEP_SLOW_SECONDS = 1.0
 """A first step is slow if it begins so long after Temporal's answer. A worker that keeps a whole
-core busy needs a third of that for a full window."""
+core busy begins a hundred in that time."""
 
 
 class WindowClosed(Exception):
     """The relay stops, so a start that waits for its turn is not made."""
 
 
-class Turn:
-    """A place in the window."""
+@dataclass(frozen=True, slots=True)
+class _Unbegun:
+    """A started delivery whose first step has not begun: `since` Temporal's answer."""
 
-    def __init__(self) -> None:
-        self.begun_at = time.monotonic()
-        self.answered_at: float | None = None
-        self._stepping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    async def first_step(self) -> None:
-        """Keep the place until the first step begins in this process. Call it when Temporal has
-        answered, if it gave the workflow's first task to this process."""
-        self.answered_at = time.monotonic()
-        await asyncio.wait([self._stepping], timeout=WORKFLOW_TASK.total_seconds())
-
-    def end_wait(self) -> None:
-        """The first step begins, or nothing is started any more."""
-        if not self._stepping.done():
-            self._stepping.set_result(None)
+    since: float
+    timer: asyncio.TimerHandle
 
 
 class StartWindow:
@@ -69,36 +61,52 @@ class StartWindow:
         self._under_way = 0
         self._halved_at = 0.0
         self._quickest = math.inf
+        self._most_steps = _MOST_STEPS
+        self._steps_halved_at = 0.0
+        self._starting: set[str] = set()
+        self._unbegun: dict[str, _Unbegun] = {}
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._turns: dict[str, Turn] = {}
         self._numbers = itertools.count()
         self._closed = False
 
     @property
     def size(self) -> int:
         """How many starts may be in progress at once, 1 to MOST."""
-        return int(self._size)
+        return int(min(self._size, self._most_steps))
 
     @asynccontextmanager
-    async def turn(self, urgency: int, delivery_id: str) -> AsyncIterator[Turn]:
+    async def turn(self, urgency: int, delivery_id: str) -> AsyncIterator[None]:
         """Wait for room, then run the block, and learn from the time it takes. A lower `urgency`
         number is admitted first. Raises WindowClosed instead once the window is closed."""
         await self._room(urgency)
-        turn, answered = Turn(), False
-        self._turns[delivery_id] = turn
+        begun, answered = time.monotonic(), False
+        self._starting.add(delivery_id)
         try:
-            yield turn
+            yield
             answered = True
         finally:
-            self._turns.pop(delivery_id, None)
+            self._starting.discard(delivery_id)
             self._under_way -= 1
-            self._learn(turn, time.monotonic(), answered=answered)
+            self._learn(begun, time.monotonic(), answered=answered)
             self._admit()
 
+    def expect_step(self, delivery_id: str) -> None:
+        """Note, during a turn, that Temporal gave the first step of this delivery to this
+        process."""
+        if delivery_id not in self._starting:
+            return  # it has begun already
+        timer = asyncio.get_running_loop().call_later(
+            WORKFLOW_TASK.total_seconds(), self.step_begins, delivery_id
+        )
+        self._unbegun[delivery_id] = _Unbegun(time.monotonic(), timer)
+
     def step_begins(self, delivery_id: str) -> None:
-        """Note that a first step begins in this process."""
-        if (turn := self._turns.get(delivery_id)) is not None:
-            turn.end_wait()
+        """Note that a first step begins in this process, or will not any more."""
+        self._starting.discard(delivery_id)
+        if (waited := self._unbegun.pop(delivery_id, None)) is not None:
+            waited.timer.cancel()
+            self._learn_of_step(waited.since, time.monotonic())
+            self._admit()
 
     def close(self) -> None:
         """Admit no more starts: those that wait, and all later ones, fail with WindowClosed."""
@@ -107,13 +115,21 @@ class StartWindow:
             if not admitted.done():
                 admitted.set_exception(WindowClosed)
         self._waiting.clear()
-        for turn in self._turns.values():
-            turn.end_wait()
+        for waited in self._unbegun.values():
+            waited.timer.cancel()
+
+    @property
+    def _in_progress(self) -> int:
+        return self._under_way + len(self._unbegun)
+
+    @property
+    def _has_room(self) -> bool:
+        return self._under_way < int(self._size) and self._in_progress < int(self._most_steps)
 
     async def _room(self, urgency: int) -> None:
         if self._closed:
             raise WindowClosed
-        if self._under_way < self.size and not self._waiting:
+        if self._has_room and not self._waiting:
             self._under_way += 1
             return
         admitted = asyncio.get_running_loop().create_future()
@@ -127,25 +143,30 @@ class StartWindow:
             raise
 
     def _admit(self) -> None:
-        while self._waiting and self._under_way < self.size:
+        while self._waiting and self._has_room:
             _, _, admitted = heapq.heappop(self._waiting)
             if not admitted.cancelled():
                 self._under_way += 1
                 admitted.set_result(None)
 
-    def _learn(self, turn: Turn, ended: float, *, answered: bool) -> None:
+    def _learn(self, begun: float, ended: float, *, answered: bool) -> None:
         """Adjust the window. A refused connection is quick and says nothing about Temporal's
         speed."""
-        answered_at = turn.answered_at or ended
-        took = answered_at - turn.begun_at
+        took = ended - begun
         if answered:
             self._quickest = min(took, self._quickest * _FORGET)
-        slow = took > max(_SLOW_SECONDS, _SLOW_TIMES * self._quickest)
-        if slow or ended - answered_at > _STEP_SLOW_SECONDS:
+        if took > max(_SLOW_SECONDS, _SLOW_TIMES * self._quickest):
             if (
-                turn.begun_at > self._halved_at
+                begun > self._halved_at
             ):  # otherwise it began in the larger window, which was halved already
                 self._size = max(1.0, self._size / 2)
                 self._halved_at = ended
         elif answered:
             self._size = min(MOST, self._size + 1 / self._size)
+
+    def _learn_of_step(self, since: float, begun: float) -> None:
+        if begun - since <= _STEP_SLOW_SECONDS:
+            self._most_steps = min(_MOST_STEPS, self._most_steps + 1 / self._most_steps)
+        elif since > self._steps_halved_at:  # otherwise, that was halved already
+            self._most_steps = max(1.0, (self._in_progress + 1) / 2)
+            self._steps_halved_at = begun

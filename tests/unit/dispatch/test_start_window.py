@@ -6,11 +6,12 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from datetime import timedelta
 
 import pytest
 
 from hookfast.dispatch import start_window
-from hookfast.dispatch.start_window import MOST, StartWindow, Turn
+from hookfast.dispatch.start_window import MOST, StartWindow
 
 pytestmark = pytest.mark.anyio
 
@@ -51,19 +52,14 @@ async def answered(window: StartWindow, clock: Clock, seconds: float, *, times: 
 _numbers = itertools.count()
 
 
-def a_turn(window: StartWindow, urgency: int = 3) -> AbstractAsyncContextManager[Turn]:
+def a_turn(window: StartWindow, urgency: int = 3) -> AbstractAsyncContextManager[None]:
     return window.turn(urgency, f"dlv_{next(_numbers)}")
 
 
-async def stepped(window: StartWindow, clock: Clock, seconds: float) -> None:
-    """A start whose first step begins here, this long after Temporal's answer."""
-    async with window.turn(3, "dlv_stepped") as turn:
-        clock.now += QUICK
-        first_step = asyncio.create_task(turn.first_step())
-        await asyncio.sleep(0)
-        clock.now += seconds
-        window.step_begins("dlv_stepped")
-        await first_step
+async def started(window: StartWindow, delivery_id: str) -> None:
+    """A start whose first step is to begin in this process."""
+    async with window.turn(3, delivery_id):
+        window.expect_step(delivery_id)
 
 
 async def test_window_grows_while_answers_are_quick(window: StartWindow, clock: Clock) -> None:
@@ -101,46 +97,62 @@ async def test_window_recovers_after_slow_answers(window: StartWindow, clock: Cl
     assert window.size > 8
 
 
-async def test_late_first_steps_shrink_the_window(window: StartWindow, clock: Clock) -> None:
-    before = window.size
-    await stepped(window, clock, SLOW_STEP)
-    assert window.size == before // 2
-
-
-async def test_first_step_of_a_busy_worker_is_not_slow(window: StartWindow, clock: Clock) -> None:
-    before = window.size
-    for _ in range(100):
-        await stepped(window, clock, SLOW / 2)
-    assert window.size > before
-
-
-async def test_start_keeps_its_place_until_its_first_step(
+async def test_first_steps_that_begin_late_let_half_as_many_be_started(
     window: StartWindow, clock: Clock
 ) -> None:
-    async with AsyncExitStack() as stack:
-        for _ in range(window.size - 1):
-            await stack.enter_async_context(a_turn(window))
+    for number in range(8):
+        await started(window, f"dlv_{number}")
+    clock.now += SLOW_STEP
+    for number in range(8):  # they were started together, so this halves it once
+        window.step_begins(f"dlv_{number}")
+    assert window.size == 4
+    for number in range(4):
+        await started(window, f"dlv_{number}")
 
-        async def start() -> None:
-            async with window.turn(3, "dlv_1") as turn:
-                await turn.first_step()
-
-        first = asyncio.create_task(start())
-        second = asyncio.create_task(answered(window, clock, QUICK))
-        await asyncio.sleep(0.01)
-        assert not second.done()
-        window.step_begins("dlv_other")  # of another process, or a repeated one
-        window.step_begins("dlv_1")
-        async with asyncio.timeout(5):
-            await asyncio.gather(first, second)
+    later = asyncio.create_task(started(window, "dlv_later"))
+    await asyncio.sleep(0.01)
+    assert not later.done()
+    window.step_begins("dlv_other")  # of another process, or a repeated one
+    await asyncio.sleep(0.01)
+    assert not later.done()
+    window.step_begins("dlv_0")
+    async with asyncio.timeout(5):
+        await later
 
 
-async def test_nothing_waits_for_a_first_step_once_the_window_is_closed(
-    window: StartWindow,
+async def test_steps_are_limited_less_when_they_begin_soon_again(
+    window: StartWindow, clock: Clock
 ) -> None:
-    async with asyncio.timeout(5), window.turn(3, "dlv_1") as turn:
-        window.close()
-        await turn.first_step()
+    await started(window, "dlv_1")
+    clock.now += SLOW_STEP
+    window.step_begins("dlv_1")
+    assert window.size == 1
+    for _ in range(100):
+        await started(window, "dlv_1")
+        clock.now += QUICK
+        window.step_begins("dlv_1")
+    assert window.size > 8
+
+
+async def test_step_that_begins_before_temporal_answers_is_not_waited_for(
+    window: StartWindow, clock: Clock
+) -> None:
+    async with window.turn(3, "dlv_1"):
+        window.step_begins("dlv_1")
+        window.expect_step("dlv_1")
+    assert not window._unbegun
+
+
+async def test_step_that_never_begins_is_waited_for_as_long_as_its_task_lasts(
+    window: StartWindow, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_window, "WORKFLOW_TASK", timedelta(seconds=0.02))
+    await started(window, "dlv_1")
+    clock.now += 10
+    async with asyncio.timeout(5):
+        while window._unbegun:  # noqa: ASYNC110 - a timer ends it
+            await asyncio.sleep(0.01)
+    assert window.size == 1
 
 
 async def failed(window: StartWindow, clock: Clock, seconds: float) -> None:
