@@ -11,7 +11,7 @@ each leaves behind:
    the same id with "exists".
 3. Remember them for step 1 of a later round. Crash: as above. Recording an attempt marks its row
    too, so usually nothing is left to do. A row that was changed again since it was leased is not
-   marked: its workflow is woken again.
+   marked: its workflow is woken again. One whose lease has ended meanwhile is.
 
 A batch's rows belong to it until the time in them (`batch_until`). The record of each attempt marks
 its row. After a crash before the batch is started, or before rows reach it, or if it is lost, that
@@ -124,8 +124,9 @@ class Relay:
         self._window = window
         self._starting: dict[asyncio.Task[None], PendingDelivery] = {}
         self._batches = batches
-        # by lease: another relay marks rows that were leased again meanwhile
-        self._started: defaultdict[datetime, list[str]] = defaultdict(list)
+        # by the wakes of their rows: those that were put back meanwhile are not marked
+        self._started: defaultdict[int, list[str]] = defaultdict(list)
+        # by lease: another relay may have leased them meanwhile
         self._failed: defaultdict[datetime, list[str]] = defaultdict(list)
         self._failure: Exception | None = None
         self._backoff = 0.0
@@ -230,7 +231,10 @@ class Relay:
         find = partial(self._fair.find, connection, now=now)
         late, batching = self._lateness.is_late, self._first_attempts.batched
         if not own:
-            urgent = await find(limit=self._batch, least_urgent=Urgency.PERSON)
+            waiting = sum(row.urgency <= Urgency.PERSON for row in self._starting.values())
+            if waiting >= self._batch:  # more would wait until their leases end
+                return FreeRows([], more=True)
+            urgent = await find(limit=self._batch - waiting, least_urgent=Urgency.PERSON)
         elif late or batching:
             urgent = await find(limit=own, least_urgent=Urgency.RETRY)
         else:
@@ -286,8 +290,8 @@ class Relay:
         started."""
         # If the commit fails after this, the leases end and nothing is lost.
         while self._started:
-            lease, ids = self._started.popitem()
-            await outbox.mark_started(connection, ids, leased_until=lease, now=self._clock())
+            wakes, ids = self._started.popitem()
+            await outbox.mark_started(connection, ids, wakes=wakes, now=self._clock())
         while self._failed:
             lease, ids = self._failed.popitem()
             await outbox.release(connection, ids, leased_until=lease)
@@ -343,6 +347,8 @@ class Relay:
         result = "started"
         try:
             async with self._window.turn(row.urgency, row.delivery_id):
+                if self._clock() > lease:  # it waited so long that it is leased again
+                    return "failed"
                 if await start_or_wake(
                     self._client, row, endpoint, fast_lane_timeout=self._fast_lane_timeout
                 ):
@@ -362,7 +368,7 @@ class Relay:
         except Exception as error:  # our own error: one row must not delay the others
             self._log_rejected(row, error)
             return "refused"
-        self._started[lease].append(row.delivery_id)
+        self._started[row.wakes].append(row.delivery_id)
         self._backoff = 0.0
         return result
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import (
     BindParameter,
+    ColumnElement,
     Select,
     Table,
     and_,
@@ -99,20 +100,28 @@ _LEASE_ALONE = _LEASE.values(
 _GIVE_TO_BATCH = _LEASE.values(
     batch_id=bindparam("batch"), batch_until=bindparam("until", type_=_TIME)
 )
-_STILL_LEASED = (
-    _C.id.in_(_IDS),
-    _C.started_at.is_(None),
-    # a row that was put back or leased by another relay since then has to be relayed again
-    _C.leased_until == bindparam("until", type_=_TIME),
-)
-# A common table expression, which PostgreSQL evaluates once when it locks rows.
-_UNMARKED = select(_C.id).where(*_STILL_LEASED).with_for_update(skip_locked=True).cte("unmarked")
+
+
+def _unmarked(condition: ColumnElement[bool]) -> Select[tuple[str]]:
+    """Select the rows with these ids that are in the outbox and fulfil the condition, locked. It is
+    a common table expression, which PostgreSQL evaluates once when it locks rows."""
+    rows = select(_C.id).where(_C.id.in_(_IDS), _C.started_at.is_(None), condition)
+    found = rows.with_for_update(skip_locked=True).cte("unmarked")
+    return select(found.c.id)
+
+
+# A row that was put back since then has to be relayed again. The lease does not matter: it may have
+# ended while Temporal was slow, and then a row that is only marked within it never leaves.
 _MARK = (
     update(_DELIVERIES)
-    .where(_C.id.in_(select(_UNMARKED.c.id)))
+    .where(_C.id.in_(_unmarked(_C.wakes == bindparam("started_wakes"))))
     .values(started_at=bindparam("now", type_=_TIME), leased_until=None)
 )
-_RELEASE = update(_DELIVERIES).where(_C.id.in_(select(_UNMARKED.c.id))).values(leased_until=None)
+_RELEASE = (
+    update(_DELIVERIES)
+    .where(_C.id.in_(_unmarked(_C.leased_until == bindparam("until", type_=_TIME))))
+    .values(leased_until=None)
+)
 
 
 async def lease(
@@ -163,13 +172,14 @@ async def mark_started(
     connection: AsyncConnection,
     delivery_ids: Sequence[str],
     *,
-    leased_until: datetime,
+    wakes: int,
     now: datetime,
 ) -> None:
-    """Mark deliveries that were leased together as started or woken. Rows locked by another
-    transaction are skipped: it records their first attempt, which marks them too."""
+    """Mark deliveries as started or woken whose rows had this number of wakes before that. Rows
+    locked by another transaction are skipped: it records their first attempt, which marks them
+    too."""
     if delivery_ids:
-        given = {"ids": list(delivery_ids), "until": leased_until, "now": now}
+        given = {"ids": list(delivery_ids), "started_wakes": wakes, "now": now}
         await connection.execute(_MARK, given)
 
 

@@ -10,13 +10,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 from structlog.testing import capture_logs
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
+from hookfast.deliveries.messages import Urgency
 from hookfast.dispatch.batches import Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.lateness import Lateness
@@ -47,7 +48,7 @@ MakeRelay = Callable[..., Relay]
 async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
     bells = []
 
-    def make(client: Client, *, batch: int = 50) -> Relay:
+    def make(client: Client, *, batch: int = 50, lease: timedelta = LEASE) -> Relay:
         bells.append(doorbell_for(database))
         return Relay(
             client=client,
@@ -55,7 +56,7 @@ async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
             loader=OutgoingLoader(database, KEYRING),
             doorbell=bells[-1],
             batch=batch,
-            lease=LEASE,
+            lease=lease,
             fast_lane_timeout=timedelta(seconds=5),
             lateness=Lateness(),
             window=StartWindow(),
@@ -259,6 +260,73 @@ async def test_while_temporal_is_away_the_relay_backs_off_and_then_catches_up(
     async with running_stack(temporal, settings, database, receiver) as stack:
         await stack.until_all(ids, "delivered")
     assert len(receiver.requests) == 10
+
+
+class SlowClient:
+    """A client whose requests to start a workflow take so many seconds, and wait until `answer` is
+    set."""
+
+    def __init__(self, client: Client, seconds: float = 0.0) -> None:
+        self._client = client
+        self._seconds = seconds
+        self.answer = asyncio.Event()
+        self.calls = 0
+
+    async def start_workflow(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        await asyncio.sleep(self._seconds)
+        await self.answer.wait()
+        return await self._client.start_workflow(*args, **kwargs)
+
+
+async def test_starts_that_take_longer_than_their_leases_leave_the_outbox(
+    temporal: WorkflowEnvironment,
+    database: Database,
+    make_relay: MakeRelay,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hookfast.dispatch.relay._IDLE_SECONDS", 0.05)
+    endpoint = await seed_endpoint(database, "http://127.0.0.1:4/")
+    for _ in range(3):
+        await seed_delivery(database, endpoint)
+    lease = timedelta(seconds=0.3)
+    client = SlowClient(temporal.client, 2 * lease.total_seconds())
+    client.answer.set()
+    relay = make_relay(client, lease=lease)  # type: ignore[arg-type] # the one call it makes
+
+    async with relaying(relay):
+
+        async def none_left() -> bool:
+            return await unstarted(database) == 0
+
+        await eventually(none_left)
+
+
+async def test_requests_of_people_are_leased_only_as_they_can_be_started(
+    temporal: WorkflowEnvironment, database: Database, make_relay: MakeRelay
+) -> None:
+    """A thousand wait after an outage. More would wait until their leases end, and be leased again
+    and again."""
+    endpoint = await seed_endpoint(database, "http://127.0.0.1:4/")
+    for _ in range(60):
+        await seed_delivery(database, endpoint, urgency=Urgency.PERSON)
+    client = SlowClient(temporal.client)
+    relay = make_relay(client, batch=20)  # type: ignore[arg-type] # the one call it makes
+
+    async with relaying(relay):
+        await asyncio.sleep(2)
+        async with database.read() as connection:
+            table = Delivery.__table__
+            leased = select(func.count()).where(table.c.leased_until.is_not(None))
+            assert (await connection.execute(leased)).scalar_one() == 20
+        assert client.calls <= StartWindow().size
+        client.answer.set()
+
+        async def none_left() -> bool:
+            return await unstarted(database) == 0
+
+        await eventually(none_left)
+    assert client.calls == 60
 
 
 @pytest.fixture
