@@ -89,6 +89,11 @@ class _Leased:
     more: bool
 
 
+class _LeaseEnded(Exception):
+    """A start waited for its turn so long that its row may be leased again. It is not made, and the
+    window learns nothing from it."""
+
+
 class Relay:
     """Starts what is in the outbox. One per worker process; `run` until cancelled."""
 
@@ -232,9 +237,9 @@ class Relay:
         late, batching = self._lateness.is_late, self._first_attempts.batched
         if not own:
             waiting = sum(row.urgency <= Urgency.PERSON for row in self._starting.values())
-            if waiting >= self._batch:  # more would wait until their leases end
-                return FreeRows([], more=True)
-            urgent = await find(limit=self._batch - waiting, least_urgent=Urgency.PERSON)
+            urgent = FreeRows([], more=False)
+            if waiting < self._batch:  # more would wait until their leases end
+                urgent = await find(limit=self._batch - waiting, least_urgent=Urgency.PERSON)
         elif late or batching:
             urgent = await find(limit=own, least_urgent=Urgency.RETRY)
         else:
@@ -347,14 +352,16 @@ class Relay:
         result = "started"
         try:
             async with self._window.turn(row.urgency, row.delivery_id):
-                if self._clock() > lease:  # it waited so long that it is leased again
-                    return "failed"
+                if self._clock() > lease:
+                    raise _LeaseEnded
                 if await start_or_wake(
                     self._client, row, endpoint, fast_lane_timeout=self._fast_lane_timeout
                 ):
                     self._window.expect_step(row.delivery_id)
         except WorkflowAlreadyStartedError:
             result = "exists"  # it has run already, which counts as started
+        except _LeaseEnded:
+            return "failed"
         except WindowClosed:
             self._failed[lease].append(row.delivery_id)  # `finish` releases it for another relay
             return "failed"

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from temporalio.testing import WorkflowEnvironment
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import Urgency
 from hookfast.dispatch.batches import Batches
-from hookfast.dispatch.first_attempts import FirstAttempts
+from hookfast.dispatch.first_attempts import FirstAttempts, Setting
 from hookfast.dispatch.lateness import Lateness
 from hookfast.dispatch.relay import Relay
 from hookfast.dispatch.start_window import StartWindow
@@ -48,7 +49,9 @@ MakeRelay = Callable[..., Relay]
 async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
     bells = []
 
-    def make(client: Client, *, batch: int = 50, lease: timedelta = LEASE) -> Relay:
+    def make(
+        client: Client, *, batch: int = 50, lease: timedelta = LEASE, first: Setting = "workflow"
+    ) -> Relay:
         bells.append(doorbell_for(database))
         return Relay(
             client=client,
@@ -60,7 +63,7 @@ async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
             fast_lane_timeout=timedelta(seconds=5),
             lateness=Lateness(),
             window=StartWindow(),
-            first_attempts=FirstAttempts("workflow"),
+            first_attempts=FirstAttempts(first),
             batches=Batches(client, on_room=bells[-1].wake),
             unhealthy=UnhealthyEndpoints(),
         )
@@ -315,10 +318,7 @@ async def test_requests_of_people_are_leased_only_as_they_can_be_started(
 
     async with relaying(relay):
         await asyncio.sleep(2)
-        async with database.read() as connection:
-            table = Delivery.__table__
-            leased = select(func.count()).where(table.c.leased_until.is_not(None))
-            assert (await connection.execute(leased)).scalar_one() == 20
+        assert await count_leased(database) == 20
         assert client.calls <= StartWindow().size
         client.answer.set()
 
@@ -327,6 +327,33 @@ async def test_requests_of_people_are_leased_only_as_they_can_be_started(
 
         await eventually(none_left)
     assert client.calls == 60
+
+
+async def test_batches_take_new_deliveries_while_requests_of_people_wait(
+    temporal: WorkflowEnvironment, database: Database, make_relay: MakeRelay
+) -> None:
+    endpoint = await seed_endpoint(database, "http://127.0.0.1:4/")
+    for _ in range(30):
+        await seed_delivery(database, endpoint, urgency=Urgency.PERSON)
+    client = SlowClient(temporal.client)
+    relay = make_relay(client, batch=20, first="batch")  # type: ignore[arg-type] # the one call it makes
+
+    async def leased(count: int) -> bool:
+        return await count_leased(database) == count
+
+    async with relaying(relay):
+        await eventually(partial(leased, 20))
+        for _ in range(5):
+            await seed_delivery(database, endpoint)
+        await eventually(partial(leased, 25))
+        client.answer.set()
+
+
+async def count_leased(database: Database) -> int:
+    leased = select(func.count()).where(Delivery.__table__.c.leased_until.is_not(None))
+    async with database.read() as connection:
+        count: int = (await connection.execute(leased)).scalar_one()
+        return count
 
 
 @pytest.fixture
