@@ -27,7 +27,8 @@ and the next step is an attempt. "+ released": the phase stays until that attemp
   cancel if it is a dead letter at the head of its lane: CANCELLED lets the next one go on. An
   attempt of an earlier round, or another try of an attempt that has counted, changes nothing.
 - Time that is paused, held or limited does not use up the plan.
-- While a batch makes the first attempt (`batch_until`), nobody else makes one.
+- While a batch makes the first attempt (`batch_until`), nobody else makes one: a delivery that is
+  cancelled and resent meanwhile waits for its end.
 - A queued delivery is never attempted: a resend or resume of it takes effect when it is the head.
   Its plan has not begun, so waiting in line uses up none of it.
 """
@@ -312,6 +313,7 @@ def _restarted(life: Life, resend: Resend, now: datetime) -> Life:
         resend=resend,
         round=life.round + 1,
         last_error=life.last_error,
+        batch_until=life.batch_until,
         place=Place.QUEUED if life.place is Place.LEFT else life.place,
     )
 

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import func, select
 
@@ -105,8 +106,11 @@ async def test_full_server_and_ended_sessions_lose_nothing_and_are_named_in_few_
     await pair.primary.run("ALTER SYSTEM SET max_connections = 25")
     await pair.restart()
     env = environment(tmp_path, pair.url, temporal_address, HOOKFAST_LOG_FORMAT="json")
-    # Four processes, each of which would open up to 22 connections, start together.
+    # Four processes, each of which would open up to 22 connections, start together. They leave no
+    # connection to somebody who comes later.
+    first = psycopg.AsyncConnection.connect(pair.primary.socket_url, autocommit=True)
     async with (
+        await first as operator,
         worker(env, tmp_path / "worker.log"),
         worker(env, tmp_path / "worker-2.log"),
         worker(env, tmp_path / "worker-3.log"),
@@ -115,8 +119,9 @@ async def test_full_server_and_ended_sessions_lose_nothing_and_are_named_in_few_
         await until_ready(flowing)
         await asyncio.gather(*(flowing.emit(f"burst-{number}") for number in range(200)))
         for _ in range(5):
-            await pair.primary.run(END_SESSIONS)
+            await operator.execute(END_SESSIONS)
             await flowing.until_accepted(2)
+        await operator.close()
         async with pair.primary.taken():
             await until_ready(flowing, 503)
             before = flowing.refused

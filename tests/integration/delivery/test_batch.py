@@ -221,19 +221,22 @@ async def test_action_requested_before_the_first_attempt_takes_effect(
     assert sent(stack)[delivery] == (1 if action == "resend" else 0)
 
 
-async def test_resend_requested_during_the_first_attempt_waits_for_its_end(stack: Stack) -> None:
+@pytest.mark.parametrize("actions", [("resend",), ("cancel", "resend")])
+async def test_resend_requested_during_the_first_attempt_waits_for_its_end(
+    stack: Stack, actions: tuple[Any, ...]
+) -> None:
     """A delivery never has two requests in flight."""
-    [delivery] = await stack.deliver_together(
-        await stack.endpoint("/slow/2?status=500", plan=PATIENT)
-    )
+    stack.receiver.routes["/hook"] = "/slow/2?status=500"
+    [delivery] = await stack.deliver_together(await stack.endpoint("/hook", plan=PATIENT))
     await stack.receiver.wait_for(1)
-    stack.receiver.routes["/slow/2?status=500"] = "/ok"
-    await stack.request(delivery, "resend")
+    stack.receiver.routes["/hook"] = "/ok"
+    for action in actions:
+        await stack.request(delivery, action)
     await stack.receiver.wait_for(2)
     first, second = stack.receiver.requests
     assert second.at - first.at > 1.5
-    numbers = [one.number for one in await stack.attempts(delivery)]
-    assert numbers[0] == 1
+    await stack.until_status(delivery, "delivered")
+    assert [one.number for one in await stack.attempts(delivery)] == [1, 2]
 
 
 async def test_deliveries_that_may_wait_start_in_their_own_workflow(stack: Stack) -> None:

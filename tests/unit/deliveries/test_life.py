@@ -917,6 +917,16 @@ def test_attempt_counts_if_an_earlier_round_had_its_number() -> None:
     assert (life.resend, life.began_at) == (None, at(0.7))
 
 
+def test_delivery_resent_after_its_cancel_waits_for_the_end_of_its_batched_attempt() -> None:
+    in_batch = replace(NEW, batch_until=at(30))
+    first = planned(NEW, 0)
+    life = apply(in_batch, (1, Action.CANCEL), (2, Action.RESEND))
+    assert next_step(life, at(3)) == Wait(at(30))
+    assert next_step(life, at(30)) == planned(life, 30)  # the batch was lost
+    life = apply(life, (4, ended(first, answer(503), started=0)))
+    assert planned(life, 4).number == 2
+
+
 def test_retry_counts_if_a_resend_had_its_number() -> None:
     """The retry's worker is frozen while another makes the resend. If the retry did not count, it
     would be made once more."""
