@@ -38,6 +38,7 @@ fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time
 	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o timeout=0 -o faulthandler_timeout=0 -m hypothesis tests
 	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o faulthandler_timeout=0 tests/integration/api/test_schemathesis.py
 
+slow: JOBS = 4
 slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; every test on the database that `make test` skips
 	HOOKFAST_EXAMPLES=200 $(BIN)/pytest -n $(JOBS) --dist worksteal -o faulthandler_timeout=0 -m "slow and not alone" tests
 	$(BIN)/pytest -o faulthandler_timeout=0 -m alone tests/integration/delivery

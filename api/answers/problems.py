@@ -231,9 +231,10 @@ def problem_of_unexpected(request: Request, error: Exception) -> Problem:
         return _unexpected(error)
     # Logged without the traceback: SQLAlchemy's messages repeat the statement's parameters.
     # Whether a commit in progress succeeded is not known.
-    state = sqlstate(error) or None
-    what = "The database is away." if state is None else "The database cannot do this now."
-    DATABASE.failed(what, method=request.method, error=type(error).__name__, sqlstate=state)
+    what, fields = "The database is away.", {}
+    if state := sqlstate(error):
+        what, fields = "The database cannot do this now.", {"sqlstate": state}
+    DATABASE.failed(what, method=request.method, error=type(error).__name__, **fields)
     return problem_of(Unavailable(f"{what} Send it again."))
 
 

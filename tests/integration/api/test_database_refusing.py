@@ -149,3 +149,18 @@ async def test_transient_database_error_answers_503_and_others_500(own_app: Fast
                 assert answer.status_code == status, (form, state)
                 assert "secret" not in answer.text
                 assert ("retry-after" in answer.headers) == (status == 503)
+
+
+async def test_refusal_without_a_code_logs_no_code(own_app: FastAPI) -> None:
+    """Its value would be null, which the schema of log lines does not allow."""
+
+    @own_app.get("/gone")
+    async def gone() -> None:
+        raise ConnectionResetError
+
+    transport = httpx2.ASGITransport(own_app, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
+        with capture_logs() as lines:
+            assert_come_again(await client.get("/gone"))
+    (line,) = [line for line in lines if line["event"] == "The database is away."]
+    assert "sqlstate" not in line

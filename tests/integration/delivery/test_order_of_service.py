@@ -7,7 +7,8 @@ import pytest
 from tests.integration.delivery.circuits import circuit, deliver_many
 from tests.integration.delivery.conftest import Stack
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+# alone: 600 attempts within a minute, of which the circuit counts ten seconds
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.alone]
 
 
 async def test_burst_to_a_receiver_that_succeeds_at_the_second_retry_opens_no_circuit(

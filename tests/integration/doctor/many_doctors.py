@@ -1,6 +1,6 @@
 """`hookfast doctor`, many times, in forks of one process with the modules imported.
 
-    python -m tests.integration.doctor.many_doctors TIMES AT_ONCE FOLDER
+    python tests/integration/doctor/many_doctors.py TIMES AT_ONCE FOLDER
 
 A new process spends two seconds of CPU on imports. Each fork runs the real `main`; if that
 returned, the fork would end as any Python process does, by the interpreter's finalisation. Its

@@ -70,10 +70,10 @@ async def test_process_that_has_given_up_a_request_to_temporal_ends(tmp_path: Pa
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("manner", ["silent", "flapping"])
 async def test_doctor_ends_two_hundred_times(manner: Manner, tmp_path: Path) -> None:
-    module = "tests.integration.doctor.many_doctors"
+    program = str(Path(__file__).with_name("many_doctors.py"))
     with unhealthy_temporal(manner) as address:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, "200", "20", str(tmp_path)),
+            *(sys.executable, program, "200", "20", str(tmp_path)),
             env=environment() | {"HOOKFAST_HOME": str(tmp_path), "TEMPORAL_ADDRESS": address},
             stdout=asyncio.subprocess.PIPE,
         )
