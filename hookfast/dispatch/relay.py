@@ -78,6 +78,9 @@ _PER_ENDPOINT = 2 * batch_messages.MOST
 """New deliveries of one endpoint in progress at once."""
 _PER_UNHEALTHY_ENDPOINT = 16
 """The same for an endpoint that was slow or failing lately."""
+_LEASE_LEFT = 0.25
+"""A start is made while this part of its lease is left, so that the row is marked before another
+relay may take it. That one might make the first attempt at the same moment, in a batch."""
 _BURST = 16  # this many new deliveries at once, with more behind them, are a burst
 
 log = structlog.get_logger()
@@ -90,7 +93,7 @@ class _Leased:
 
 
 class _LeaseEnded(Exception):
-    """A start waited for its turn so long that its row may be leased again. It is not made, and the
+    """A start waited for its turn until its row may soon be leased again. It is not made, and the
     window learns nothing from it."""
 
 
@@ -352,7 +355,7 @@ class Relay:
         result = "started"
         try:
             async with self._window.turn(row.urgency, row.delivery_id):
-                if self._clock() > lease:
+                if self._clock() > lease - _LEASE_LEFT * self._lease:
                     raise _LeaseEnded
                 if await start_or_wake(
                     self._client, row, endpoint, fast_lane_timeout=self._fast_lane_timeout
@@ -360,10 +363,8 @@ class Relay:
                     self._window.expect_step(row.delivery_id)
         except WorkflowAlreadyStartedError:
             result = "exists"  # it has run already, which counts as started
-        except _LeaseEnded:
-            return "failed"
-        except WindowClosed:
-            self._failed[lease].append(row.delivery_id)  # `finish` releases it for another relay
+        except (_LeaseEnded, WindowClosed):
+            self._failed[lease].append(row.delivery_id)  # it is released for another relay
             return "failed"
         except RPCError as error:
             if error.status is not RPCStatusCode.INVALID_ARGUMENT:

@@ -305,6 +305,28 @@ async def test_starts_that_take_longer_than_their_leases_leave_the_outbox(
         await eventually(none_left)
 
 
+async def test_start_that_got_its_turn_late_is_not_made(
+    temporal: WorkflowEnvironment, database: Database, make_relay: MakeRelay
+) -> None:
+    """Another relay might lease the row meanwhile and give it to a batch, which would make the
+    first attempt at the same moment."""
+    endpoint = await seed_endpoint(database, "http://127.0.0.1:4/")
+    delivery = await seed_delivery(database, endpoint)
+    client = SlowClient(temporal.client)
+    client.answer.set()
+    relay = make_relay(client)  # type: ignore[arg-type] # the one call it makes
+    now = utc_now()
+    async with database.write() as connection:
+        (row,) = await claim(connection, limit=1, lease=LEASE, now=now)
+    outgoing = await relay._loader.load(delivery, fresh=True)
+
+    late = await relay._start_workflow(row, outgoing.endpoint, now + LEASE / 5)
+    assert (late, client.calls) == ("failed", 0)
+    in_time = await relay._start_workflow(row, outgoing.endpoint, now + LEASE)
+    assert (in_time, client.calls) == ("started", 1)
+    await temporal.client.get_workflow_handle(f"delivery/{delivery}").terminate()
+
+
 async def test_requests_of_people_are_leased_only_as_they_can_be_started(
     temporal: WorkflowEnvironment, database: Database, make_relay: MakeRelay
 ) -> None:
