@@ -33,13 +33,18 @@ def machine_now() -> datetime:
     return datetime.now(UTC)
 
 
-def set_clock(ahead: timedelta, *, within: timedelta) -> None:
-    """Set `utc_now` forward by `ahead` (negative: back), plus or minus `within`. Less than that is
-    no evidence that it is wrong, so then it only starts to run on the monotonic clock."""
+def set_clock(right: datetime, *, read: float, within: timedelta) -> timedelta:
+    """Set `utc_now` by a clock that showed `right`, plus or minus `within`, when time.monotonic()
+    was `read`. Less than that is no evidence that `utc_now` is wrong, so then it only starts to run
+    on the monotonic clock. Returns how far that clock was ahead of `utc_now`."""
     global _was_set
-    if _was_set is None or abs(ahead) > within:
-        now = utc_now()
-        _was_set = (now + ahead if abs(ahead) > within else now), time.monotonic()
+    ours = utc_now() - timedelta(seconds=time.monotonic() - read)
+    ahead = right - ours
+    if abs(ahead) > within:
+        _was_set = right, read
+    elif _was_set is None:
+        _was_set = ours, read
+    return ahead
 
 
 def to_utc(moment: datetime) -> datetime:

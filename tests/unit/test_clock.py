@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -96,21 +97,24 @@ def test_a_clock_that_was_set_ignores_the_machines_jumps(
     machine: list[datetime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noon = machine[0]
-    set_clock(HOUR, within=MOMENT)
+    assert set_clock(noon + HOUR, read=time.monotonic(), within=MOMENT) == HOUR
     assert utc_now() == noon + HOUR
     machine[0] += 24 * HOUR
     monkeypatch.setattr("time.monotonic", lambda: 160.0)
     assert utc_now() == noon + HOUR + timedelta(minutes=1)
-    set_clock(-2 * HOUR, within=MOMENT)
-    assert utc_now() == noon - HOUR + timedelta(minutes=1)
+    right = noon - HOUR + timedelta(minutes=1)
+    assert set_clock(right, read=160.0, within=MOMENT) == -2 * HOUR
+    assert utc_now() == right
+    assert set_clock(right, read=160.0, within=MOMENT) == timedelta(0)  # read by another at once
+    assert utc_now() == right
 
 
 def test_a_difference_that_measuring_explains_does_not_set_the_clock(
     machine: list[datetime],
 ) -> None:
     noon = machine[0]
-    set_clock(MOMENT / 2, within=MOMENT)
+    set_clock(noon + MOMENT / 2, read=time.monotonic(), within=MOMENT)
     machine[0] += HOUR  # from now on only the monotonic clock counts
     assert utc_now() == noon
-    set_clock(-MOMENT, within=MOMENT)
+    set_clock(noon - MOMENT, read=time.monotonic(), within=MOMENT)
     assert utc_now() == noon

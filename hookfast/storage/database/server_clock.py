@@ -39,11 +39,18 @@ class Skew:
 
 async def measure_skew(connection: AsyncConnection, *, clock: Clock) -> Skew:
     """Compare the server's clock with `clock`."""
-    began = time.monotonic()
     sent_at = clock()
-    theirs: datetime = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
-    half = timedelta(seconds=(time.monotonic() - began) / 2)
+    theirs, _, half = await _read_clock(connection)
     return Skew(ahead=theirs - (sent_at + half), within=half)
+
+
+async def _read_clock(connection: AsyncConnection) -> tuple[datetime, float, timedelta]:
+    """Return what the server's clock showed, what time.monotonic() was then, and plus or minus how
+    much."""
+    began = time.monotonic()
+    theirs: datetime = (await connection.execute(text("SELECT clock_timestamp()"))).scalar_one()
+    half = (time.monotonic() - began) / 2
+    return theirs, began + half, timedelta(seconds=half)
 
 
 @asynccontextmanager
@@ -84,12 +91,12 @@ class _ServerClock:
     async def read(self) -> None:
         """Set `utc_now`, and report a clock that is wrong or was changed."""
         async with self._database.read() as connection:
-            skew = await measure_skew(connection, clock=utc_now)
-        set_clock(skew.ahead, within=skew.within)
-        if self._was_read and abs(skew.ahead) > skew.within + _WORTH_A_LINE:
+            theirs, read, within = await _read_clock(connection)
+        ahead = set_clock(theirs, read=read, within=within)
+        if self._was_read and abs(ahead) > within + _WORTH_A_LINE:
             log.warning(
                 "The database server's clock was changed, or this process was suspended.",
-                clock_ahead_seconds=round(skew.ahead.total_seconds(), 3),
+                clock_ahead_seconds=round(ahead.total_seconds(), 3),
             )
         self._was_read = True
         self._report(machine_now() - utc_now())

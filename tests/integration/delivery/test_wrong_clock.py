@@ -10,6 +10,7 @@ import pytest
 from hookfast import clock
 from hookfast.clock import machine_now
 from hookfast.dispatch.lateness import LATE, Lateness
+from hookfast.storage.database import server_clock
 from tests.integration.delivery.conftest import Stack
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
@@ -17,7 +18,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 @pytest.fixture(params=[-3600, 3])
 def ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many seconds our clock is ahead of Temporal's."""
+    """How many seconds our clock is ahead of Temporal's. Nobody sets it right meanwhile."""
+    monkeypatch.setattr(server_clock, "set_clock", lambda *_, **__: timedelta(0))
     ours = machine_now() + timedelta(seconds=request.param)
     monkeypatch.setattr(clock, "_was_set", (ours, time.monotonic()))
     return int(request.param)
