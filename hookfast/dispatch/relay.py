@@ -11,7 +11,7 @@ each leaves behind:
    the same id with "exists".
 3. Remember them for step 1 of a later round. Crash: as above. Recording an attempt marks its row
    too, so usually nothing is left to do. A row that was changed again since it was leased is not
-   marked: its workflow is woken again. One whose lease has ended meanwhile is.
+   marked: its workflow is woken again. A row whose lease has ended meanwhile is marked.
 
 A batch's rows belong to it until the time in them (`batch_until`). The record of each attempt marks
 its row. After a crash before the batch is started, or before rows reach it, or if it is lost, that
@@ -92,7 +92,7 @@ class _Leased:
     more: bool
 
 
-class _LeaseEnded(Exception):
+class _TooLate(Exception):
     """A start waited for its turn until its row may soon be leased again. It is not made, and the
     window learns nothing from it."""
 
@@ -356,14 +356,14 @@ class Relay:
         try:
             async with self._window.turn(row.urgency, row.delivery_id):
                 if self._clock() > lease - _LEASE_LEFT * self._lease:
-                    raise _LeaseEnded
+                    raise _TooLate
                 if await start_or_wake(
                     self._client, row, endpoint, fast_lane_timeout=self._fast_lane_timeout
                 ):
                     self._window.expect_step(row.delivery_id)
         except WorkflowAlreadyStartedError:
             result = "exists"  # it has run already, which counts as started
-        except (_LeaseEnded, WindowClosed):
+        except (_TooLate, WindowClosed):
             self._failed[lease].append(row.delivery_id)  # it is released for another relay
             return "failed"
         except RPCError as error:

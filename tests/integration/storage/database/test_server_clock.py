@@ -79,8 +79,8 @@ async def test_wrong_clocks_are_reported_once_and_when_they_change(
             machine.off_by = timedelta(0)
             await eventually(lambda: ahead(0))
             # as if the server's clock were set back by an hour
-            ahead_of_it = utc_now() + timedelta(hours=1)
-            clock.set_clock(ahead_of_it, read=time.monotonic(), within=SECOND)
+            hour_later = utc_now() + timedelta(hours=1)
+            clock.set_clock(hour_later, read=time.monotonic(), within=SECOND)
             await asyncio.sleep(_SEVERAL_READS)
             assert is_right(utc_now())
     said = [(line["event"], round(line["clock_ahead_seconds"])) for line in lines]
