@@ -35,9 +35,9 @@ from api.dashboard.pages import (
     subscriptions,
     tenants,
 )
-from api.dashboard.site import live, static_files
-from api.dashboard.site.page import HOME, PageView
-from api.dashboard.site.page_route import PageRouter
+from api.site import live, static_files
+from api.site.page import HOME, PageView
+from api.site.page_route import PageRouter
 from api.stream.slots import StreamSlots
 
 _PAGES = (

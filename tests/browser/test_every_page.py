@@ -9,7 +9,7 @@ from typing import Literal
 from playwright.sync_api import Browser, ViewportSize, expect
 
 from api.dashboard.application import routers
-from api.dashboard.site.page_route import PageRoute
+from api.site.page_route import PageRoute
 from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, browsing
 from tests.browser.conftest import Site
 from tests.browser.scene import EVENT_TYPE

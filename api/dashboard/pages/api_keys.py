@@ -9,11 +9,6 @@ from fastapi import Response
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found
-from api.dashboard.site.form import validated
-from api.dashboard.site.formatting import local
-from api.dashboard.site.page import InvalidField, PageView, View
-from api.dashboard.site.page_route import PageRouter
-from api.dashboard.site.zone import parse_local
 from api.http.fields import ApiKeyPath, TenantId
 from api.http.pagination import Page, PageQuery
 from api.process.context import Context
@@ -27,6 +22,11 @@ from api.routes.api_keys import (
     list_tenant_keys,
     revoke_key,
 )
+from api.site.form import validated
+from api.site.formatting import local
+from api.site.page import InvalidField, PageView, View
+from api.site.page_route import PageRouter
+from api.site.zone import parse_local
 from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
 from hookfast.storage.accounts import api_keys

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final, get_args
 from fastapi import Query, Response
 
 from api.access.authentication import Reader
-from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import PageRouter
-from api.dashboard.site.time_range import RangeQuery
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.routes.audit import AuditView, list_audit
+from api.site.page import PageView
+from api.site.page_route import PageRouter
+from api.site.time_range import RangeQuery
 from hookfast.audit import AuditAction
 from hookfast.ids import id_pattern
 

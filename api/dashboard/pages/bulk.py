@@ -9,12 +9,12 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
-from api.dashboard.site.form import Form, validated
-from api.dashboard.site.formatting import number
-from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import PageRouter
 from api.forms.jobs import JobView, count
 from api.routes.deliveries import DeliveryActionForm, act_on_deliveries
+from api.site.form import Form, validated
+from api.site.formatting import number
+from api.site.page import PageView
+from api.site.page_route import PageRouter
 from hookfast.errors import InvalidInput
 from hookfast.storage.deliveries.actions import UserAction
 

@@ -11,12 +11,6 @@ from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.bulk import given_filter, selection
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
-from api.dashboard.site import formatting
-from api.dashboard.site.form import Form, validated
-from api.dashboard.site.formatting import number
-from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import PageRouter
-from api.dashboard.site.time_range import RangeQuery
 from api.forms.jobs import DryRun, JobView
 from api.http.fields import AnswerQuery, EndpointId, TenantId
 from api.http.pagination import PageQuery
@@ -26,6 +20,12 @@ from api.routes.dead_letters import (
     list_dead_letters,
     redrive_dead_letters,
 )
+from api.site import formatting
+from api.site.form import Form, validated
+from api.site.formatting import number
+from api.site.page import PageView
+from api.site.page_route import PageRouter
+from api.site.time_range import RangeQuery
 from hookfast.deliveries.answer import SUGGESTED_ANSWERS
 
 routes = PageRouter()

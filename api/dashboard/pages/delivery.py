@@ -10,9 +10,6 @@ from fastapi import Depends, Response
 from api.access.authentication import Principal, Reader, Writer
 from api.dashboard.pages.curl import curl_script
 from api.dashboard.pages.delivery_summary import summary_of
-from api.dashboard.site import live
-from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import PageRouter
 from api.forms.endpoint import EndpointView
 from api.http.fields import DeliveryPath
 from api.process.context import Context
@@ -25,6 +22,9 @@ from api.routes.deliveries import (
     resume_delivery,
 )
 from api.routes.endpoints import get_endpoint
+from api.site import live
+from api.site.page import PageView
+from api.site.page_route import PageRouter
 from hookfast.errors import NotFound
 from hookfast.storage.events import events
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from api.access.authentication import Principal
-from api.dashboard.site import charts
-from api.dashboard.site.charts import Chart
-from api.dashboard.site.formatting import number
-from api.dashboard.site.page import View
-from api.dashboard.site.time_steps import Labels, step_name
-from api.dashboard.site.zone import UTC_ZONE
+from api.site import charts
+from api.site.charts import Chart
+from api.site.formatting import number
+from api.site.page import View
+from api.site.time_steps import Labels, step_name
+from api.site.zone import UTC_ZONE
 from hookfast.clock import rfc3339
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.figures import overview

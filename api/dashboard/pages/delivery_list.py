@@ -10,14 +10,14 @@ from fastapi import Depends, Query, Response
 from api.access.authentication import Principal, Reader
 from api.dashboard.pages import delivery_chart
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
-from api.dashboard.site import live
-from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import PageRouter
-from api.dashboard.site.time_range import RangeQuery
 from api.http.fields import AnswerQuery, EndpointId, EventId, SubscriptionId, TenantId
 from api.http.pagination import Listing, Page, PageQuery
 from api.process.context import AppContext, Context
 from api.routes.deliveries import DeliveryView, list_deliveries
+from api.site import live
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter
+from api.site.time_range import RangeQuery
 from hookfast.deliveries.answer import SUGGESTED_ANSWERS, parse_answer
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.deliveries.deliveries import DeliveryFilter as StoredFilter

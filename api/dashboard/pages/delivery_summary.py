@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, assert_never
 
-from api.dashboard.site.formatting import millis, number, reason, span
 from api.routes.deliveries import AttemptView, DeliveryDetail
+from api.site.formatting import millis, number, reason, span
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result
 

@@ -10,9 +10,6 @@ from fastapi import Depends, Response
 from api.access.authentication import Principal, Reader
 from api.dashboard.pages import endpoint_charts
 from api.dashboard.pages.endpoint_charts import Window, WindowQuery
-from api.dashboard.site import live
-from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import PageRouter
 from api.forms.endpoint import EndpointView
 from api.forms.unmatched import explain_unmatched
 from api.http.fields import EndpointPath
@@ -23,6 +20,9 @@ from api.routes.endpoint_control import get_endpoint_health
 from api.routes.endpoints import get_endpoint
 from api.routes.event_types import list_event_types
 from api.routes.subscriptions import PreviewView, list_subscriptions
+from api.site import live
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter
 from hookfast.deliveries.retry_plan import parse_plan
 
 routes = PageRouter()

@@ -9,10 +9,6 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.endpoint import StoredEndpoint, render_endpoint
-from api.dashboard.site.form import validated
-from api.dashboard.site.formatting import endpoint_name
-from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import PageRouter
 from api.http.fields import EndpointPath
 from api.routes.endpoint_checks import TestForm, VerifiedView, run_test, verify_endpoint
 from api.routes.endpoint_control import (
@@ -24,6 +20,10 @@ from api.routes.endpoint_control import (
 )
 from api.routes.endpoint_secrets import RotationForm, rotate_endpoint_secret
 from api.routes.endpoints import delete_endpoint
+from api.site.form import validated
+from api.site.formatting import endpoint_name
+from api.site.page import PageView
+from api.site.page_route import PageRouter
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import InvalidInput
 

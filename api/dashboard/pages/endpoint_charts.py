@@ -9,12 +9,12 @@ from typing import Annotated, Final, Literal
 
 from fastapi import Query
 
-from api.dashboard.site import charts
-from api.dashboard.site.charts import Chart
-from api.dashboard.site.formatting import millis, number
-from api.dashboard.site.navigation import deliveries_between
-from api.dashboard.site.page import View
-from api.dashboard.site.time_steps import WINDOWS, step_name
+from api.site import charts
+from api.site.charts import Chart
+from api.site.formatting import millis, number
+from api.site.navigation import deliveries_between
+from api.site.page import View
+from api.site.time_steps import WINDOWS, step_name
 from hookfast.storage.figures import endpoint_attempts
 from hookfast.storage.figures.endpoint_attempts import Answer, AttemptStep
 

@@ -10,10 +10,6 @@ from fastapi import Query, Response
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.endpoint import StoredEndpoint
-from api.dashboard.site.form import Form, validated
-from api.dashboard.site.formatting import endpoint_name
-from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import PageRouter
 from api.forms.credentials import BasicForm, BearerForm, OAuth2Form, TlsForm
 from api.forms.endpoint import EndpointView
 from api.routes.endpoint_credentials import (
@@ -22,6 +18,10 @@ from api.routes.endpoint_credentials import (
     set_endpoint_authentication,
     set_endpoint_tls,
 )
+from api.site.form import Form, validated
+from api.site.formatting import endpoint_name
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter
 from hookfast.errors import Conflict, HookfastError, InvalidInput
 
 routes = PageRouter()

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from api.dashboard.site.form import Form, changed_members
 from api.forms.endpoint import EndpointView
+from api.site.form import Form, changed_members
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS
 from hookfast.errors import InvalidInput
 from hookfast.signing.signature import DEFAULT_PROFILES, Profile

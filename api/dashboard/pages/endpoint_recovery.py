@@ -12,16 +12,16 @@ from fastapi import Query, Response
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.endpoint import StoredEndpoint
-from api.dashboard.site.form import validated
-from api.dashboard.site.formatting import number
-from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import PageRouter
-from api.dashboard.site.time_range import RangeQuery, TimeRange
 from api.forms.endpoint import EndpointView
 from api.forms.jobs import JobView, count
 from api.http.fields import EndpointPath
 from api.routes.deliveries import DeliveryActionForm, act_on_deliveries
 from api.routes.recovery import RecoverForm, recover_endpoint
+from api.site.form import validated
+from api.site.formatting import number
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter
+from api.site.time_range import RangeQuery, TimeRange
 from hookfast.clock import rfc3339
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.events.event_type import parse_event_type

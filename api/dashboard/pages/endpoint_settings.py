@@ -12,11 +12,11 @@ from api.access.authentication import Writer
 from api.dashboard.pages import endpoint_fields
 from api.dashboard.pages.endpoint import StoredEndpoint
 from api.dashboard.pages.endpoint_fields import GROUPS, Group
-from api.dashboard.site.form import check_unchanged, seen_version
-from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import PageRouter
 from api.forms.endpoint import EndpointView
 from api.routes.endpoints import change_endpoint
+from api.site.form import check_unchanged, seen_version
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound, TooManyRequests
 
 routes = PageRouter()

@@ -9,14 +9,14 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages import endpoint_fields
-from api.dashboard.site import choices
-from api.dashboard.site.form import validated
-from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import PageRouter
 from api.forms.endpoint import NewEndpoint
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.routes.endpoints import create_endpoint, list_endpoints
+from api.site import choices
+from api.site.form import validated
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter
 from hookfast.endpoints.health import Health
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound, TooManyRequests
 from hookfast.storage.figures import endpoint_summaries

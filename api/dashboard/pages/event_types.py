@@ -9,10 +9,6 @@ from fastapi import Depends, Response
 
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
-from api.dashboard.site.form import check_unchanged, seen_version, validated
-from api.dashboard.site.json_view import pretty
-from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import PageRouter
 from api.http.pagination import PageQuery
 from api.process.context import AppContext, Context
 from api.routes.endpoint_checks import sample_of
@@ -25,6 +21,10 @@ from api.routes.event_types import (
     list_event_types,
     put_event_type,
 )
+from api.site.form import check_unchanged, seen_version, validated
+from api.site.json_view import pretty
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter
 from hookfast.errors import Conflict, HookfastError, InvalidInput
 from hookfast.events.event_type import describe_parts
 from hookfast.events.operational import is_reserved

@@ -11,19 +11,19 @@ from fastapi import Query, Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
-from api.dashboard.site import choices
-from api.dashboard.site.form import validated
-from api.dashboard.site.formatting import number
-from api.dashboard.site.json_view import pretty
-from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import PageRouter
-from api.dashboard.site.time_range import RangeQuery
 from api.forms.event import MAX_KEY
 from api.forms.search import MAX_TEXT
 from api.http.fields import EventPath, TenantId
 from api.http.pagination import PageQuery
 from api.routes.events import EventSummaryView, list_event_deliveries, list_events, read_event
 from api.routes.recovery import ReplayDryRun, ReplayForm, ReplayView, replay_event
+from api.site import choices
+from api.site.form import validated
+from api.site.formatting import number
+from api.site.json_view import pretty
+from api.site.page import PageView
+from api.site.page_route import PageRouter
+from api.site.time_range import RangeQuery
 from hookfast.ids import Prefix, is_id
 
 routes = PageRouter()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from api.access.authentication import Principal
-from api.dashboard.site.formatting import endpoint_name
-from api.dashboard.site.page import View
 from api.forms.endpoint import EndpointView
 from api.forms.source import SourceView
 from api.http.pagination import Page
 from api.process.context import Context
 from api.routes.endpoints import list_endpoints
 from api.routes.sources import list_sources
+from api.site.formatting import endpoint_name
+from api.site.page import View
 
 NEWEST: Final = Page(limit=200, after=None)
 """As many endpoints or sources as a filter offers, and as a list shows by name."""

@@ -8,10 +8,6 @@ from fastapi import Query, Response
 
 from api.access.authentication import Reader
 from api.dashboard.pages.filter_choices import sources_to_choose
-from api.dashboard.site.json_view import MAX_SHOWN, pretty
-from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import PageRouter
-from api.dashboard.site.time_range import RangeQuery
 from api.http.fields import InboxPath, SourceId, TenantId
 from api.http.pagination import PageQuery
 from api.process.context import AppContext
@@ -23,6 +19,10 @@ from api.routes.inbox import (
     list_inbox,
     retry_inbox_entry,
 )
+from api.site.json_view import MAX_SHOWN, pretty
+from api.site.page import PageView
+from api.site.page_route import PageRouter
+from api.site.time_range import RangeQuery
 from hookfast.errors import InvalidInput
 from hookfast.inbox.form import FORM, form_pairs
 

@@ -7,12 +7,12 @@ from typing import Any
 from fastapi import Depends, Response
 
 from api.access.authentication import Reader
-from api.dashboard.site import live
-from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import PageRouter
 from api.http.fields import JobPath, TenantId
 from api.http.pagination import PageQuery
 from api.routes.jobs import cancel_job, get_job, list_jobs
+from api.site import live
+from api.site.page import PageView
+from api.site.page_route import PageRouter
 from hookfast.deliveries.job import JobStatus
 
 routes = PageRouter()

@@ -14,16 +14,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Reader
 from api.dashboard.pages.overview_summary import Summary, summarize
-from api.dashboard.site import charts, live
-from api.dashboard.site.charts import Chart
-from api.dashboard.site.formatting import number, seconds
-from api.dashboard.site.navigation import dead_letters_between, deliveries_between
-from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import PageRouter
-from api.dashboard.site.time_steps import WINDOWS, Window, step_name
-from api.dashboard.site.zone import UTC_ZONE
 from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
+from api.site import charts, live
+from api.site.charts import Chart
+from api.site.formatting import number, seconds
+from api.site.navigation import dead_letters_between, deliveries_between
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter
+from api.site.time_steps import WINDOWS, Window, step_name
+from api.site.zone import UTC_ZONE
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.figures import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
-from api.dashboard.site.formatting import number
+from api.site.formatting import number
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.health import Health
 from hookfast.storage.figures.endpoint_counts import EndpointCounts

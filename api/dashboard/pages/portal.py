@@ -11,10 +11,10 @@ from fastapi import Query, Request, Response
 from api.access.authentication import count_request
 from api.access.client_address import client_site
 from api.dashboard.pages.sign_in import render_open_form, sign_in_form
-from api.dashboard.site import session
-from api.dashboard.site.page import HOME, PageView, View
-from api.dashboard.site.page_route import open_page_router
 from api.process.key_cache import KnownKey
+from api.site import session
+from api.site.page import HOME, PageView, View
+from api.site.page_route import open_page_router
 from hookfast.errors import TooManyRequests, Unauthenticated
 from hookfast.owners.notice import owner_hash
 from hookfast.signing.portal_link import PARAMETER, PortalLink, open_link

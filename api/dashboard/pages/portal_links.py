@@ -9,12 +9,12 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.filter_choices import endpoints_to_choose
-from api.dashboard.site.form import validated
-from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import PageRouter
 from api.http.fields import EndpointId
 from api.routes.endpoints import get_endpoint
 from api.routes.portal_links import PortalLinkForm, create_portal_link
+from api.site.form import validated
+from api.site.page import PageView
+from api.site.page_route import PageRouter
 from hookfast.errors import InvalidInput
 
 routes = PageRouter()

@@ -8,12 +8,12 @@ from fastapi import Query, Response
 from fastapi.responses import HTMLResponse
 
 from api.access.authentication import OperatorOnly, Reader, Writer
-from api.dashboard.site import choices
-from api.dashboard.site.choices import OFFERED, Kind
-from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import PageRouter, error_sentence
 from api.forms.search import MAX_TEXT, SearchHit, SearchResults
 from api.routes.search import search
+from api.site import choices
+from api.site.choices import OFFERED, Kind
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter, error_sentence
 from hookfast.errors import InvalidInput
 from hookfast.storage.accounts import tenants
 

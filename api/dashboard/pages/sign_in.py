@@ -8,9 +8,9 @@ from fastapi import Query, Response
 
 from api.access.authentication import Reader, check_given_key, count_request
 from api.answers.problems import problem_of
-from api.dashboard.site import session
-from api.dashboard.site.page import HOME, THEMES, PageView, View
-from api.dashboard.site.page_route import SIGN_IN, PageRouter, next_path, open_page_router
+from api.site import session
+from api.site.page import HOME, THEMES, PageView, View
+from api.site.page_route import SIGN_IN, PageRouter, next_path, open_page_router
 from hookfast.errors import Forbidden, HookfastError, TooManyRequests, Unauthenticated
 
 open_routes = open_page_router()

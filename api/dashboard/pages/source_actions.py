@@ -10,12 +10,12 @@ from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages import source_fields
 from api.dashboard.pages.sources import StoredSource
-from api.dashboard.site.form import validated
-from api.dashboard.site.page import PageView
-from api.dashboard.site.page_route import PageRouter
 from api.http.fields import SourcePath
 from api.routes.source_secrets import SourceRotationForm, rotate_source_secret
 from api.routes.sources import change_source, delete_source
+from api.site.form import validated
+from api.site.page import PageView
+from api.site.page_route import PageRouter
 from hookfast.errors import InvalidInput
 
 routes = PageRouter()

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from api.dashboard.site.form import Form
 from api.forms.source import SourceView
+from api.site.form import Form
 from hookfast.errors import InvalidInput
 from hookfast.inbox import PROVIDERS
 

@@ -9,10 +9,6 @@ from fastapi import Depends, Query, Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages import source_fields
-from api.dashboard.site import choices
-from api.dashboard.site.form import changed_members, check_unchanged, seen_version, validated
-from api.dashboard.site.page import PageView, View
-from api.dashboard.site.page_route import PageRouter
 from api.forms.source import NewSource, SourceView
 from api.http.fields import TenantId
 from api.http.pagination import Page, PageQuery
@@ -24,6 +20,10 @@ from api.routes.sources import (
     get_source_stats,
     list_sources,
 )
+from api.site import choices
+from api.site.form import changed_members, check_unchanged, seen_version, validated
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.inbox.samples import sample_names
 from hookfast.storage.inbox import source_stats

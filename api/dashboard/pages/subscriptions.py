@@ -11,11 +11,6 @@ from fastapi import Depends, Response
 from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
 from api.dashboard.pages.endpoint import example_types, render_endpoint
-from api.dashboard.site.flash import Tone
-from api.dashboard.site.form import Form, changed_members, check_unchanged, seen_version, validated
-from api.dashboard.site.json_view import pretty
-from api.dashboard.site.page import InvalidField, PageView, View
-from api.dashboard.site.page_route import PageRouter, error_sentence
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext
 from api.routes.endpoint_checks import TestForm, run_test
@@ -32,6 +27,11 @@ from api.routes.subscriptions import (
     get_subscription,
     preview_subscription,
 )
+from api.site.flash import Tone
+from api.site.form import Form, changed_members, check_unchanged, seen_version, validated
+from api.site.json_view import pretty
+from api.site.page import InvalidField, PageView, View
+from api.site.page_route import PageRouter, error_sentence
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.events.filter import filter_text
 

@@ -7,12 +7,12 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly
 from api.access.ownership import found
-from api.dashboard.site.form import validated
-from api.dashboard.site.page import PageView, dashboard_path
-from api.dashboard.site.page_route import PageRouter
 from api.http.pagination import PageQuery
 from api.routes.tenant_usage import usage_of
 from api.routes.tenants import TenantForm, create_tenant, list_tenants
+from api.site.form import validated
+from api.site.page import PageView, dashboard_path
+from api.site.page_route import PageRouter
 from hookfast.storage.accounts import sessions, tenants
 
 routes = PageRouter()

@@ -9,7 +9,7 @@ from typing import Any
 import trustme
 
 from api.dashboard.application import routers
-from api.dashboard.site.page_route import OpenPageRoute, PageRoute
+from api.site.page_route import OpenPageRoute, PageRoute
 from tests.integration.api.shared.one_of_everything import EVENT_TYPE
 
 UNKNOWN = "0" * 32

@@ -9,11 +9,11 @@ import pytest
 from fastapi import FastAPI, Request
 
 from api.access.authentication import Principal
-from api.dashboard.site import live
-from api.dashboard.site.page import View
 from api.http.pagination import Page
 from api.process.context import Context
 from api.routes.deliveries import list_deliveries
+from api.site import live
+from api.site.page import View
 from tests.integration.dashboard.resources import emit, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, signed_in
 from tests.support.api_client import OPERATOR_KEY

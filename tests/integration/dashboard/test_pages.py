@@ -77,11 +77,11 @@ async def test_static_files_are_cached_for_good_under_hashed_names(
     operator: Visitor,
 ) -> None:
     page = (await operator.get("/dashboard")).text
-    files = set(re.findall(r'"(/dashboard/static/[^"]+)"', page))
+    files = set(re.findall(r'"(/assets/[^"]+)"', page))
     assert len(files) == 3
     for file in files:
         answer = await operator.get(file)
         assert answer.status_code == 200
         assert "immutable" in answer.headers["cache-control"]
-    assert (await operator.get("/dashboard/static/dashboard.css")).status_code == 404
-    assert (await operator.get("/dashboard/static/..%2fpage.py")).status_code == 404
+    assert (await operator.get("/assets/site.css")).status_code == 404
+    assert (await operator.get("/assets/..%2fpage.py")).status_code == 404

@@ -11,8 +11,8 @@ import pytest
 from fastapi import FastAPI, Response
 from sqlalchemy import select, update
 
-from api.dashboard.site.page_route import open_page_router
 from api.process.context import Context
+from api.site.page_route import open_page_router
 from hookfast.storage.tables import DashboardSession
 from tests.integration.dashboard.visitor import Visitor, browser, sign_in, signed_in
 from tests.support.api_client import OPERATOR_KEY

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from api.dashboard.site import charts
-from api.dashboard.site.charts import HEIGHT, WIDTH
+from api.site import charts
+from api.site.charts import HEIGHT, WIDTH
 
 
 @pytest.mark.parametrize(

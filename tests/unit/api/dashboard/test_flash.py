@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 from fastapi import Request, Response
 
-from api.dashboard.site import flash
-from api.dashboard.site.flash import Flash
+from api.site import flash
+from api.site.flash import Flash
 from hookfast.signing.keyring import Keyring
 
 OWNER = "0" * 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from api.dashboard.site.form import Form, validated
+from api.site.form import Form, validated
 from hookfast.errors import InvalidInput
 
 LONG = "9" * 5_000

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from api.dashboard.site import formatting
-from api.dashboard.site.form import Form
-from api.dashboard.site.page import dashboard_path
+from api.site import formatting
+from api.site.form import Form
+from api.site.page import dashboard_path
 from hookfast.deliveries.job import JobStatus
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.endpoints.health import Health

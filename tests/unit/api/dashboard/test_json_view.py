@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from api.dashboard.site.json_view import pretty
+from api.site.json_view import pretty
 from hookfast.events.schema_example import example_of
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from api.dashboard.site.live import refresh_delay
+from api.site.live import refresh_delay
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from api.dashboard.site import formatting
-from api.dashboard.site.time_range import TimeRange
-from api.dashboard.site.time_steps import WINDOWS, Window
-from api.dashboard.site.zone import UTC_ZONE, zone_named
+from api.site import formatting
+from api.site.time_range import TimeRange
+from api.site.time_steps import WINDOWS, Window
+from api.site.zone import UTC_ZONE, zone_named
 from hookfast.errors import InvalidInput
 
 HOURS = "12:00 16:00 20:00 00:00 04:00 08:00"

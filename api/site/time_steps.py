@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
-from api.dashboard.site.zone import midnight_in
+from api.site.zone import midnight_in
 
 Window = Literal["1h", "24h", "7d", "30d"]
 """The windows that a page offers: each ends now."""

@@ -1,4 +1,4 @@
-"""The dashboard's style sheet, script and icon. Their addresses contain a hash of their content, so
+"""The pages' style sheet, script and icon. Their addresses contain a hash of their content, so
 that browsers cache them for good and a new version shows at once."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fastapi import APIRouter, Response
 
 from hookfast.errors import NotFound
 
-PREFIX = "/dashboard/static"
+PREFIX = "/assets"
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 routes = APIRouter()
@@ -28,7 +28,7 @@ class _File:
 def _load() -> tuple[dict[str, _File], dict[str, str]]:
     loaded: dict[str, _File] = {}
     addresses: dict[str, str] = {}
-    for file in (files("api.dashboard") / "static").iterdir():
+    for file in (files("api.site") / "static").iterdir():
         stem, _, suffix = file.name.rpartition(".")
         if suffix in _TYPES:
             content = file.read_bytes()
@@ -40,7 +40,7 @@ def _load() -> tuple[dict[str, _File], dict[str, str]]:
 
 _FILES, _ADDRESSES = _load()
 ADDRESSES: Mapping[str, str] = MappingProxyType(_ADDRESSES)
-"""The address of each file by its name: `dashboard.css` → `/dashboard/static/dashboard.….css`."""
+"""The address of each file by its name: `site.css` → `/assets/site.….css`."""
 
 
 @routes.get(PREFIX + "/{name}", include_in_schema=False)

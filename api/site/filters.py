@@ -13,11 +13,11 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 
 from api.answers.problems import invalid_request
-from api.dashboard.site import choices
-from api.dashboard.site.choices import Kind
-from api.dashboard.site.page import HOME, InvalidField, View
-from api.dashboard.site.time_range import canonical_link
 from api.forms.search import SHORTENED
+from api.site import choices
+from api.site.choices import Kind
+from api.site.page import HOME, InvalidField, View
+from api.site.time_range import canonical_link
 from hookfast.errors import InvalidInput
 from hookfast.ids import Prefix
 from hookfast.storage.search import ids

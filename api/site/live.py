@@ -17,8 +17,8 @@ from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
 from api.answers.problems import problem_of_unexpected
-from api.dashboard.site.page import View
-from api.dashboard.site.session import current_visitor
+from api.site.page import View
+from api.site.session import current_visitor
 from api.stream.connection import connection_of
 from api.stream.slots import StreamSlots
 from hookfast.errors import HookfastError

@@ -19,19 +19,20 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.answers.page_policy import page_policy
 from api.answers.problems import Problem, problem_of
-from api.dashboard.site import flash, formatting
-from api.dashboard.site.flash import Flash
-from api.dashboard.site.form import Form, form_errors
-from api.dashboard.site.navigation import SECTIONS, Section, sections_of_endpoint
-from api.dashboard.site.session import Visitor, cookie_name, set_cookie
-from api.dashboard.site.static_files import ADDRESSES
-from api.dashboard.site.zone import COOKIE, zone_named
 from api.process.context import Context
+from api.site import flash, formatting
+from api.site.flash import Flash
+from api.site.form import Form, form_errors
+from api.site.navigation import SECTIONS, Section, sections_of_endpoint
+from api.site.session import Visitor, cookie_name, set_cookie
+from api.site.static_files import ADDRESSES
+from api.site.zone import COOKIE, zone_named
 from hookfast.endpoints.health import Health
 from hookfast.errors import HookfastError
 from hookfast.version import VERSION
 
 HOME: Final = "/dashboard"
+_API: Final = Path(__file__).parents[1]
 THEMES: Final = ("light", "dark")
 _THEME = "hookfast-theme"
 _THEME_SECONDS = 31_536_000
@@ -48,7 +49,7 @@ _POLICY: Final = page_policy(
 def templates() -> Environment:
     """Return the templates. They escape every value."""
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parents[1] / "templates"),
+        loader=FileSystemLoader([_API / "dashboard/templates", _API / "site/templates"]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

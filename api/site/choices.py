@@ -12,9 +12,9 @@ from typing import Final, Literal
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.dashboard.site.page import HOME, Choice, InvalidField, View
 from api.forms.search import SearchText
 from api.routes.search import scope_of
+from api.site.page import HOME, Choice, InvalidField, View
 from hookfast.deliveries.outcome import Reason, reason_text
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import is_event_type

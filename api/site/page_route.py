@@ -14,13 +14,13 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from api.answers.problems import invalid_request, problem_of, problem_of_unexpected
-from api.dashboard.site.endpoint_scope import confine
-from api.dashboard.site.filters import show_filtered
-from api.dashboard.site.form import read_form
-from api.dashboard.site.page import HOME, PageView, View, dashboard_path
-from api.dashboard.site.session import csrf_of, current_visitor, sign_in_token
-from api.dashboard.site.submit_once import run_once
 from api.process.context import Context
+from api.site.endpoint_scope import confine
+from api.site.filters import show_filtered
+from api.site.form import read_form
+from api.site.page import HOME, PageView, View, dashboard_path
+from api.site.session import csrf_of, current_visitor, sign_in_token
+from api.site.submit_once import run_once
 from hookfast.errors import Forbidden, HookfastError, InvalidInput, Unauthenticated
 
 SIGN_IN = f"{HOME}/sign-in"

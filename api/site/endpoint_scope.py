@@ -8,7 +8,7 @@ from typing import Final
 
 from fastapi import Response
 
-from api.dashboard.site.page import HOME, View
+from api.site.page import HOME, View
 from hookfast.errors import NotFound
 from hookfast.storage.deliveries import deliveries, jobs
 

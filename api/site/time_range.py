@@ -17,9 +17,9 @@ from zoneinfo import ZoneInfo
 from fastapi import Depends, Query
 from pydantic import TypeAdapter, ValidationError
 
-from api.dashboard.site.page import PageView, View
-from api.dashboard.site.zone import is_local, local_text, midnight_in, parse_local
 from api.http.fields import TimeInput
+from api.site.page import PageView, View
+from api.site.zone import is_local, local_text, midnight_in, parse_local
 from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
 

@@ -22,8 +22,8 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.answers.problems import problem_of
-from api.dashboard.site.page import HOME, View, dashboard_path
-from api.dashboard.site.session import LIFETIME
+from api.site.page import HOME, View, dashboard_path
+from api.site.session import LIFETIME
 from hookfast.errors import HookfastError, InvalidInput
 from hookfast.storage.accounts import sent_forms
 from hookfast.storage.accounts.sent_forms import FormKey, SentFormState

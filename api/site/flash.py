@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 from fastapi import Request, Response
 
-from api.dashboard.site.session import cookie_name, set_cookie
 from api.process.context import Context
+from api.site.session import cookie_name, set_cookie
 from hookfast.errors import Misconfigured
 
 _COOKIE: Final = "hookfast-flash"
