@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
+from api.forms.portal import TenantPortal
 from api.forms.quotas import TenantQuotas
 from api.http.fields import Input, Metadata, Name, TenantPath, Time
 from api.http.merge_patch import MergePatch, patch_of, patched
@@ -37,6 +38,7 @@ class TenantForm(Input):
     name: Name
     metadata: Metadata = Field(default_factory=dict)
     quotas: TenantQuotas = Field(default_factory=TenantQuotas)
+    portal: TenantPortal = Field(default_factory=TenantPortal)
 
 
 class TenantView(BaseModel):
@@ -46,15 +48,17 @@ class TenantView(BaseModel):
     name: str
     metadata: dict[str, Any]
     quotas: TenantQuotas
+    portal: TenantPortal
     created_at: Time
     updated_at: Time
 
     @classmethod
     def of(cls, tenant: Tenant) -> Self:
         return cls(
-            **tenant.model_dump(exclude={"meta", "quotas", "deleted_at"}),
+            **tenant.model_dump(exclude={"meta", "quotas", "portal", "deleted_at"}),
             metadata=tenant.meta,
             quotas=TenantQuotas.of(tenant.quotas),
+            portal=TenantPortal.of(tenant.portal),
         )
 
 
@@ -68,6 +72,7 @@ async def create_tenant(
         name=form.name,
         meta=form.metadata,
         quotas=form.quotas.column(),
+        portal=form.portal.column(),
         created_at=now,
         updated_at=now,
     )
@@ -107,17 +112,21 @@ async def change_tenant(
         tenant = found(await tenants.get(connection, tenant_id, lock=True))
         before = facts(tenant)
         current = TenantForm(
-            name=tenant.name, metadata=tenant.meta, quotas=TenantQuotas.of(tenant.quotas)
+            name=tenant.name,
+            metadata=tenant.meta,
+            quotas=TenantQuotas.of(tenant.quotas),
+            portal=TenantPortal.of(tenant.portal),
         )
         form = patched(current, patch)
         tenant.name, tenant.meta, tenant.updated_at = form.name, form.metadata, context.clock()
-        tenant.quotas = form.quotas.column()
+        tenant.quotas, tenant.portal = form.quotas.column(), form.portal.column()
         await tenants.change(
             connection,
             tenant_id,
             name=tenant.name,
             meta=tenant.meta,
             quotas=tenant.quotas,
+            portal=tenant.portal,
             updated_at=tenant.updated_at,
         )
         await audit.record(connection, updated(tenant, before=before))

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.authentication import Principal, Reader
 from api.dashboard.pages import endpoint_charts
 from api.dashboard.pages.endpoint_charts import Window, WindowQuery
@@ -25,7 +26,7 @@ from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.deliveries.retry_plan import parse_plan
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
 

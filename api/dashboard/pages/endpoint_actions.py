@@ -6,6 +6,7 @@ from typing import Final
 
 from fastapi import Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.endpoint import StoredEndpoint, render_endpoint
@@ -27,7 +28,7 @@ from api.site.page_route import PageRouter
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import InvalidInput
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 OVERLAPS: Final = {
     "86400": "24 hours: time to change over",

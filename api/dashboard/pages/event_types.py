@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.http.pagination import PageQuery
@@ -31,7 +32,7 @@ from hookfast.events.operational import is_reserved
 from hookfast.events.schema_example import example_of
 from hookfast.storage.events import event_types
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 StoredEventType = Annotated[EventTypeView, Depends(get_event_type)]
 

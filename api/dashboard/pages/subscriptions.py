@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
 from api.dashboard.pages.endpoint import example_types, render_endpoint
@@ -35,7 +36,7 @@ from api.site.page_route import PageRouter, error_sentence
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.events.filter import filter_text
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 
 async def _subscription_of_endpoint(
