@@ -21,6 +21,7 @@ from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.ids import new_id
 from hookfast.storage.accounts import api_keys, tenants
 from hookfast.storage.audit.audited import created, deleted, facts, updated
+from hookfast.storage.deliveries import sent_tests
 from hookfast.storage.endpoints import endpoint_state, endpoints, subscriptions
 from hookfast.storage.inbox import sources
 from hookfast.storage.tables import Tenant
@@ -138,7 +139,7 @@ async def change_tenant(
 async def delete_tenant(
     tenant_id: TenantPath, context: AppContext, audit: Audit, _: OperatorOnly
 ) -> None:
-    """Deletes its endpoints, subscriptions and sources and revokes its API keys at once. Its
+    """Deletes its endpoints, subscriptions, sources and tests and revokes its API keys at once. Its
     events, deliveries and inbox are kept; deliveries in progress end undelivered. Hookfast's own
     tenant cannot be deleted."""
     if tenant_id == SYSTEM_TENANT:
@@ -154,6 +155,7 @@ async def delete_tenant(
         # endpoints first: a request that adds a subscription meanwhile holds its endpoint's lock
         await endpoints.mark_deleted_of_tenant(connection, tenant_id, at=now)
         await subscriptions.remove_of_tenant(connection, tenant_id)
+        await sent_tests.remove_of_tenant(connection, tenant_id)
         await sources.mark_deleted_of_tenant(connection, tenant_id, at=now)
         await tenants.mark_deleted(connection, tenant_id, at=now)
         await endpoint_state.release_held_of_tenant(connection, tenant_id, now=now)

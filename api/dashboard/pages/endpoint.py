@@ -12,11 +12,12 @@ from api.access.authentication import Principal, Reader
 from api.dashboard.pages import endpoint_charts
 from api.dashboard.pages.endpoint_charts import Window, WindowQuery
 from api.forms.endpoint import EndpointView
+from api.forms.endpoint_test import TestView
 from api.forms.unmatched import explain_unmatched
 from api.http.fields import EndpointPath
 from api.http.pagination import Page
 from api.routes.deliveries import list_deliveries
-from api.routes.endpoint_checks import TestView, get_endpoint_stats
+from api.routes.endpoint_checks import get_endpoint_stats
 from api.routes.endpoint_control import get_endpoint_health
 from api.routes.endpoints import get_endpoint
 from api.routes.event_types import list_event_types

@@ -12,9 +12,10 @@ from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
 from api.dashboard.pages.endpoint import example_types, render_endpoint
+from api.forms.endpoint_test import TestForm
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext
-from api.routes.endpoint_checks import TestForm, run_test
+from api.routes.endpoint_tests import run_test
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (
     NewSubscription,
