@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from fastapi import Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found
@@ -31,7 +32,7 @@ from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
 from hookfast.storage.accounts import api_keys
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _TYPED: Final = frozenset({"name", "expires_at"})
 _TENANT_SCOPES: Final = {

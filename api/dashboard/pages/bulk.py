@@ -7,6 +7,7 @@ from typing import Any, Final, get_args
 
 from fastapi import Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.forms.jobs import JobView, count
@@ -18,7 +19,7 @@ from api.site.page_route import PageRouter
 from hookfast.errors import InvalidInput
 from hookfast.storage.deliveries.actions import UserAction
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _FILTERS: Final = (
     *("status", "endpoint_id", "subscription_id", "event_id", "event_type"),

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from fastapi import Query, Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.bulk import given_filter, selection
@@ -28,7 +29,7 @@ from api.site.page_route import PageRouter
 from api.site.time_range import RangeQuery
 from hookfast.deliveries.answer import SUGGESTED_ANSWERS
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _GROUPS_SHOWN = 8
 _FILTERS: Final = (

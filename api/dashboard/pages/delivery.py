@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.authentication import Principal, Reader, Writer
 from api.dashboard.pages.curl import curl_script
 from api.dashboard.pages.delivery_summary import summary_of
@@ -28,7 +29,7 @@ from api.site.page_route import PageRouter
 from hookfast.errors import NotFound
 from hookfast.storage.events import events
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _EVERY_SECONDS = 1.5
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.authentication import Principal, Reader
 from api.dashboard.pages import delivery_chart
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
@@ -22,7 +23,7 @@ from hookfast.deliveries.answer import SUGGESTED_ANSWERS, parse_answer
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.deliveries.deliveries import DeliveryFilter as StoredFilter
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _EVERY_SECONDS = 2.0
 

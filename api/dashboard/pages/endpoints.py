@@ -6,9 +6,10 @@ from typing import Any
 
 from fastapi import Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
-from api.dashboard.pages import endpoint_fields
+from api.site import endpoint_fields
 from api.forms.endpoint import NewEndpoint
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
@@ -21,7 +22,7 @@ from hookfast.endpoints.health import Health
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound, TooManyRequests
 from hookfast.storage.figures import endpoint_summaries
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 
 @routes.get("/endpoints")

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from fastapi import Query, Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
@@ -26,7 +27,7 @@ from api.site.page_route import PageRouter
 from api.site.time_range import RangeQuery
 from hookfast.ids import Prefix, is_id
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 Only = Literal["all", "failed"]
 _PAGES: Final[dict[Prefix, str]] = {

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.authentication import Reader
 from api.dashboard.pages.filter_choices import sources_to_choose
 from api.http.fields import InboxPath, SourceId, TenantId
@@ -26,7 +27,7 @@ from api.site.time_range import RangeQuery
 from hookfast.errors import InvalidInput
 from hookfast.inbox.form import FORM, form_pairs
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _HEX_SHOWN = 256
 

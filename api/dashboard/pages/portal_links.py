@@ -6,6 +6,7 @@ from typing import Final
 
 from fastapi import Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.filter_choices import endpoints_to_choose
@@ -17,7 +18,7 @@ from api.site.page import PageView
 from api.site.page_route import PageRouter
 from hookfast.errors import InvalidInput
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 SPANS: Final = {
     "3600": "1 hour",

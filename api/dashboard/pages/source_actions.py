@@ -6,6 +6,7 @@ from typing import Final
 
 from fastapi import Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages import source_fields
@@ -18,7 +19,7 @@ from api.site.page import PageView
 from api.site.page_route import PageRouter
 from hookfast.errors import InvalidInput
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 OVERLAPS: Final = {
     "86400": "24 hours: time to change it at the provider",

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
 
+from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages import source_fields
@@ -28,7 +29,7 @@ from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.inbox.samples import sample_names
 from hookfast.storage.inbox import source_stats
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 StoredSource = Annotated[SourceView, Depends(get_source)]
 
