@@ -15,9 +15,9 @@ from api.portal.pages import (
     look,
     new_endpoint,
     opening,
+    samples,
     settings,
     subscriptions,
-    test_messages,
 )
 from api.portal.site import PORTAL
 from api.site.page import PageView
@@ -31,7 +31,7 @@ _PAGES = (
     endpoint_actions,
     settings,
     subscriptions,
-    test_messages,
+    samples,
     activity,
     event_types,
 )
