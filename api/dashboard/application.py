@@ -34,8 +34,8 @@ from api.dashboard.pages import (
     subscriptions,
     tenants,
 )
-from api.site import live, static_files
 from api.dashboard.site import DASHBOARD
+from api.site import live, static_files
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 from api.stream.slots import StreamSlots

@@ -19,7 +19,7 @@ class TenantPortal(Input):
         None,
         min_length=1,
         max_length=MAX_NAME,
-        description="Name at the top of the pages instead of the platform's, such as a brand of it.",
+        description="Name at the top of the pages instead of the platform's, such as a brand.",
     )
     logo_url: Annotated[str, AfterValidator(parse_logo_url)] | None = Field(
         None, max_length=MAX_LOGO, description="https URL of the logo, shown 24 pixels high."
@@ -31,7 +31,7 @@ class TenantPortal(Input):
     @classmethod
     def of(cls, column: Mapping[str, str] | None) -> Self:
         """Return the look that a tenant's row has."""
-        return cls.model_construct(**(column or {}))
+        return cls.model_validate(column or {})
 
     def column(self) -> dict[str, str] | None:
         """Return the value of the row's column: only the tenant's own; None if it has none."""

@@ -17,7 +17,7 @@ from api.portal.pages import (
     opening,
     settings,
     subscriptions,
-    tests,
+    test_messages,
 )
 from api.portal.site import PORTAL
 from api.site.page import PageView
@@ -31,7 +31,7 @@ _PAGES = (
     endpoint_actions,
     settings,
     subscriptions,
-    tests,
+    test_messages,
     activity,
     event_types,
 )

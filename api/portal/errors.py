@@ -28,9 +28,7 @@ _FIELDS: Final = {
 """The fields that show their error, by the member of the API's document."""
 
 
-def render_form(
-    view: View, template: str, error: HookfastError | None, **values: Any
-) -> Response:
+def render_form(view: View, template: str, error: HookfastError | None, **values: Any) -> Response:
     """Render a page with a form. After a failed submission, each error is beside its field, if the
     form has one; the others are above the form."""
     above: list[FieldError] = []

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from fastapi import Response
+
 from api.answers.page_policy import page_policy
 from api.portal.endpoint_scope import confine
 from api.site.navigation import Section
 from api.site.page import View
 from api.site.session import cookie_name, is_framed, set_cookie
 from api.site.site import Site
-from fastapi import Response
 from hookfast.brand import Brand, origin_of, parse_accent
 
 HOME: Final = "/portal"

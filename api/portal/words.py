@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from hookfast.deliveries.outcome import DeliveryStatus, Reason, reason_text
+from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result, reason_text
 from hookfast.endpoints.health import Health
 
 
@@ -66,3 +66,10 @@ _REASONS: Final[Mapping[str, str]] = {
 def reason_of(reason: str | None) -> str:
     """Return why a delivery waits or ended, for use within a sentence; '' for no reason."""
     return "" if reason is None else _REASONS.get(reason, reason_text(reason))
+
+
+def state_of_test(result: Result) -> State:
+    """Return what the result of a test means."""
+    if result is Result.SUCCESS:
+        return State("delivered", "good", "Your endpoint accepted it.")
+    return State("failed", "bad", "Your endpoint did not accept it. Tests are not tried again.")

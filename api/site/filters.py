@@ -29,6 +29,7 @@ _PICKERS: Final[Mapping[str, dict[str, Kind]]] = {
     "inbox": {"source_id": "source", "event_type": "event_type"},
     "audit": {"key_id": "api_key"},
     "jobs": {},
+    "activity": {},
     "endpoints": {},
     "sources": {},
     "api-keys": {},
@@ -36,7 +37,8 @@ _PICKERS: Final[Mapping[str, dict[str, Kind]]] = {
 _LISTS: Final[Mapping[str, Mapping[str, Kind]]] = {
     f"/{name}": {**pickers, "tenant_id": "tenant"} for name, pickers in _PICKERS.items()
 }
-"""The lists, by their path below the site's home, and their filters in which one picks something by its name."""
+"""The lists, by their path below the site's home, and their filters in which one picks something
+by its name."""
 _COUNTED: Final = re.compile(r"/endpoints/[^/]+/(recover|replay)")
 """The pages that count what their filter matches."""
 _IDS: Final[Mapping[str, Prefix]] = {"endpoint_id": "ep", "event_id": "evt", "key_id": "key"}

@@ -19,11 +19,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.answers.problems import Problem, problem_of
 from api.process.context import Context
-from api.site import flash, formatting
+from api.site import flash, formatting, session
 from api.site.flash import Flash
 from api.site.form import Form, form_errors
 from api.site.navigation import Section
-from api.site import session
 from api.site.session import Visitor, cookie_name, set_cookie
 from api.site.site import Site
 from api.site.static_files import ADDRESSES
@@ -288,9 +287,7 @@ class View:
         """Store the theme in a cookie, for a year; None or an unknown one: the system's."""
         kept = theme if theme in THEMES else None
         seconds = 0 if kept is None else _THEME_SECONDS
-        set_cookie(
-            self.request, response, f"{self.site.cookie}-theme", kept or "", seconds=seconds
-        )
+        set_cookie(self.request, response, f"{self.site.cookie}-theme", kept or "", seconds=seconds)
 
     @property
     def _owner(self) -> str:

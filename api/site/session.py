@@ -1,4 +1,4 @@
-"""The sessions of the sites, each identified by a cookie: the dashboard's are begun with an API key,
+"""The sessions of the sites, each identified by a cookie. The dashboard's are begun with an API key,
 the portal's with a link.
 
 The cookie holds 256 random bits; the database stores their SHA-256. It is for this host only, never
@@ -94,8 +94,8 @@ async def begin(
     endpoint_id: str | None = None,
 ) -> None:
     """Begin a session, and end the browser's previous one on this site: a token that somebody
-    planted becomes worthless. `scope` and `tenant_id` can narrow the key's rights. `via` marks the session of a
-    portal link, and `endpoint_id` limits it to that endpoint."""
+    planted becomes worthless. `scope` and `tenant_id` can narrow the key's rights. `via` marks the
+    session of a portal link, and `endpoint_id` limits it to that endpoint."""
     context: Context = request.app.state.context
     token, now = secrets.token_urlsafe(32), context.clock()
     expires_at = now + lifetime

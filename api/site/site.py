@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 class Site:
     """The dashboard (`api.dashboard.site`) or the portal (`api.portal.site`).
 
-    `home` is the path of its pages, `without_session` the page to which a visitor without a session
-    is redirected, `cookie` the name of the cookie with the session's token, and `by_link` whether
-    its sessions are begun with portal links rather than API keys. `templates` is the folder of its own templates, of which `layout.html` is the frame of every page. `prepare` is
-    called before every page that needs a session; it may answer in the page's place, or raise.
-    `sections` returns the menu, `policy` the header Content-Security-Policy, and `values` what every
-    template of the site gets.
+    - `home`: the path of its pages.
+    - `without_session`: the page to which a visitor without a session is redirected.
+    - `cookie`: the name of the cookie with the session's token.
+    - `by_link`: whether its sessions are begun with portal links, or with API keys.
+    - `templates`: the folder of its own templates. `layout.html` is the frame of every page.
+    - `prepare`: called before every page that needs a session; may answer in the page's place.
+    - `sections`: returns the menu.
+    - `policy`: returns the header Content-Security-Policy.
+    - `values`: returns what every template gets.
     """
 
     home: str

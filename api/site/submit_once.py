@@ -117,7 +117,10 @@ async def _store_result(view: View, key: FormKey, response: Response) -> None:
     await _try_to_write(
         view,
         lambda connection: sent_forms.set_result(
-            connection, key, led_to=led_to or view.result_path or view.site.home, shown_once=led_to is None
+            connection,
+            key,
+            led_to=led_to or view.result_path or view.site.home,
+            shown_once=led_to is None,
         ),
     )
 

@@ -36,12 +36,12 @@ class PortalSettings(BaseModel):
         description="The portal's colour for buttons, links and the current page, such as "
         "`#4338ca`. Text gets enough contrast whatever it is.",
     )
-    portal_frame_origins: Annotated[
-        tuple[str, ...], BeforeValidator(_split_origins), NoDecode
-    ] = Field(
-        (),
-        description="Comma-separated origins that may embed the portal in a frame, such as "
-        "`https://app.example.com`; default: none.",
+    portal_frame_origins: Annotated[tuple[str, ...], BeforeValidator(_split_origins), NoDecode] = (
+        Field(
+            (),
+            description="Comma-separated origins that may embed the portal in a frame, such as "
+            "`https://app.example.com`; default: none.",
+        )
     )
 
     @property

@@ -43,9 +43,7 @@ from hookfast.settings.types import (
 )
 
 
-class Settings(
-    LimitSettings, PortalSettings, EventTypeSettings, RetentionSettings, BaseSettings
-):
+class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettings, BaseSettings):
     """Every setting with its default."""
 
     model_config = SettingsConfigDict(

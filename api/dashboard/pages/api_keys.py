@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from fastapi import Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found
+from api.dashboard.site import DASHBOARD
 from api.http.fields import ApiKeyPath, TenantId
 from api.http.pagination import Page, PageQuery
 from api.process.context import Context

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, get_args
 
 from fastapi import Query, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.authentication import Reader
+from api.dashboard.site import DASHBOARD
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.routes.audit import AuditView, list_audit

@@ -7,9 +7,9 @@ from typing import Any, Final, get_args
 
 from fastapi import Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Writer
+from api.dashboard.site import DASHBOARD
 from api.forms.jobs import JobView, count
 from api.routes.deliveries import DeliveryActionForm, act_on_deliveries
 from api.site.form import Form, validated

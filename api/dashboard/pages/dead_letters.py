@@ -7,11 +7,11 @@ from typing import Annotated, Final
 
 from fastapi import Query, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.bulk import given_filter, selection
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
+from api.dashboard.site import DASHBOARD
 from api.forms.jobs import DryRun, JobView
 from api.http.fields import AnswerQuery, EndpointId, TenantId
 from api.http.pagination import PageQuery

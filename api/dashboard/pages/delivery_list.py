@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.authentication import Principal, Reader
 from api.dashboard.pages import delivery_chart
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
+from api.dashboard.site import DASHBOARD
 from api.http.fields import AnswerQuery, EndpointId, EventId, SubscriptionId, TenantId
 from api.http.pagination import Listing, Page, PageQuery
 from api.process.context import AppContext, Context

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.authentication import Principal, Reader
 from api.dashboard.pages import endpoint_charts
 from api.dashboard.pages.endpoint_charts import Window, WindowQuery
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.forms.endpoint_test import TestView
 from api.forms.unmatched import explain_unmatched

@@ -6,10 +6,10 @@ from typing import Final
 
 from fastapi import Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.endpoint import StoredEndpoint, render_endpoint
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint_test import TestForm
 from api.http.fields import EndpointPath
 from api.routes.endpoint_checks import VerifiedView, verify_endpoint

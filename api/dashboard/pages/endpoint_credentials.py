@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import Query, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.endpoint import StoredEndpoint
+from api.dashboard.site import DASHBOARD
 from api.forms.credentials import BasicForm, BearerForm, OAuth2Form, TlsForm
 from api.forms.endpoint import EndpointView
 from api.routes.endpoint_credentials import (

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 
 from fastapi import Query, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.endpoint import StoredEndpoint
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.forms.jobs import JobView, count
 from api.http.fields import EndpointPath

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Writer
-from api.site import endpoint_fields
 from api.dashboard.pages.endpoint import StoredEndpoint
-from api.site.endpoint_fields import GROUPS, Group
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.routes.endpoints import change_endpoint
+from api.site import endpoint_fields
+from api.site.endpoint_fields import GROUPS, Group
 from api.site.form import check_unchanged, seen_version
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter

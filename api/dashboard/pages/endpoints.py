@@ -6,15 +6,14 @@ from typing import Any
 
 from fastapi import Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
-from api.site import endpoint_fields
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import NewEndpoint
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.routes.endpoints import create_endpoint, list_endpoints
-from api.site import choices
+from api.site import choices, endpoint_fields
 from api.site.form import validated
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
+from api.dashboard.site import DASHBOARD
 from api.forms.sample import sample_of
 from api.http.pagination import PageQuery
 from api.process.context import AppContext, Context

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 from fastapi import Query, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
+from api.dashboard.site import DASHBOARD
 from api.forms.event import MAX_KEY
 from api.forms.search import MAX_TEXT
 from api.http.fields import EventPath, TenantId

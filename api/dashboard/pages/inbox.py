@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.authentication import Reader
 from api.dashboard.pages.filter_choices import sources_to_choose
+from api.dashboard.site import DASHBOARD
 from api.http.fields import InboxPath, SourceId, TenantId
 from api.http.pagination import PageQuery
 from api.process.context import AppContext

@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi import Depends, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.authentication import Reader
+from api.dashboard.site import DASHBOARD
 from api.http.fields import JobPath, TenantId
 from api.http.pagination import PageQuery
 from api.routes.jobs import cancel_job, get_job, list_jobs

@@ -12,9 +12,9 @@ from zoneinfo import ZoneInfo
 from fastapi import Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.dashboard.site import DASHBOARD
 from api.access.authentication import Reader
 from api.dashboard.pages.overview_summary import Summary, summarize
+from api.dashboard.site import DASHBOARD
 from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from api.site import charts, live

@@ -6,10 +6,10 @@ from typing import Final
 
 from fastapi import Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.filter_choices import endpoints_to_choose
+from api.dashboard.site import DASHBOARD
 from api.http.fields import EndpointId
 from api.routes.endpoints import get_endpoint
 from api.routes.portal_links import PortalLinkForm, create_portal_link

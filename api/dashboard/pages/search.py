@@ -7,8 +7,8 @@ from typing import Annotated, Final
 from fastapi import Query, Response
 from fastapi.responses import HTMLResponse
 
-from api.dashboard.site import DASHBOARD
 from api.access.authentication import OperatorOnly, Reader, Writer
+from api.dashboard.site import DASHBOARD
 from api.forms.search import MAX_TEXT, SearchHit, SearchResults
 from api.routes.search import search
 from api.site import choices

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.authentication import Reader, check_given_key, count_request
 from api.answers.problems import problem_of
+from api.dashboard.site import DASHBOARD
 from api.site import session
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter, next_path

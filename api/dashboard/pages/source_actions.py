@@ -6,11 +6,11 @@ from typing import Final
 
 from fastapi import Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages import source_fields
 from api.dashboard.pages.sources import StoredSource
+from api.dashboard.site import DASHBOARD
 from api.http.fields import SourcePath
 from api.routes.source_secrets import SourceRotationForm, rotate_source_secret
 from api.routes.sources import change_source, delete_source

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages import source_fields
+from api.dashboard.site import DASHBOARD
 from api.forms.source import NewSource, SourceView
 from api.http.fields import TenantId
 from api.http.pagination import Page, PageQuery

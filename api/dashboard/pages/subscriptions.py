@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
 from api.dashboard.pages.endpoint import example_types, render_endpoint
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint_test import TestForm
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from api.dashboard.site import DASHBOARD
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly
 from api.access.ownership import found
+from api.dashboard.site import DASHBOARD
 from api.http.pagination import PageQuery
 from api.routes.tenant_usage import usage_of
 from api.routes.tenants import TenantForm, create_tenant, list_tenants

@@ -9,18 +9,17 @@ from fastapi import Depends, Response
 from fastapi.responses import HTMLResponse
 
 from api.access.authentication import Principal, Reader
+from api.forms.sample import sample_of
 from api.http.pagination import MAX_LIMIT, Page
 from api.portal.catalogue import Branch, Leaf, tree_of
 from api.portal.site import PORTAL
 from api.process.context import Context
-from api.routes.endpoint_checks import sample_of
 from api.routes.event_types import EventTypeView, get_event_type, list_event_types
 from api.site.json_view import pretty
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.errors import NotFound
 from hookfast.events.operational import is_reserved
-from hookfast.events.schema_example import example_of
 
 routes = PageRouter(PORTAL)
 
@@ -56,7 +55,9 @@ async def event_type_page(view: PageView, event_type: CustomersType) -> Response
 async def event_type_example(view: PageView, event_type: CustomersType) -> Response:
     """Return the example alone, which the script shows inside the tree."""
     return HTMLResponse(
-        view.html("event_type_example.html", event_type=event_type, example=example_text(event_type, view))
+        view.html(
+            "event_type_example.html", event_type=event_type, example=example_text(event_type, view)
+        )
     )
 
 
@@ -67,9 +68,7 @@ async def catalogue(context: Context, principal: Principal) -> list[Branch]:
     while True:
         listing = await list_event_types(Page(limit=MAX_LIMIT, after=after), context, principal)
         leaves += [
-            Leaf(each.name, each.description)
-            for each in listing.data
-            if not is_reserved(each.name)
+            Leaf(each.name, each.description) for each in listing.data if not is_reserved(each.name)
         ]
         if listing.next_cursor is None:
             return tree_of(leaves)
@@ -77,9 +76,6 @@ async def catalogue(context: Context, principal: Principal) -> list[Branch]:
 
 
 def example_text(event_type: EventTypeView, view: View) -> str | None:
-    """Return example data of an event type; None if there is neither an example nor a schema."""
+    """Return example data of an event type; None if nothing is known about it."""
     sample = sample_of(event_type.name, event_type.json_schema, now=view.now)
-    if sample is not None:
-        return pretty(sample)[0]
-    generated = example_of(event_type.json_schema)
-    return None if generated is None else json.dumps(generated, indent=2, ensure_ascii=False)
+    return None if sample.origin == "default" else pretty(sample.data)[0]

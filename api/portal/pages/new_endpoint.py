@@ -1,4 +1,4 @@
-"""The form for a new endpoint: its URL, the events that it gets, and everything else folded away."""
+"""The form for a new endpoint: its URL, the events that it gets, and the rest folded away."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from api.access.authentication import Principal, Writer
 from api.forms.endpoint import NewEndpoint
 from api.portal.errors import render_form
 from api.portal.pages.event_tree import ticked, tree_values
+from api.portal.pages.secret import render_secret
 from api.portal.site import PORTAL
 from api.portal.snippets import LANGUAGES, challenge_snippet
-from api.portal.pages.secret import render_secret
 from api.routes.endpoints import create_endpoint
 from api.site import endpoint_fields
 from api.site.form import validated

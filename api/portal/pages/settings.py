@@ -8,10 +8,10 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
+from api.forms.endpoint import EndpointView
 from api.portal.errors import render_form
 from api.portal.pages.endpoint import StoredEndpoint
 from api.portal.site import PORTAL
-from api.forms.endpoint import EndpointView
 from api.routes.endpoints import change_endpoint
 from api.site import endpoint_fields
 from api.site.form import check_unchanged, seen_version
@@ -31,7 +31,9 @@ async def edit_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Resp
 
 
 @routes.post("/endpoints/{endpoint_id}/edit")
-async def edit(endpoint: StoredEndpoint, view: PageView, audit: Audit, principal: Writer) -> Response:
+async def edit(
+    endpoint: StoredEndpoint, view: PageView, audit: Audit, principal: Writer
+) -> Response:
     """Save the settings that differ from the stored ones."""
     try:
         check_unchanged(view.form, endpoint.updated_at)

@@ -9,6 +9,7 @@ from fastapi import Depends, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
+from api.forms.endpoint import EndpointView
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.portal.errors import render_form
 from api.portal.pages.endpoint import StoredEndpoint
@@ -23,7 +24,6 @@ from api.routes.subscriptions import (
     delete_subscription,
     get_subscription,
 )
-from api.forms.endpoint import EndpointView
 from api.site.form import changed_members, check_unchanged, seen_version, validated
 from api.site.json_view import pretty
 from api.site.page import PageView, View
@@ -60,7 +60,9 @@ async def add_page(view: PageView, principal: Writer, endpoint: StoredEndpoint) 
 
 
 @routes.post("/endpoints/{endpoint_id}/events/new")
-async def add(endpoint: StoredEndpoint, view: PageView, audit: Audit, principal: Writer) -> Response:
+async def add(
+    endpoint: StoredEndpoint, view: PageView, audit: Audit, principal: Writer
+) -> Response:
     """Subscribe the endpoint to the ticked events."""
     patterns, typed = ticked(view.form), view.form.get("filter", "")
     try:

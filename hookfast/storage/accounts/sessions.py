@@ -21,7 +21,7 @@ _DELETED_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSession:
-    """A session that has not ended, with the name and look of the tenant that it views, if it is one."""
+    """A session that has not ended, with the name and look of the tenant that it views, if any."""
 
     token_sha256: str
     key_id: str
