@@ -12,6 +12,7 @@ from api.portal.pages import (
     endpoint_actions,
     endpoints,
     event_types,
+    guide,
     look,
     new_endpoint,
     opening,
@@ -49,6 +50,7 @@ def install(app: FastAPI) -> None:
     """Serve the pages."""
     app.include_router(look.routes)
     app.include_router(opening.open_routes)
+    app.include_router(guide.open_routes)
     for page in _PAGES:
         app.include_router(page.routes)
     app.include_router(_unknown)

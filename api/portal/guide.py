@@ -53,6 +53,20 @@ def neighbours(page: GuidePage) -> tuple[GuidePage | None, GuidePage | None]:
     return (PAGES[at - 1] if at else None), (PAGES[at + 1] if at + 1 < len(PAGES) else None)
 
 
+_UNITS: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+
+
+def words(duration: timedelta | float) -> str:
+    """Return a duration (a number: seconds) in words, in its two largest units: `3 days 1 hour`."""
+    rest = round(duration.total_seconds() if isinstance(duration, timedelta) else duration)
+    parts: list[str] = []
+    for unit, size in _UNITS:
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {unit}{'' if count == 1 else 's'}")
+    return " ".join(parts[:2]) or "0 seconds"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
     """A retry plan in words. `delays`: between the attempts; `total`: all of them together;
@@ -163,7 +177,7 @@ STATUSES: Final = (
     ResultRow(
         "3xx",
         "Your server redirects. Redirects are not followed, as they could lead anywhere.",
-        "Enter the final URL. Often only https, `www.` or a slash at the end is missing.",
+        "Enter the final URL. Often only https, www. or a slash at the end is missing.",
     ),
     ResultRow(
         "400, 415, 422",
@@ -194,7 +208,7 @@ STATUSES: Final = (
     ),
     ResultRow(
         "429, 503",
-        "You ask for a pause. `Retry-After` is obeyed.",
+        "You ask for a pause. Retry-After is obeyed.",
         "Nothing, if you meant it. A limit of requests in the endpoint's settings is smoother.",
     ),
     ResultRow(
