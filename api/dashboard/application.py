@@ -16,7 +16,6 @@ from api.dashboard.pages import (
     delivery_list,
     endpoint,
     endpoint_actions,
-    endpoint_credentials,
     endpoint_recovery,
     endpoint_settings,
     endpoints,
@@ -36,6 +35,7 @@ from api.dashboard.pages import (
 )
 from api.dashboard.site import DASHBOARD
 from api.site import live, static_files
+from api.site.endpoint_credentials import credential_pages
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 from api.stream.slots import StreamSlots
@@ -48,7 +48,6 @@ _PAGES = (
     endpoint,
     endpoint_actions,
     endpoint_settings,
-    endpoint_credentials,
     endpoint_recovery,
     subscriptions,
     delivery_list,
@@ -79,7 +78,11 @@ async def unknown_page(view: PageView, path: str, _: Reader) -> Response:
 
 def routers() -> list[APIRouter]:
     """Return the routers of the pages, those that need no session first."""
-    return [sign_in.open_routes, *(page.routes for page in _PAGES)]
+    return [
+        sign_in.open_routes,
+        credential_pages(DASHBOARD),
+        *(page.routes for page in _PAGES),
+    ]
 
 
 def install(app: FastAPI) -> None:

@@ -1,4 +1,4 @@
-"""The guide: every page without a session, in every language, complete and in the customer's words."""
+"""The guide: every page, in every language, complete in itself and in the customer's words."""
 
 from __future__ import annotations
 

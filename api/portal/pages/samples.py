@@ -30,7 +30,7 @@ ChosenType = Annotated[str | None, Query(alias="type", max_length=200)]
 
 
 @routes.get("/endpoints/{endpoint_id}/test")
-async def test_message_page(
+async def sample_page(
     view: PageView, principal: Writer, endpoint: StoredEndpoint, chosen: ChosenType = None
 ) -> Response:
     """Show the sample of an event type, to edit and send."""
