@@ -12,6 +12,7 @@ from api.portal.pages import (
     endpoint_actions,
     endpoints,
     event_types,
+    guide,
     look,
     new_endpoint,
     opening,
@@ -48,7 +49,7 @@ async def unknown_page(view: PageView, path: str, _: Reader) -> Response:
 
 def routers() -> list[APIRouter]:
     """Return the routers of the pages, those that need no session first."""
-    return [opening.open_routes, credential_pages(PORTAL), *(page.routes for page in _PAGES)]
+    return [opening.open_routes, guide.open_routes, credential_pages(PORTAL), *(page.routes for page in _PAGES)]
 
 
 def install(app: FastAPI) -> None:
