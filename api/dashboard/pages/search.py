@@ -22,6 +22,7 @@ routes = PageRouter()
 _KINDS: Final = {
     "event": "Events",
     "delivery": "Deliveries",
+    "test": "Tests",
     "endpoint": "Endpoints",
     "subscription": "Subscriptions",
     "event_type": "Event types",
