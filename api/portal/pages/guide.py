@@ -58,7 +58,7 @@ async def guide_page(view: PageView, slug: str, chosen: Chosen = None) -> Respon
     if page is None:
         return _unknown(view)
     response = _render(view, slug, page=page, language=_language(view, chosen))
-    if chosen in snippets.LANGUAGES:
+    if chosen is not None and chosen in snippets.LANGUAGES:
         set_cookie(view.request, response, _LANGUAGE, chosen, seconds=_LANGUAGE_SECONDS)
     return response
 
@@ -86,8 +86,8 @@ async def _greet(view: View) -> None:
 def _language(view: View, chosen: str | None) -> snippets.Language:
     """Return the chosen language, else the remembered one, else the first."""
     kept = view.request.cookies.get(cookie_name(view.request, _LANGUAGE))
-    known = (name for name in (chosen, kept) if name in snippets.LANGUAGES)
-    return snippets.LANGUAGES[next(known, next(iter(snippets.LANGUAGES)))]
+    known = [snippets.LANGUAGES[name] for name in (chosen, kept) if name in snippets.LANGUAGES]
+    return (known or list(snippets.LANGUAGES.values()))[0]
 
 
 def _render(
