@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from api.answers.page_policy import page_policy
 from api.answers.problems import Problem, problem_of
 from api.process.context import Context
-from api.site import flash, formatting
+from api.site import flash, formatting, tables
 from api.site.flash import Flash
 from api.site.form import Form, form_errors
 from api.site.navigation import SECTIONS, Section, sections_of_endpoint
@@ -65,6 +65,7 @@ def templates() -> Environment:
     }
     environment.filters |= filters
     environment.filters["pair"] = lambda text: (text, text)  # an option that is its own label
+    environment.filters |= {"columns": tables.columns, "cells": tables.cells}
     environment.globals |= {"asset": ADDRESSES, "version": VERSION, "healths": tuple(Health)}
     return environment
 
