@@ -34,9 +34,7 @@ ChosenType = Annotated[str | None, Query(alias="type", max_length=200)]
 
 @routes.get("/endpoints/{endpoint_id}/test")
 async def sample_page(
-    view: PageView, principal: Writer, endpoint: StoredEndpoint, chosen: _ALL = Page(limit=MAX_LIMIT, after=None)
-
-ChosenType = None
+    view: PageView, principal: Writer, endpoint: StoredEndpoint, chosen: ChosenType = None
 ) -> Response:
     """Show the sample of an event type, to edit and send."""
     return await _form(view, principal, endpoint, chosen=chosen, data=None)
