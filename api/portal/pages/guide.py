@@ -86,8 +86,8 @@ async def _greet(view: View) -> None:
 def _language(view: View, chosen: str | None) -> snippets.Language:
     """Return the chosen language, else the remembered one, else the first."""
     kept = view.request.cookies.get(cookie_name(view.request, _LANGUAGE))
-    known = [snippets.LANGUAGES[name] for name in (chosen, kept) if name in snippets.LANGUAGES]
-    return (known or list(snippets.LANGUAGES.values()))[0]
+    known = [snippets.LANGUAGES.get(name or "") for name in (chosen, kept)]
+    return next(filter(None, known), next(iter(snippets.LANGUAGES.values())))
 
 
 def _render(
