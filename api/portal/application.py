@@ -49,7 +49,12 @@ async def unknown_page(view: PageView, path: str, _: Reader) -> Response:
 
 def routers() -> list[APIRouter]:
     """Return the routers of the pages, those that need no session first."""
-    return [opening.open_routes, guide.open_routes, credential_pages(PORTAL), *(page.routes for page in _PAGES)]
+    return [
+        opening.open_routes,
+        guide.open_routes,
+        credential_pages(PORTAL),
+        *(page.routes for page in _PAGES),
+    ]
 
 
 def install(app: FastAPI) -> None:

@@ -57,9 +57,10 @@ async def guide_page(view: PageView, slug: str, chosen: Chosen = None) -> Respon
     page = guide.BY_SLUG.get(slug)
     if page is None:
         return _unknown(view)
-    response = _render(view, slug, page=page, language=_language(view, chosen))
-    if chosen in snippets.LANGUAGES:
-        set_cookie(view.request, response, _LANGUAGE, chosen, seconds=_LANGUAGE_SECONDS)
+    language = _language(view, chosen)
+    response = _render(view, slug, page=page, language=language)
+    if language.id == chosen:
+        set_cookie(view.request, response, _LANGUAGE, language.id, seconds=_LANGUAGE_SECONDS)
     return response
 
 
@@ -86,8 +87,8 @@ async def _greet(view: View) -> None:
 def _language(view: View, chosen: str | None) -> snippets.Language:
     """Return the chosen language, else the remembered one, else the first."""
     kept = view.request.cookies.get(cookie_name(view.request, _LANGUAGE))
-    known = (name for name in (chosen, kept) if name in snippets.LANGUAGES)
-    return snippets.LANGUAGES[next(known, next(iter(snippets.LANGUAGES)))]
+    wanted = (snippets.LANGUAGES.get(name or "") for name in (chosen, kept))
+    return next(filter(None, wanted), next(iter(snippets.LANGUAGES.values())))
 
 
 def _render(
