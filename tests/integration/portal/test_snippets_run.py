@@ -306,7 +306,7 @@ def test_receiver_does_not_start_without_a_secret(language: str, tmp_path: Path)
 
 
 @pytest.mark.skipif(shutil.which("php") is None, reason="php is missing")
-@pytest.mark.parametrize("secret", NO_SECRETS)
+@pytest.mark.parametrize("secret", NO_SECRETS, ids=("empty", "placeholder", "one of two"))
 def test_php_receiver_rejects_everything_without_a_secret(secret: str, tmp_path: Path) -> None:
     """It has no start of its own: each request runs the whole file."""
     port = free_port()
