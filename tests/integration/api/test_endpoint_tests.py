@@ -261,6 +261,7 @@ async def test_sample_has_what_a_test_sends_and_names_its_origin(
     assert_problem(await client.get("/event-types/no.such/sample"), 404, code="not_found")
 
 
+@pytest.mark.both_databases
 async def test_answer_that_no_database_could_store_is_kept_as_text(
     client: httpx2.AsyncClient, receiver: Receiver, endpoint: Json
 ) -> None:
@@ -285,6 +286,7 @@ async def test_polled_endpoint_cannot_be_tested(client: httpx2.AsyncClient, tena
     assert (await client.get("/tests")).json()["data"] == []
 
 
+@pytest.mark.both_databases
 async def test_tests_are_listed_by_page_and_filter_newest_first(
     client: httpx2.AsyncClient,
     receiver: Receiver,
@@ -347,6 +349,7 @@ async def test_other_tenants_and_narrow_keys_get_no_test(
     assert len(receiver.requests) == 1
 
 
+@pytest.mark.both_databases
 async def test_tests_are_deleted_with_their_endpoint_and_tenant(
     client: httpx2.AsyncClient, receiver: Receiver, endpoint: Json, make_endpoint: Make
 ) -> None:
@@ -394,6 +397,7 @@ async def test_answer_is_returned_even_if_it_cannot_be_stored(
     assert len(receiver.requests) == 1
 
 
+@pytest.mark.both_databases
 async def test_only_the_newest_tests_of_an_endpoint_and_of_a_tenant_are_kept(
     client: httpx2.AsyncClient,
     receiver: Receiver,
