@@ -34,6 +34,7 @@ def paths(site: Site) -> list[str]:
         "source_id": scene.source_id,
         "inbox_id": scene.inbox_id,
         "key_id": scene.key_id,
+        "test_id": scene.test_id,
         "name": EVENT_TYPE,
         "group": "circuit",
     }

@@ -864,57 +864,6 @@ class EnabledEndpoint(TypedDict):
     job: Job | None
 
 
-class TestForm(TypedDict):
-    """The event to send as a test, or to preview."""
-
-    type: str
-    """A registered event type. Its data is the first of the `examples` in the schema; without
-    examples, a sample of the provider's for an event type such as `github.push.received`; otherwise
-    `{"test": true}`."""
-
-    subscription_id: NotRequired[str | None]
-    """The endpoint's subscription whose payload to use; default: the oldest active one to this
-    event type. A `mapped` body is sent as its mapping makes it, all others as `full`."""
-
-    data: NotRequired[Any]
-    """Only with `dry_run`: the event's data, instead of the sample."""
-
-    mapping: NotRequired[str | None]
-    """Only with `dry_run`: a mapping to try, instead of the subscription's."""
-
-
-class Test(TypedDict):
-    """One test request and its result. In a dry run, the members of the result are null."""
-
-    endpoint_id: str
-
-    message_id: str
-    """Its `X-Hook-Id`; there is no delivery with this id."""
-
-    type: str
-
-    dry_run: bool
-    """Nothing was sent."""
-
-    payload: Literal["full", "mapped"]
-
-    body: str
-    """The body, before any encryption."""
-
-    succeeded: bool | None
-
-    result: Result | None
-
-    status_code: int | None
-
-    error: str | None
-
-    duration_ms: float | None
-
-    response_excerpt: str | None
-    """The start of the response's body."""
-
-
 class Verified(TypedDict):
     """The topics that the receiver agreed to."""
 
@@ -989,6 +938,179 @@ class Stats(TypedDict):
     attempts: AttemptCounts
 
     latency_ms: Latency | None
+
+
+class TestForm(TypedDict):
+    """The event to send as a test, or to preview."""
+
+    type: str
+    """A registered event type."""
+
+    subscription_id: NotRequired[str | None]
+    """The endpoint's subscription whose payload to use; default: the oldest active one to this
+    event type. A `mapped` body is sent as its mapping makes it, all others as `full`."""
+
+    data: NotRequired[Any]
+    """The event's data, any JSON value, which is sent byte for byte. Unless it is a dry run, it
+    must match the event type's schema. Default: the sample of the event type, see `GET
+    /v1/event-types/{name}/sample`."""
+
+    mapping: NotRequired[str | None]
+    """Only with `dry_run`: a mapping to try, instead of the subscription's."""
+
+
+class Test(TypedDict):
+    """One test and its answer. In a dry run, the members of the request's headers and of the answer
+    are null."""
+
+    endpoint_id: str
+
+    message_id: str
+    """Its `X-Hook-Id` and `webhook-id`, and the id of the kept test. There is no delivery with this
+    id."""
+
+    type: str
+
+    dry_run: bool
+    """Nothing was sent."""
+
+    kept: bool
+    """Whether `GET /v1/tests/{message_id}` has it. False for a dry run, and if it was sent but
+    could not be stored."""
+
+    payload: Literal["full", "mapped"]
+
+    method: Literal["POST"]
+
+    url: str
+    """Where the request was sent."""
+
+    body: str
+    """The body, before any encryption."""
+
+    request_headers: list[list[Any]] | None
+    """The headers as sent, as pairs; signatures, credentials and the endpoint's own headers are
+    masked. Null if nothing was sent."""
+
+    started_at: str | None
+
+    succeeded: bool | None
+
+    result: Result | None
+
+    status_code: int | None
+
+    error: str | None
+
+    duration_ms: float | None
+
+    response_headers: list[list[Any]] | None
+    """The headers of the answer, as pairs; cookies are masked. Null without a complete answer."""
+
+    response_excerpt: str | None
+    """The start of the response's body."""
+
+
+class ListTestsQuery(TypedDict):
+    """Query parameters of `GET /v1/tests`."""
+
+    endpoint_id: NotRequired[str | None]
+
+    event_type: NotRequired[str | None]
+
+    answer: NotRequired[str | None]
+    """A status code such as `503`, a class (`1xx`, `2xx`, `3xx`, `4xx`, `5xx`), or one of
+    `success`, `status`, `credentials`, `dns`, `address`, `refused`, `unreachable`, `tls`,
+    `timeout`, `reset`, `protocol`."""
+
+    succeeded: NotRequired[bool | None]
+    """Only tests that the receiver accepted, or only others."""
+
+    tenant_id: NotRequired[str | None]
+
+    since: NotRequired[datetime | str | None]
+    """Sent at this time or later."""
+
+    until: NotRequired[datetime | str | None]
+    """Sent before this time."""
+
+    limit: NotRequired[int]
+    """Rows per page."""
+
+    cursor: NotRequired[str | None]
+    """The `next_cursor` of the previous page."""
+
+
+class ListedTest(TypedDict):
+    """A test that was sent, as lists show it."""
+
+    id: str
+    """The message id that the receiver saw."""
+
+    tenant_id: str
+
+    endpoint_id: str
+
+    event_type: str
+
+    payload: Literal["full", "mapped"]
+
+    started_at: str
+
+    duration_ms: float
+
+    result: Result
+
+    status_code: int | None
+    """Null if there was no complete answer."""
+
+    error: str | None
+    """What went wrong, in a sentence; null on success."""
+
+
+class KeptTest(TypedDict):
+    """A test that was sent, with the whole request and the answer."""
+
+    id: str
+    """The message id that the receiver saw."""
+
+    tenant_id: str
+
+    endpoint_id: str
+
+    event_type: str
+
+    payload: Literal["full", "mapped"]
+
+    started_at: str
+
+    duration_ms: float
+
+    result: Result
+
+    status_code: int | None
+    """Null if there was no complete answer."""
+
+    error: str | None
+    """What went wrong, in a sentence; null on success."""
+
+    method: Literal["POST"]
+
+    url: str
+    """Where the request was sent."""
+
+    request_headers: list[list[Any]] | None
+    """The headers as sent, as pairs; signatures, credentials and the endpoint's own headers are
+    masked. Null if nothing was sent."""
+
+    request_body: str
+    """The body, before any encryption."""
+
+    response_headers: list[list[Any]] | None
+    """The headers of the answer, as pairs; cookies are masked. Null without a complete answer."""
+
+    response_excerpt: str | None
+    """The start of the answer's body, as text."""
 
 
 class ListDeadLettersQuery(TypedDict):
@@ -2056,6 +2178,20 @@ class ListEventTypesQuery(TypedDict):
 
     cursor: NotRequired[str | None]
     """The `next_cursor` of the previous page."""
+
+
+class Sample(TypedDict):
+    """Sample data of an event type, for a test to start from."""
+
+    type: str
+
+    data: Any
+    """What a test sends if it gives no `data`."""
+
+    origin: Literal["example", "provider", "schema", "default"]
+    """`example`: the first of the schema's `examples`. `provider`: a sample request of the
+    provider, such as GitHub's. `schema`: generated from the schema; it may have to be edited to
+    match it. `default`: the event type has no schema that says more."""
 
 
 class ListTenantsQuery(TypedDict):

@@ -30,6 +30,7 @@ _NOUNS = [
     "sources",
     "subscriptions",
     "tenants",
+    "tests",
 ]
 
 
