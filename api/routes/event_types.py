@@ -12,7 +12,8 @@ from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
 from api.forms.json_schema import check_schema
-from api.http.fields import Description, Input, Time
+from api.http.fields import Description, Input, Time, example
+from api.http.glossary import described_as_in
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
@@ -39,22 +40,16 @@ NamePath = Annotated[
 class EventTypeForm(Input):
     """The settings of an event type."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "description": "An invoice was paid in full.",
-                    "schema": {
-                        "type": "object",
-                        "required": ["invoice_id", "amount"],
-                        "properties": {
-                            "invoice_id": {"type": "string"},
-                            "amount": {"type": "integer", "minimum": 0},
-                        },
-                    },
-                }
-            ]
-        }
+    model_config = example(
+        description="An invoice was paid in full.",
+        schema={
+            "type": "object",
+            "required": ["invoice_id", "amount"],
+            "properties": {
+                "invoice_id": {"type": "string"},
+                "amount": {"type": "integer", "minimum": 0},
+            },
+        },
     )
 
     description: Description = ""
@@ -69,9 +64,11 @@ class EventTypeForm(Input):
 class EventTypeView(BaseModel):
     """An event type that can be emitted."""
 
-    model_config = ConfigDict(populate_by_name=True)
+    model_config = ConfigDict(
+        populate_by_name=True, json_schema_extra=described_as_in(EventTypeForm)
+    )
 
-    name: str
+    name: str = Field(description="The event type, e.g. `order.invoice.paid`.")
     description: str
     json_schema: dict[str, Any] | bool | None = Field(alias="schema")
     created_at: Time

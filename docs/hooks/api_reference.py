@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from schema_samples import Json, Samples
+Json = dict[str, Any]
 
 _SCHEMA = "#/components/schemas/"
 _WEBHOOKS = "Webhooks"
@@ -27,13 +27,19 @@ def slug(tag: str) -> str:
     return tag.lower().replace(" ", "-")
 
 
+def example_of(content: Json) -> Any:
+    """Return the first example of a media type object."""
+    for example in content.get("examples", {}).values():
+        return example["value"]
+    return content["example"]
+
+
 class Reference:
     """The API reference of one OpenAPI document."""
 
     def __init__(self, document: Json) -> None:
         self._document = document
         self._schemas: Json = document["components"]["schemas"]
-        self._samples = Samples(self._schemas)
 
     def pages(self) -> dict[str, str]:
         """Return the Markdown of each page by file name: `index.md`, one per tag, `schemas.md`."""
@@ -153,14 +159,13 @@ class Reference:
         url = path
         for one in operation.get("parameters", []):
             if one["in"] == "path":
-                value = self._samples.sample(one["schema"], one["name"])
-                url = url.replace(f"{{{one['name']}}}", str(value))
+                url = url.replace(f"{{{one['name']}}}", one["example"])
         lines = ["```sh", f'curl -X {method.upper()} "$HOOKFAST_URL{url}"']
         if "security" in operation:
             lines[-1] += " \\"
             lines += ['  -H "Authorization: Bearer $HOOKFAST_API_KEY"']
         if content:
-            body = json.dumps(self.request_sample(content), indent=2, ensure_ascii=False)
+            body = json.dumps(example_of(content), indent=2, ensure_ascii=False)
             lines[-1] += " \\"
             quoted = body.replace("'", "'\\''")
             lines += ["  -H 'Content-Type: application/json' \\", f"  -d '{quoted}'"]
@@ -173,16 +178,6 @@ class Reference:
         kind, name = value["$ref"].removeprefix("#/components/").split("/")
         component: Json = self._document["components"][kind][name]
         return component
-
-    def request_sample(self, content: Json) -> Any:
-        """Return an example body for the media type object of a request."""
-        for example in content.get("examples", {}).values():
-            return example["value"]
-        return self._samples.sample(content["schema"], request=True)
-
-    def answer_sample(self, schema: Json) -> Any:
-        """Return an example answer that fits the schema."""
-        return self._samples.sample(schema)
 
     def _answers(self, operation: Json) -> list[str]:
         lines = ["**Answers**", "", "| status | body | |", "|---|---|---|"]
@@ -198,8 +193,8 @@ class Reference:
             for media, content in contents.items():
                 schema = content.get("schema", {})
                 body = self._type(schema) if media == "application/json" else f"`{media}`"
-                if media == "application/json" and schema and not example:
-                    text = json.dumps(self.answer_sample(schema), indent=2, ensure_ascii=False)
+                if media == "application/json" and not example:
+                    text = json.dumps(example_of(content), indent=2, ensure_ascii=False)
                     example = [f"An answer with {status}:", "", "```json", text, "```", ""]
             heads = "".join(
                 f" Header `{name}`: {head.get('description', '')}"

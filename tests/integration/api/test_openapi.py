@@ -44,8 +44,9 @@ def test_every_operation_behind_a_key_documents_its_problems(operation: Json) ->
     if "security" not in operation:
         return
     for status in ("401", "403", "404", "422", "503"):
-        content = operation["responses"][status]["content"]
-        assert list(content) == ["application/problem+json"]
+        reference = operation["responses"][status]["$ref"]
+        response = DOCUMENT["components"]["responses"][reference.rpartition("/")[2]]
+        assert list(response["content"]) == ["application/problem+json"]
     if "requestBody" in operation:
         assert {"409", "413", "415"} <= operation["responses"].keys()
 
