@@ -18,7 +18,7 @@ class Section:
     title: str
     path: str
     operator_only: bool = False
-    creates_keys: bool = False
+    writers_only: bool = False
 
 
 SECTIONS: tuple[Section, ...] = (
@@ -32,22 +32,11 @@ SECTIONS: tuple[Section, ...] = (
     Section("inbox", "Inbox", "/dashboard/inbox"),
     Section("event-types", "Event types", "/dashboard/event-types"),
     Section("audit", "Audit log", "/dashboard/audit"),
-    Section("api-keys", "API keys", "/dashboard/api-keys", creates_keys=True),
-    Section("portal-links", "Portal links", "/dashboard/portal-links", creates_keys=True),
+    Section("api-keys", "API keys", "/dashboard/api-keys", writers_only=True),
+    Section("portal-links", "Portal links", "/dashboard/portal-links", writers_only=True),
     Section("tenants", "Tenants", "/dashboard/tenants", operator_only=True),
     Section("retention", "Retention", "/dashboard/retention", operator_only=True),
 )
-
-
-def sections_of_endpoint(endpoint_id: str) -> list[Section]:
-    """Return the menu of a session about one endpoint."""
-    return [
-        Section("endpoints", "Endpoint", f"/dashboard/endpoints/{endpoint_id}"),
-        Section("deliveries", "Deliveries", f"/dashboard/deliveries?endpoint_id={endpoint_id}"),
-        Section(
-            "dead-letters", "Dead letters", f"/dashboard/dead-letters?endpoint_id={endpoint_id}"
-        ),
-    ]
 
 
 def deliveries_between(since: datetime, until: datetime, **filters: str | None) -> str:

@@ -10,12 +10,14 @@ from fastapi import Depends, Response
 from api.access.authentication import Principal, Reader
 from api.dashboard.pages import endpoint_charts
 from api.dashboard.pages.endpoint_charts import Window, WindowQuery
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
+from api.forms.endpoint_test import TestView
 from api.forms.unmatched import explain_unmatched
 from api.http.fields import EndpointPath
 from api.http.pagination import Page
 from api.routes.deliveries import list_deliveries
-from api.routes.endpoint_checks import TestView, get_endpoint_stats
+from api.routes.endpoint_checks import get_endpoint_stats
 from api.routes.endpoint_control import get_endpoint_health
 from api.routes.endpoints import get_endpoint
 from api.routes.event_types import list_event_types
@@ -25,7 +27,7 @@ from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.deliveries.retry_plan import parse_plan
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
 

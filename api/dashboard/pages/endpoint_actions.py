@@ -9,8 +9,10 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.endpoint import StoredEndpoint, render_endpoint
+from api.dashboard.site import DASHBOARD
+from api.forms.endpoint_test import TestForm
 from api.http.fields import EndpointPath
-from api.routes.endpoint_checks import TestForm, VerifiedView, run_test, verify_endpoint
+from api.routes.endpoint_checks import VerifiedView, verify_endpoint
 from api.routes.endpoint_control import (
     EnableForm,
     disable_endpoint,
@@ -19,6 +21,7 @@ from api.routes.endpoint_control import (
     resume_endpoint,
 )
 from api.routes.endpoint_secrets import RotationForm, rotate_endpoint_secret
+from api.routes.endpoint_tests import run_test
 from api.routes.endpoints import delete_endpoint
 from api.site.form import validated
 from api.site.formatting import endpoint_name
@@ -27,7 +30,7 @@ from api.site.page_route import PageRouter
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import InvalidInput
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 OVERLAPS: Final = {
     "86400": "24 hours: time to change over",

@@ -10,6 +10,7 @@ from fastapi import Query, Response
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.endpoint import StoredEndpoint
+from api.dashboard.site import DASHBOARD
 from api.forms.credentials import BasicForm, BearerForm, OAuth2Form, TlsForm
 from api.forms.endpoint import EndpointView
 from api.routes.endpoint_credentials import (
@@ -24,7 +25,7 @@ from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.errors import Conflict, HookfastError, InvalidInput
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 Kind = Literal["oauth2", "basic", "bearer"]
 KINDS: Final[dict[Kind, str]] = {

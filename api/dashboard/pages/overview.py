@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Reader
 from api.dashboard.pages.overview_summary import Summary, summarize
+from api.dashboard.site import DASHBOARD
 from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from api.site import charts, live
@@ -39,7 +40,7 @@ from hookfast.storage.figures.overview import MAX_WAITING, AttentionItem, Step
 from hookfast.storage.figures.workers import Alive
 from hookfast.storage.retention import delivery_days
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 WindowQuery = Annotated[Window, Query(alias="window")]
 

@@ -11,9 +11,11 @@ from fastapi import Depends, Response
 from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
 from api.dashboard.pages.endpoint import example_types, render_endpoint
+from api.dashboard.site import DASHBOARD
+from api.forms.endpoint_test import TestForm
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext
-from api.routes.endpoint_checks import TestForm, run_test
+from api.routes.endpoint_tests import run_test
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (
     NewSubscription,
@@ -35,7 +37,7 @@ from api.site.page_route import PageRouter, error_sentence
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.events.filter import filter_text
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 
 async def _subscription_of_endpoint(

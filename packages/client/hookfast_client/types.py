@@ -1052,66 +1052,6 @@ class EnabledEndpoint(TypedDict):
     """Null unless `redrive` was requested."""
 
 
-class TestForm(TypedDict):
-    """The event to send as a test, or to preview."""
-
-    type: str
-    """A registered event type. Its data is the first of the `examples` in the schema; without
-    examples, a sample of the provider's for an event type such as `github.push.received`; otherwise
-    `{"test": true}`."""
-
-    subscription_id: NotRequired[str | None]
-    """The endpoint's subscription whose payload to use; default: the oldest active one to this
-    event type. A `mapped` body is sent as its mapping makes it, all others as `full`."""
-
-    data: NotRequired[Any]
-    """Only with `dry_run`: the event's data, instead of the sample."""
-
-    mapping: NotRequired[str | None]
-    """Only with `dry_run`: a mapping to try, instead of the subscription's."""
-
-
-class Test(TypedDict):
-    """One test request and its result. In a dry run, the members of the result are null."""
-
-    endpoint_id: str
-    """Id of the endpoint that this is about, `ep_…`."""
-
-    message_id: str
-    """Its `X-Hook-Id`; there is no delivery with this id."""
-
-    type: str
-    """The event type of the test."""
-
-    dry_run: bool
-    """Whether nothing was sent."""
-
-    payload: Literal["full", "mapped"]
-    """Whether the body is the event's (`full`) or the mapping's result (`mapped`)."""
-
-    body: str
-    """The body, before any encryption."""
-
-    succeeded: bool | None
-    """Whether the receiver answered 2xx."""
-
-    result: Result | None
-    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
-    complete response, such as `dns`, `tls` or `timeout`."""
-
-    status_code: int | None
-    """HTTP status of the response; null if none arrived completely."""
-
-    error: str | None
-    """What went wrong, in a sentence; null on success."""
-
-    duration_ms: float | None
-    """Time from the start of the request to its end, in milliseconds."""
-
-    response_excerpt: str | None
-    """The start of the response's body."""
-
-
 class Verified(TypedDict):
     """The topics that the receiver agreed to."""
 
@@ -1203,6 +1143,210 @@ class Stats(TypedDict):
 
     latency_ms: Latency | None
     """How fast the receiver responded; null if it never did."""
+
+
+class TestForm(TypedDict):
+    """The event to send as a test, or to preview."""
+
+    type: str
+    """A registered event type."""
+
+    subscription_id: NotRequired[str | None]
+    """The endpoint's subscription whose payload to use; default: the oldest active one to this
+    event type. A `mapped` body is sent as its mapping makes it, all others as `full`."""
+
+    data: NotRequired[Any]
+    """The event's data, any JSON value, which is sent byte for byte. Unless it is a dry run, it
+    must match the event type's schema. Default: the sample of the event type, see `GET
+    /v1/event-types/{name}/sample`."""
+
+    mapping: NotRequired[str | None]
+    """Only with `dry_run`: a mapping to try, instead of the subscription's."""
+
+
+class Test(TypedDict):
+    """One test and its answer. In a dry run, the members of the request's headers and of the answer
+    are null."""
+
+    endpoint_id: str
+    """Id of the endpoint that this is about, `ep_…`."""
+
+    message_id: str
+    """Its `X-Hook-Id` and `webhook-id`, and the id of the kept test. There is no delivery with this
+    id."""
+
+    type: str
+    """The event type of the test."""
+
+    dry_run: bool
+    """Whether nothing was sent."""
+
+    kept: bool
+    """Whether `GET /v1/tests/{message_id}` has it. False for a dry run, and if it was sent but
+    could not be stored."""
+
+    payload: Literal["full", "mapped"]
+    """Whether the body is the event's (`full`) or what the subscription's mapping makes of it."""
+
+    method: Literal["POST"]
+    """The request's method: always `POST`."""
+
+    url: str
+    """Where the request was sent."""
+
+    body: str
+    """The body, before any encryption."""
+
+    request_headers: list[list[Any]] | None
+    """The headers as sent, as pairs; signatures, credentials and the endpoint's own headers are
+    masked. Null if nothing was sent."""
+
+    started_at: str | None
+    """When the request began."""
+
+    succeeded: bool | None
+    """Whether the receiver answered 2xx."""
+
+    result: Result | None
+    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
+    complete response, such as `dns`, `tls` or `timeout`."""
+
+    status_code: int | None
+    """HTTP status of the response; null if none arrived completely."""
+
+    error: str | None
+    """What went wrong, in a sentence; null on success."""
+
+    duration_ms: float | None
+    """Time from the start of the request to its end, in milliseconds."""
+
+    response_headers: list[list[Any]] | None
+    """The headers of the answer, as pairs; cookies are masked. Null without a complete answer."""
+
+    response_excerpt: str | None
+    """The start of the response's body."""
+
+
+class ListTestsQuery(TypedDict):
+    """Query parameters of `GET /v1/tests`."""
+
+    endpoint_id: NotRequired[str | None]
+    """Only those of this endpoint."""
+
+    event_type: NotRequired[str | None]
+    """Only those of exactly this event type."""
+
+    answer: NotRequired[str | None]
+    """A status code such as `503`, a class (`1xx`, `2xx`, `3xx`, `4xx`, `5xx`), or one of
+    `success`, `status`, `credentials`, `dns`, `address`, `refused`, `unreachable`, `tls`,
+    `timeout`, `reset`, `protocol`."""
+
+    succeeded: NotRequired[bool | None]
+    """Only tests that the receiver accepted, or only others."""
+
+    tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
+
+    since: NotRequired[datetime | str | None]
+    """Sent at this time or later."""
+
+    until: NotRequired[datetime | str | None]
+    """Sent before this time."""
+
+    limit: NotRequired[int]
+    """Rows per page."""
+
+    cursor: NotRequired[str | None]
+    """The `next_cursor` of the previous page."""
+
+
+class ListedTest(TypedDict):
+    """A test that was sent, as lists show it."""
+
+    id: str
+    """The message id that the receiver saw."""
+
+    tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
+
+    endpoint_id: str
+    """Id of the endpoint that this is about, `ep_…`."""
+
+    event_type: str
+    """Type of the event, e.g. `order.invoice.paid`."""
+
+    payload: Literal["full", "mapped"]
+    """Whether the body is the event's (`full`) or what the subscription's mapping makes of it."""
+
+    started_at: str
+    """When the request began."""
+
+    duration_ms: float
+    """Time from the start of the request to its end, in milliseconds."""
+
+    result: Result
+    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
+    complete response, such as `dns`, `tls` or `timeout`."""
+
+    status_code: int | None
+    """Null if there was no complete answer."""
+
+    error: str | None
+    """What went wrong, in a sentence; null on success."""
+
+
+class KeptTest(TypedDict):
+    """A test that was sent, with the whole request and the answer."""
+
+    id: str
+    """The message id that the receiver saw."""
+
+    tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
+
+    endpoint_id: str
+    """Id of the endpoint that this is about, `ep_…`."""
+
+    event_type: str
+    """Type of the event, e.g. `order.invoice.paid`."""
+
+    payload: Literal["full", "mapped"]
+    """Whether the body is the event's (`full`) or what the subscription's mapping makes of it."""
+
+    started_at: str
+    """When the request began."""
+
+    duration_ms: float
+    """Time from the start of the request to its end, in milliseconds."""
+
+    result: Result
+    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
+    complete response, such as `dns`, `tls` or `timeout`."""
+
+    status_code: int | None
+    """Null if there was no complete answer."""
+
+    error: str | None
+    """What went wrong, in a sentence; null on success."""
+
+    method: Literal["POST"]
+    """The request's method: always `POST`."""
+
+    url: str
+    """Where the request was sent."""
+
+    request_headers: list[list[Any]] | None
+    """The headers as sent, as pairs; signatures, credentials and the endpoint's own headers are
+    masked. Null if nothing was sent."""
+
+    request_body: str
+    """The body, before any encryption."""
+
+    response_headers: list[list[Any]] | None
+    """The headers of the answer, as pairs; cookies are masked. Null without a complete answer."""
+
+    response_excerpt: str | None
+    """The start of the answer's body, as text."""
 
 
 class ListDeadLettersQuery(TypedDict):
@@ -2502,6 +2646,21 @@ class ListEventTypesQuery(TypedDict):
     """The `next_cursor` of the previous page."""
 
 
+class Sample(TypedDict):
+    """Sample data of an event type, for a test to start from."""
+
+    type: str
+    """The event type, e.g. `order.invoice.paid`."""
+
+    data: Any
+    """What a test sends if it gives no `data`."""
+
+    origin: Literal["example", "provider", "schema", "default"]
+    """`example`: the first of the schema's `examples`. `provider`: a sample request of the
+    provider, such as GitHub's. `schema`: generated from the schema; it may have to be edited to
+    match it. `default`: the event type has no schema that says more."""
+
+
 class ListTenantsQuery(TypedDict):
     """Query parameters of `GET /v1/tenants`."""
 
@@ -2529,6 +2688,20 @@ class TenantQuotas(TypedDict):
     """Most events emitted for it or received by its sources per day (UTC)."""
 
 
+class TenantPortal(TypedDict):
+    """The tenant's own look of the portal, the pages that its portal links open. A member that is
+    null is that of all tenants, which `HOOKFAST_PORTAL_…` sets."""
+
+    name: str | None
+    """Name at the top of the pages instead of the platform's, such as a brand."""
+
+    logo_url: str | None
+    """https URL of the logo, shown 24 pixels high."""
+
+    accent: str | None
+    """Colour of buttons, links and the current page, such as `#4338ca`."""
+
+
 class Tenant(TypedDict):
     """A customer of yours."""
 
@@ -2543,6 +2716,9 @@ class Tenant(TypedDict):
 
     quotas: TenantQuotas
     """How much the tenant may have and emit."""
+
+    portal: TenantPortal
+    """How the customer's portal looks for this tenant."""
 
     created_at: str
     """When it was created, in UTC."""
@@ -2563,6 +2739,9 @@ class TenantForm(TypedDict):
     quotas: NotRequired[TenantQuotas]
     """How much the tenant may have and emit."""
 
+    portal: NotRequired[TenantPortal]
+    """How the customer's portal looks for this tenant."""
+
 
 class ChangeTenant(TypedDict):
     """A merge patch (RFC 7396)."""
@@ -2575,6 +2754,9 @@ class ChangeTenant(TypedDict):
 
     quotas: NotRequired[TenantQuotas | None]
     """How much the tenant may have and emit."""
+
+    portal: NotRequired[TenantPortal | None]
+    """How the customer's portal looks for this tenant."""
 
 
 class ResourceUsage(TypedDict):
