@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from api.answers.problems import BodyTimeout, UnsupportedMediaType, problem_of
+from api.answers.problems import BodyTimeout, Problem, UnsupportedMediaType, problem_of
 from hookfast.errors import (
     Conflict,
     FieldError,
@@ -119,10 +119,7 @@ def problem_response(description: str, *errors: HookfastError) -> dict[str, Any]
         "content": {
             "application/problem+json": {
                 "schema": {"$ref": "#/components/schemas/Problem"},
-                "examples": {
-                    problem.code: {"value": problem.document() | {"request_id": "req-5f1e"}}
-                    for problem in problems
-                },
+                **_examples(problems),
             }
         },
     }
@@ -139,6 +136,13 @@ def problem_components() -> dict[str, Any]:
         _name(status): problem_response(description, *errors)
         for status, (description, errors) in _PROBLEMS.items()
     }
+
+
+def _examples(problems: Sequence[Problem]) -> dict[str, Any]:
+    values = {one.code: one.document() | {"request_id": "req-5f1e"} for one in problems}
+    if len(values) == 1:
+        return {"example": next(iter(values.values()))}
+    return {"examples": {code: {"value": value} for code, value in values.items()}}
 
 
 def _name(status: int) -> str:

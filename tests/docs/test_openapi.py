@@ -67,8 +67,7 @@ def test_every_json_body_has_an_example_that_fits_its_schema(operation: Json) ->
     for media_type, content in _bodies(operation):
         if "json" not in media_type:
             continue
-        examples = [content["example"]] if "example" in content else []
-        examples += [each["value"] for each in content.get("examples", {}).values()]
+        examples = _examples(content)
         assert examples, media_type
         for example in examples:
             assert example is not None
@@ -87,15 +86,15 @@ def test_every_id_in_a_path_has_an_example(operation: Json) -> None:
             assert parameter["example"] != UNKNOWN
 
 
-def test_examples_of_problems_are_named_by_their_codes() -> None:
-    problems = [one for name, one in COMPONENTS["responses"].items() if name[:8] == "Problem-"]
-    assert problems
-    for problem in problems:
-        for name, example in problem["content"]["application/problem+json"]["examples"].items():
-            assert example["value"]["code"] == name
-            assert ("Retry-After" in problem.get("headers", {})) == (
-                example["value"]["status"] in (429, 503)
-            )
+def test_examples_of_problems_have_the_status_of_their_response() -> None:
+    for operation in OPERATIONS.values():
+        for status, described in operation["responses"].items():
+            response = _resolved(described)
+            content = response.get("content", {}).get("application/problem+json", {})
+            for example in _examples(content):
+                assert str(example["status"]) == status
+                waits = "Retry-After" in response.get("headers", {})
+                assert waits == (status in ("429", "503"))
 
 
 def _resolved(thing: Json) -> Json:
@@ -104,6 +103,11 @@ def _resolved(thing: Json) -> Json:
     kind, name = thing["$ref"].removeprefix("#/components/").split("/")
     found: Json = COMPONENTS[kind][name]
     return found
+
+
+def _examples(content: Json) -> list[Any]:
+    named = [each["value"] for each in content.get("examples", {}).values()]
+    return [content["example"], *named] if "example" in content else named
 
 
 def _contents(operation: Json) -> Iterator[Json]:
