@@ -81,7 +81,8 @@ class Reference:
         lines += [f"| {status} | {_cell(text)} |" for status, text in sorted(problems.items())]
         for tag in self._document["tags"]:
             page = f"{slug(tag['name'])}.md"
-            lines += ["", f"## {tag['name']}", "", tag["description"], "", "| | |", "|---|---|"]
+            lines += ["", f"## {tag['name']}", "", tag["description"], ""]
+            lines += ["| operation | request |", "|---|---|"]
             lines += [
                 f"| [{operation['summary']}]({page}#{operation['operationId']}) "
                 f"| `{method.upper()} {path}` |"
@@ -130,7 +131,7 @@ class Reference:
     def _parameters(self, operation: Json) -> list[str]:
         if not (parameters := operation.get("parameters")):
             return []
-        lines = ["**Parameters**", "", "| name | in | type | |", "|---|---|---|---|"]
+        lines = ["**Parameters**", "", "| name | in | type | meaning |", "|---|---|---|---|"]
         return [*lines, *(self._parameter(self.resolved(one)) for one in parameters), ""]
 
     def _parameter(self, parameter: Json) -> str:
@@ -180,7 +181,7 @@ class Reference:
         return component
 
     def _answers(self, operation: Json) -> list[str]:
-        lines = ["**Answers**", "", "| status | body | |", "|---|---|---|"]
+        lines = ["**Answers**", "", "| status | body | meaning |", "|---|---|---|"]
         problems = []
         example: list[str] = []
         for status, described in sorted(operation["responses"].items()):
@@ -225,7 +226,7 @@ class Reference:
 
     def _members(self, schema: Json) -> list[str]:
         required = schema.get("required", [])
-        lines = ["| member | type | |", "|---|---|---|"]
+        lines = ["| member | type | meaning |", "|---|---|---|"]
         for name, member in schema["properties"].items():
             text = member.get("description", "")
             if member.get("default") not in (None, "", [], {}):

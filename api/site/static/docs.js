@@ -24,6 +24,8 @@
 
   function repair() {
     unset(".opblock-summary-control a[href]", "href"); // a link within a button
+    unset("label[id$=_requests_select]", "id"); // its select has the same
+    set("svg:not([role])", "aria-hidden", "true");
     unset("table[role=region]", "role"); // else it is no table
     set("table.responses-table", "aria-label", "Responses");
     set("pre.microlight, .model-box, .renderedMarkdown pre", "tabindex", "0");
@@ -58,9 +60,9 @@
     spec,
     domNode: root,
     deepLinking: true,
+    docExpansion: "none", // with all operations shown, opening one takes a second
     defaultModelsExpandDepth: 0,
     displayRequestDuration: true,
-    filter: false,
     presets: [SwaggerUIBundle.presets.apis],
     layout: "BaseLayout",
     showExtensions: true,
