@@ -30,8 +30,8 @@ _PAGE: Final = f"""\
 <body>
 <a class="skip" href="#content">Skip to content</a>
 <header class="top">
-<a class="brand" href="/dashboard"><img src="{ADDRESSES["mark.svg"]}" alt="" width="24" height="24">\
-Hookfast</a>
+<a class="brand" href="/dashboard">
+<img src="{ADDRESSES["mark.svg"]}" alt="" width="24" height="24">Hookfast</a>
 <nav aria-label="Pages">
 <a href="/dashboard">Dashboard</a>
 <a href="/docs" aria-current="page">API reference</a>
