@@ -19,6 +19,7 @@ from api.answers.request_id import RequestId
 from api.dashboard import application as dashboard
 from api.http import openapi
 from api.http.request_body import RequestBody
+from api.portal import application as portal
 from api.process.context import open_context
 from api.routes import (
     api_keys,
@@ -96,7 +97,7 @@ _RESOURCES = (
 # FastAPI's own telemetry: a span and a duration per request. Spans of its inner steps would be most
 # of each trace, and its log records repeat ours. Monitoring requests, which come all day, and
 # streams, whose spans would stay open for hours, are left out.
-_UNTRACED = ("/healthz", "/readyz", "/metrics", "/v1/stream", "/dashboard/live/")
+_UNTRACED = ("/healthz", "/readyz", "/metrics", "/v1/stream", "/dashboard/live/", "/portal/live/")
 _TELEMETRY: TelemetryConfig = {
     "operation_spans": False,
     "logs": False,
@@ -140,6 +141,7 @@ def create_app(
     for resource in _RESOURCES:
         app.include_router(resource.routes)
     dashboard.install(app)
+    portal.install(app)
     return app
 
 

@@ -16,9 +16,9 @@ from api.dashboard.pages import (
     delivery_list,
     endpoint,
     endpoint_actions,
-    endpoint_credentials,
     endpoint_recovery,
     endpoint_settings,
+    endpoint_tests,
     endpoints,
     event_types,
     events,
@@ -36,6 +36,7 @@ from api.dashboard.pages import (
 )
 from api.dashboard.site import DASHBOARD
 from api.site import live, static_files
+from api.site.endpoint_credentials import credential_pages
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 from api.stream.slots import StreamSlots
@@ -48,8 +49,8 @@ _PAGES = (
     endpoint,
     endpoint_actions,
     endpoint_settings,
-    endpoint_credentials,
     endpoint_recovery,
+    endpoint_tests,
     subscriptions,
     delivery_list,
     bulk,
@@ -79,7 +80,11 @@ async def unknown_page(view: PageView, path: str, _: Reader) -> Response:
 
 def routers() -> list[APIRouter]:
     """Return the routers of the pages, those that need no session first."""
-    return [sign_in.open_routes, *(page.routes for page in _PAGES)]
+    return [
+        sign_in.open_routes,
+        credential_pages(DASHBOARD),
+        *(page.routes for page in _PAGES),
+    ]
 
 
 def install(app: FastAPI) -> None:

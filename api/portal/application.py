@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Response
+from fastapi import APIRouter, FastAPI, Response
 
 from api.access.authentication import Reader
 from api.answers.problems import Problem
@@ -12,14 +12,16 @@ from api.portal.pages import (
     endpoint_actions,
     endpoints,
     event_types,
+    guide,
     look,
     new_endpoint,
     opening,
+    samples,
     settings,
     subscriptions,
-    test_messages,
 )
 from api.portal.site import PORTAL
+from api.site.endpoint_credentials import credential_pages
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 
@@ -31,7 +33,7 @@ _PAGES = (
     endpoint_actions,
     settings,
     subscriptions,
-    test_messages,
+    samples,
     activity,
     event_types,
 )
@@ -45,10 +47,18 @@ async def unknown_page(view: PageView, path: str, _: Reader) -> Response:
     return view.problem(Problem(status=404, code="not_found", detail="There is no such page."))
 
 
+def routers() -> list[APIRouter]:
+    """Return the routers of the pages, those that need no session first."""
+    return [
+        opening.open_routes,
+        guide.open_routes,
+        credential_pages(PORTAL),
+        *(page.routes for page in _PAGES),
+    ]
+
+
 def install(app: FastAPI) -> None:
     """Serve the pages."""
     app.include_router(look.routes)
-    app.include_router(opening.open_routes)
-    for page in _PAGES:
-        app.include_router(page.routes)
-    app.include_router(_unknown)
+    for router in (*routers(), _unknown):
+        app.include_router(router)

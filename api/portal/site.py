@@ -16,6 +16,7 @@ from api.site.site import Site
 from hookfast.brand import Brand, origin_of, parse_accent
 
 HOME: Final = "/portal"
+GUIDE: Final = "/guide"
 _ACCENT: Final = "hookfast-portal-accent"
 _SECONDS: Final = 31_536_000
 
@@ -36,7 +37,7 @@ def keep_accent(view: View, response: Response, accent: str | None) -> None:
 
 
 def _sections(view: View) -> list[Section]:
-    guide = Section("guide", "Guide", "/guide")
+    guide = Section("guide", "Guide", GUIDE)
     if view.visitor is None:
         return [guide]
     return [
@@ -69,5 +70,6 @@ PORTAL: Final = Site(
     prepare=confine,
     sections=_sections,
     policy=_policy,
+    beside=(GUIDE,),
     values=lambda view: {"brand": brand_of(view), "is_framed": is_framed(view.request)},
 )

@@ -154,6 +154,13 @@ def challenge_snippet(
     return _render("challenge", language, challenge=mode, port=port)
 
 
+def send_snippet(body: str, *, port: int = PORT) -> str:
+    """Return shell commands that sign `body` with the secret in VARIABLE, for the profile
+    `standard`, and send it to a receiver on this machine."""
+    template = _templates("sh").get_template("send.sh.txt")
+    return template.render(body=body, port=port, variable=VARIABLE)
+
+
 def run_command(language: str, *, port: int = PORT) -> str:
     """Return the command that runs a receiver, which is in the language's `file`."""
     return _language(language).run.format(port=port)

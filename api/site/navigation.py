@@ -12,30 +12,40 @@ from hookfast.clock import rfc3339
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A line of the menu. Its pages have `name` as the second part of their paths."""
+    """A line of the menu. Its pages have `name` as the second part of their paths, and `name` is
+    that of its icon. Lines with the same `group` are together under its name."""
 
     name: str
     title: str
     path: str
     operator_only: bool = False
     writers_only: bool = False
+    group: str = ""
 
 
 SECTIONS: tuple[Section, ...] = (
     Section("overview", "Overview", "/dashboard"),
-    Section("endpoints", "Endpoints", "/dashboard/endpoints"),
-    Section("deliveries", "Deliveries", "/dashboard/deliveries"),
-    Section("events", "Events", "/dashboard/events"),
-    Section("dead-letters", "Dead letters", "/dashboard/dead-letters"),
-    Section("jobs", "Jobs", "/dashboard/jobs"),
-    Section("sources", "Sources", "/dashboard/sources"),
-    Section("inbox", "Inbox", "/dashboard/inbox"),
-    Section("event-types", "Event types", "/dashboard/event-types"),
-    Section("audit", "Audit log", "/dashboard/audit"),
-    Section("api-keys", "API keys", "/dashboard/api-keys", writers_only=True),
-    Section("portal-links", "Portal links", "/dashboard/portal-links", writers_only=True),
-    Section("tenants", "Tenants", "/dashboard/tenants", operator_only=True),
-    Section("retention", "Retention", "/dashboard/retention", operator_only=True),
+    Section("endpoints", "Endpoints", "/dashboard/endpoints", group="Deliver"),
+    Section("event-types", "Event types", "/dashboard/event-types", group="Deliver"),
+    Section("events", "Events", "/dashboard/events", group="Deliver"),
+    Section("deliveries", "Deliveries", "/dashboard/deliveries", group="Deliver"),
+    Section("dead-letters", "Dead letters", "/dashboard/dead-letters", group="Deliver"),
+    Section("jobs", "Jobs", "/dashboard/jobs", group="Deliver"),
+    Section("sources", "Sources", "/dashboard/sources", group="Receive"),
+    Section("inbox", "Inbox", "/dashboard/inbox", group="Receive"),
+    Section("tenants", "Tenants", "/dashboard/tenants", operator_only=True, group="Administer"),
+    Section(
+        "portal-links",
+        "Portal links",
+        "/dashboard/portal-links",
+        writers_only=True,
+        group="Administer",
+    ),
+    Section("api-keys", "API keys", "/dashboard/api-keys", writers_only=True, group="Administer"),
+    Section("audit", "Audit log", "/dashboard/audit", group="Administer"),
+    Section(
+        "retention", "Retention", "/dashboard/retention", operator_only=True, group="Administer"
+    ),
 )
 
 

@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.answers.problems import Problem, problem_of
 from api.process.context import Context
-from api.site import flash, formatting, session
+from api.site import flash, formatting, session, tables
 from api.site.flash import Flash
 from api.site.form import Form, form_errors
 from api.site.navigation import Section
@@ -57,6 +57,7 @@ def templates(folder: Path) -> Environment:
     }
     environment.filters |= filters
     environment.filters["pair"] = lambda text: (text, text)  # an option that is its own label
+    environment.filters |= {"columns": tables.columns, "cells": tables.cells}
     environment.globals |= {"asset": ADDRESSES, "version": VERSION, "healths": tuple(Health)}
     return environment
 

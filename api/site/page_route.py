@@ -85,12 +85,12 @@ class OpenPageRoute(APIRoute):
 
 class PageRouter(APIRouter):
     """A router for pages of a site, which are not part of the OpenAPI document. `opens`: they need
-    no session."""
+    no session. `path`: they are below this one of the site's paths instead of its `home`."""
 
-    def __init__(self, site: Site, *, opens: bool = False) -> None:
+    def __init__(self, site: Site, *, opens: bool = False, path: str | None = None) -> None:
         route = OpenPageRoute if opens else PageRoute
         super().__init__(
-            prefix=site.home,
+            prefix=path or site.home,
             route_class=type(route.__name__, (route,), {"site": site}),
             include_in_schema=False,
         )

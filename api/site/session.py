@@ -1,5 +1,5 @@
-"""The sessions of the sites, each identified by a cookie. The dashboard's are begun with an API key,
-the portal's with a link.
+"""The sessions of the sites, each identified by a cookie. Those of the dashboard begin with an API
+key, those of the portal with a link.
 
 The cookie holds 256 random bits; the database stores their SHA-256. It is for this host only, never
 for scripts, and over https it is never sent in clear (the prefix `__Host-`, RFC 6265bis, section

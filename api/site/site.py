@@ -38,11 +38,16 @@ class Site:
     sections: Callable[[View], list[Section]]
     policy: Callable[[View], str]
     values: Callable[[View], dict[str, Any]] = lambda _: {}
+    beside: tuple[str, ...] = ()
+    """Paths of pages of the site that are not below `home`."""
 
     def path(self, given: str | None) -> str:
         """Return `given` if it is the path of one of these pages, else the first page's. A link
         must not make us redirect to another site: `//host` and `/\\host` are other hosts."""
         if given is None or not given.isascii() or not given.isprintable() or "\\" in given:
             return self.home
-        inside = given == self.home or given.startswith((f"{self.home}/", f"{self.home}?"))
-        return given if inside else self.home
+        is_own = any(
+            given == path or given.startswith((f"{path}/", f"{path}?"))
+            for path in (self.home, *self.beside)
+        )
+        return given if is_own else self.home

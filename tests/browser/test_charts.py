@@ -179,7 +179,7 @@ def test_endpoint_page_charts_its_attempts_and_keeps_them_live(
         expect(live).to_have_attribute("data-live", re.compile(r"\?window=1h$"))
         bars = bars_of(page, "Attempts by result in the last hour")
         link = next(
-            bar for bar in bars if "1 attempt: 1 5xx" in str(bar.get_attribute("aria-label"))
+            bar for bar in bars if "1 attempt: 1 5xx" in str(bar.locator("title").text_content())
         )
         link.click()
         expect(page).to_have_url(re.compile(f"endpoint_id={site.scene.broken}"))

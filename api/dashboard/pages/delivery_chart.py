@@ -116,5 +116,5 @@ def _drawn(view: View, steps: list[Step]) -> Chart:
         ],
         labels=[labels.of(step.start, step.end, zone) for step in steps],
         links=[link(step) for step in steps],
-        height=charts.LOW_HEIGHT,
+        is_low=True,
     )

@@ -23,6 +23,7 @@ routes = PageRouter(DASHBOARD)
 _KINDS: Final = {
     "event": "Events",
     "delivery": "Deliveries",
+    "test": "Tests",
     "endpoint": "Endpoints",
     "subscription": "Subscriptions",
     "event_type": "Event types",

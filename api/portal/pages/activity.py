@@ -131,7 +131,7 @@ async def activity_page(
     view: PageView, page: PageQuery, principal: Reader, chosen: FilterQuery
 ) -> Response:
     """List messages and tests, newest first."""
-    endpoints = (await list_endpoints(_ALL, view.context, principal, tenant_id=view.tenant_id)).data
+    endpoints = await _endpoints(view, principal)
     branches = await catalogue(view.context, principal)
     return view.render(
         "activity.html",

@@ -18,7 +18,9 @@ async def accent_style(color: Annotated[str, Path(pattern="^[0-9a-f]{6}$")]) -> 
     style = (
         f":root{{--accent:{accent.ground};--on-accent:{accent.on_ground};"
         f"--link:light-dark({accent.light},{accent.dark});"
-        f"--focus:light-dark({accent.light},{accent.dark})}}"
+        f"--focus:light-dark({accent.light},{accent.dark});"
+        f"--accent-strong:color-mix(in srgb,{accent.ground} 85%,black);"
+        f"--accent-ground:color-mix(in srgb,{accent.ground} 12%,var(--surface))}}"
     )
     return Response(
         style,

@@ -221,7 +221,6 @@ document.addEventListener("change", (event) => {
   for (const box of form.querySelectorAll('tbody input[type="checkbox"]')) box.checked = event.target.checked;
 });
 
-document.querySelector(".menu [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 enhance(document);
 setInterval(() => tick(document), 1000);
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Select, Table, delete, insert, select
+from sqlalchemy import Delete, Select, Table, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import AnswerFilter
@@ -27,7 +27,9 @@ _C = _TESTS.c
 KEPT: Final = timedelta(days=7)
 """How long a test is kept."""
 KEPT_PER_ENDPOINT: Final = 50
-"""Most tests of one endpoint that are kept: with bodies of the largest size, some 13 MB."""
+KEPT_PER_TENANT: Final = 1_000
+"""Most tests of one endpoint, and of one tenant, that are kept: with bodies of the largest size,
+some 13 and 260 MB. So a tenant's are few enough to be deleted in one transaction."""
 
 _COLUMNS = ("endpoint_id", "tenant_id", "event_type")
 """The columns of a filter, the narrowest first."""
@@ -67,13 +69,21 @@ _SUMMARY = [_C[field.name] for field in fields(SentTestSummary)]
 
 
 async def add(connection: AsyncConnection, test: SentTest) -> None:
-    """Store a test, and delete the oldest of its endpoint beyond `KEPT_PER_ENDPOINT`. The caller
-    has the endpoint locked, so that it is not deleted meanwhile."""
+    """Store a test, and delete the oldest of its endpoint and of its tenant that are too many. The
+    caller has the endpoint locked, so that it is not deleted meanwhile."""
     await connection.execute(insert(_TESTS).values(test.model_dump()))
-    of_endpoint = _C.endpoint_id == test.endpoint_id
-    newest = select(_C.id).where(of_endpoint).order_by(_C.id.desc())
-    first_beyond = newest.offset(KEPT_PER_ENDPOINT).limit(1).scalar_subquery()
-    await connection.execute(delete(_TESTS).where(of_endpoint, _C.id <= first_beyond))
+    for column, most in (("endpoint_id", KEPT_PER_ENDPOINT), ("tenant_id", KEPT_PER_TENANT)):
+        await connection.execute(trim_statement(column, getattr(test, column), most=most))
+
+
+def trim_statement(column: str, value: str, *, most: int) -> Delete:
+    """Return the statement that deletes all but the newest `most` tests with this value. It skips
+    rows that another transaction is deleting, instead of waiting for it."""
+    its = _C[column] == value
+    newest = select(_C.id).where(its).order_by(_C.id.desc())
+    first_beyond = newest.offset(most).limit(1).scalar_subquery()
+    beyond = select(_C.id).where(its, _C.id <= first_beyond)
+    return delete(_TESTS).where(_C.id.in_(beyond.with_for_update(skip_locked=True)))
 
 
 async def get(connection: AsyncConnection, test_id: str) -> SentTest | None:

@@ -9,28 +9,31 @@ from fastapi import Query, Response
 from api.access.authentication import Principal, Writer
 from api.forms.endpoint import EndpointView
 from api.forms.endpoint_test import TestForm
-from api.forms.sample import parse_edited, sample_of
+from api.forms.sample import parse_edited
+from api.http.pagination import MAX_LIMIT, Page
 from api.portal.errors import render_form
 from api.portal.pages.endpoint import StoredEndpoint
-from api.portal.pages.event_types import catalogue
 from api.portal.site import PORTAL
 from api.portal.words import state_of_test
 from api.routes.endpoint_tests import run_test
-from api.routes.event_types import get_event_type
+from api.routes.subscriptions import list_subscriptions
 from api.site.form import validated
 from api.site.json_view import pretty
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
+from api.site.sample_editor import sample_editor
 from hookfast.deliveries.outcome import Result
 from hookfast.errors import Conflict, HookfastError, InvalidInput, TooManyRequests
 
 routes = PageRouter(PORTAL)
 
+_ALL = Page(limit=MAX_LIMIT, after=None)
+
 ChosenType = Annotated[str | None, Query(alias="type", max_length=200)]
 
 
 @routes.get("/endpoints/{endpoint_id}/test")
-async def test_message_page(
+async def sample_page(
     view: PageView, principal: Writer, endpoint: StoredEndpoint, chosen: ChosenType = None
 ) -> Response:
     """Show the sample of an event type, to edit and send."""
@@ -69,19 +72,8 @@ async def _form(
     data: str | None,
     error: HookfastError | None = None,
 ) -> Response:
-    branches = await catalogue(view.context, principal)
-    names = [leaf.name for branch in branches for leaf in branch.leaves]
-    if chosen not in names:
-        chosen = names[0] if names else None
-    if data is None and chosen is not None:
-        event_type = await get_event_type(chosen, view.context, principal)
-        data = pretty(sample_of(chosen, event_type.json_schema, now=view.now).data)[0]
-    return render_form(
-        view,
-        "endpoint_test.html",
-        error,
-        endpoint=endpoint,
-        names=names,
-        chosen=chosen,
-        data=data or "",
+    subscribed = await list_subscriptions(_ALL, view.context, principal, endpoint_id=endpoint.id)
+    editor = await sample_editor(
+        view, principal, name=chosen, data=data, subscriptions=subscribed.data
     )
+    return render_form(view, "endpoint_test.html", error, endpoint=endpoint, editor=editor)

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import Query, Response
+from fastapi import Depends, Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
-from api.dashboard.pages.endpoint import StoredEndpoint
-from api.dashboard.site import DASHBOARD
 from api.forms.credentials import BasicForm, BearerForm, OAuth2Form, TlsForm
 from api.forms.endpoint import EndpointView
 from api.routes.endpoint_credentials import (
@@ -19,14 +17,15 @@ from api.routes.endpoint_credentials import (
     set_endpoint_authentication,
     set_endpoint_tls,
 )
+from api.routes.endpoints import get_endpoint
 from api.site.form import Form, validated
 from api.site.formatting import endpoint_name
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
+from api.site.site import Site
 from hookfast.errors import Conflict, HookfastError, InvalidInput
 
-routes = PageRouter(DASHBOARD)
-
+StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
 Kind = Literal["oauth2", "basic", "bearer"]
 KINDS: Final[dict[Kind, str]] = {
     "oauth2": "OAuth 2.0",
@@ -49,7 +48,25 @@ _VISIBLE: Final = (
 )
 
 
-@routes.get("/endpoints/{endpoint_id}/authentication")
+def credential_pages(site: Site) -> PageRouter:
+    """Return the router of these pages on a site."""
+    routes = PageRouter(site)
+    path = "/endpoints/{endpoint_id}"
+    routes.get(f"{path}/authentication")(authentication_page)
+    routes.post(f"{path}/authentication")(set_authentication)
+    routes.get(f"{path}/authentication/delete")(delete_authentication_page)
+    routes.action(
+        f"{path}/authentication/delete",
+        delete_endpoint_authentication,
+        "The authentication is removed.",
+    )
+    routes.get(f"{path}/tls")(tls_page)
+    routes.post(f"{path}/tls")(set_tls)
+    routes.get(f"{path}/tls/delete")(delete_tls_page)
+    routes.action(f"{path}/tls/delete", delete_endpoint_tls, "The TLS identity is removed.")
+    return routes
+
+
 async def authentication_page(
     endpoint: StoredEndpoint,
     view: PageView,
@@ -63,7 +80,6 @@ async def authentication_page(
     return _authentication_form(view, endpoint, shown, fields)
 
 
-@routes.post("/endpoints/{endpoint_id}/authentication")
 async def set_authentication(
     endpoint: StoredEndpoint, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
@@ -77,10 +93,9 @@ async def set_authentication(
     except (InvalidInput, Conflict) as error:
         fields = {name: view.form.text(name) for name in _VISIBLE}
         return _authentication_form(view, endpoint, kind, fields, error)
-    return view.redirect(_page(endpoint, "authentication"), "The authentication is set.")
+    return view.redirect(_page(view, endpoint, "authentication"), "The authentication is set.")
 
 
-@routes.get("/endpoints/{endpoint_id}/authentication/delete")
 async def delete_authentication_page(
     endpoint: StoredEndpoint, view: PageView, _: Writer
 ) -> Response:
@@ -90,24 +105,15 @@ async def delete_authentication_page(
         about=endpoint_name(endpoint),
         text="Requests are sent without it from now on. Its secret cannot be shown again.",
         button="Remove",
-        back=_page(endpoint, "authentication"),
+        back=_page(view, endpoint, "authentication"),
     )
 
 
-routes.action(
-    "/endpoints/{endpoint_id}/authentication/delete",
-    delete_endpoint_authentication,
-    "The authentication is removed.",
-)
-
-
-@routes.get("/endpoints/{endpoint_id}/tls")
 async def tls_page(endpoint: StoredEndpoint, view: PageView, _: Writer) -> Response:
     """Show the form with which a TLS identity is set or replaced."""
     return _tls_form(view, endpoint)
 
 
-@routes.post("/endpoints/{endpoint_id}/tls")
 async def set_tls(
     endpoint: StoredEndpoint, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
@@ -117,10 +123,9 @@ async def set_tls(
         await set_endpoint_tls(endpoint.id, form, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
         return _tls_form(view, endpoint, error)
-    return view.redirect(_page(endpoint, "tls"), "The TLS identity is set.")
+    return view.redirect(_page(view, endpoint, "tls"), "The TLS identity is set.")
 
 
-@routes.get("/endpoints/{endpoint_id}/tls/delete")
 async def delete_tls_page(endpoint: StoredEndpoint, view: PageView, _: Writer) -> Response:
     """Ask before the TLS identity is removed."""
     return view.confirm(
@@ -129,13 +134,8 @@ async def delete_tls_page(endpoint: StoredEndpoint, view: PageView, _: Writer) -
         text="New connections present no certificate and trust the system's authorities. The "
         "private key cannot be shown again.",
         button="Remove",
-        back=_page(endpoint, "tls"),
+        back=_page(view, endpoint, "tls"),
     )
-
-
-routes.action(
-    "/endpoints/{endpoint_id}/tls/delete", delete_endpoint_tls, "The TLS identity is removed."
-)
 
 
 def _members(
@@ -175,6 +175,6 @@ def _tls_form(view: View, endpoint: EndpointView, error: HookfastError | None = 
     )
 
 
-def _page(endpoint: EndpointView, setting: str) -> str:
+def _page(view: View, endpoint: EndpointView, setting: str) -> str:
     """Return the address of the endpoint's page, at this setting."""
-    return f"/dashboard/endpoints/{endpoint.id}#setting-{setting}"
+    return f"{view.site.home}/endpoints/{endpoint.id}#setting-{setting}"
