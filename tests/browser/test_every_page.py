@@ -158,3 +158,32 @@ def test_language_of_the_guide_is_chosen_without_script(chromium: Browser, site:
         page.get_by_text("All pages of the guide").click()
         page.get_by_role("link", name="The challenge", exact=True).click()
         expect(page.get_by_role("region", name="Receiver.java").first).to_be_visible()
+
+
+def test_api_reference_is_accessible_and_in_our_colours(chromium: Browser, site: Site) -> None:
+    complaints: list[str] = []
+    context = chromium.new_context(base_url=site.origin, viewport=WIDE, color_scheme="light")
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto("/docs#/Events/emit_event")
+    page.get_by_role("button", name="Try it out").click()
+    expect(page.get_by_label("Request body")).to_be_visible()
+    expect(page.get_by_role("heading", name="Webhooks", exact=True)).to_have_count(1)
+    problems: dict[str, list[str]] = {}
+    for theme, viewport in LOOKS:
+        page.emulate_media(color_scheme=theme)
+        page.set_viewport_size(viewport)
+        page.wait_for_timeout(200)  # the names of new controls are repaired in the next frame
+        found = page.evaluate(ACCESSIBILITY)
+        # the tables and small buttons of Swagger UI are as it makes them
+        problems[theme] = [each for each in found if not each.startswith(("1.3.1", "2.5.8"))]
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.keyboard.press("Home")
+    page.get_by_role("link", name="Dashboard").click()
+    page.wait_for_url("**/dashboard/sign-in**")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == ground
+    context.close()
+    assert problems == {"light": [], "dark": []}
+    assert complaints == []
