@@ -10,12 +10,25 @@ import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from tests.docs.walk import follow
+from tests.docs.fenced import DOCS, blocks
+from tests.docs.walk import FOLLOWED, follow
 from tests.e2e.service_process import free_ports
 from tests.e2e.tour import service, tour_ports
 
 INSTALLING = 400
 """Seconds that a page may take which installs packages first."""
+
+
+@pytest.mark.parametrize("page", FOLLOWED)
+def test_every_program_that_a_page_starts_is_a_file_that_it_shows_before(page: str) -> None:
+    saved: set[str] = set()
+    for block in blocks(DOCS / page):
+        if block.mark.startswith("file: "):
+            saved.add(block.mark.removeprefix("file: "))
+        elif block.language == "sh":
+            started = re.findall(r"python (\w+\.py)|uvicorn (\w+):", block.text)
+            assert {script or f"{module}.py" for script, module in started} <= saved
+    assert saved
 
 
 @pytest.mark.timeout(500)
