@@ -28,7 +28,7 @@ from hookfast.owners.notice import one_per_owner
 from hookfast.sender import OwnAddress, check_url
 from hookfast.settings.settings import Settings
 from hookfast.signing.encryption import Algorithm, ContentEncryption, checked_jwk
-from hookfast.signing.signature import DEFAULT_PROFILES, Profile, parse_profiles
+from hookfast.signing.signature import DEFAULT_PROFILES, Profile, parse_profiles, secret_key
 from hookfast.storage.tables import Endpoint
 
 MAX_PATTERNS = 50
@@ -264,12 +264,22 @@ class NewEndpoint(EndpointForm):
         "by their signature.",
     )
     tls: TlsForm | None = Field(None, description="For mutual TLS, or a private authority.")
+    secret: str | None = Field(
+        None,
+        repr=False,
+        max_length=128,
+        json_schema_extra={"format": "password"},
+        description="The secret that signs, for a receiver that has one already: `whsec_` and the "
+        "base64 of 24 to 64 bytes, such as an endpoint's of Svix. Default: a new one.",
+    )
 
     def columns(self, settings: Settings) -> dict[str, Any]:
         if self.mode == "poll":
-            for name in CREDENTIALS:
+            for name in (*CREDENTIALS, "secret"):
                 if getattr(self, name) is not None:
                     raise _has_no_effect(name)
+        if self.secret is not None:
+            secret_key(self.secret)
         return super().columns(settings)
 
 

@@ -112,7 +112,7 @@ async def create_endpoint(
         )
         await _ensure_signing_key(context, audit, columns["signatures"])
     now = context.clock()
-    secret = None if polled else generate_secret()
+    secret = None if polled else form.secret or generate_secret()
     columns["headers"] = seal_headers(form.headers, context.keyring, endpoint_id=endpoint_id)
     endpoint = Endpoint(
         id=endpoint_id,

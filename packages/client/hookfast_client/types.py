@@ -1836,6 +1836,10 @@ class NewEndpoint(TypedDict):
     tls: NotRequired[TlsForm | None]
     """For mutual TLS, or a private authority."""
 
+    secret: NotRequired[str | None]
+    """The secret that signs, for a receiver that has one already: `whsec_` and the base64 of 24 to
+    64 bytes, such as an endpoint's of Svix. Default: a new one."""
+
 
 class Subscription(TypedDict):
     """A subscription of an endpoint to event types."""
