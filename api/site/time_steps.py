@@ -72,7 +72,7 @@ class Span:
         if age is None or age > self.count * self.length * _FILLED:
             return self
         length = next(each for each in _LENGTHS if each * _STEPS >= age or each == self.length)
-        count = max(_STEPS * 3 // 4, age // length + 2)
+        count = max(_STEPS // 2, age // length + 2)
         every = next(each for each in _LENGTHS if each * _LABELS >= count * length)
         return Span(
             count=count,

@@ -58,7 +58,7 @@
   // On a phone: rows are cards that fit, their cells have names, and buttons suit fingers.
   cards() {
     const problems = [];
-    for (const row of document.querySelectorAll("tbody tr")) {
+    for (const row of document.querySelectorAll(".cards tbody tr")) {
       if (!row.checkVisibility()) continue;
       const box = row.getBoundingClientRect();
       if (box.left < 0 || box.right > innerWidth) problems.push(`a card is wider than the page: ${row.textContent.trim().slice(0, 40)}`);

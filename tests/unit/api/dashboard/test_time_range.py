@@ -252,7 +252,7 @@ def test_window_of_a_new_installation_begins_with_its_first_data(
     assert edges[1] - edges[0] == timedelta(seconds=length)
     assert edges[0] <= began  # all of it is shown
     assert edges[-2] <= now < edges[-1]
-    assert 15 <= span.count <= 48
+    assert 12 <= span.count <= 48
     labels = [span.labels.of(start, end, UTC_ZONE) for start, end in pairwise(edges)]
     assert 2 <= len([label for label in labels if label]) <= 7
     full = WINDOWS[window]
