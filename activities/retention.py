@@ -20,13 +20,15 @@ from hookfast.retention.ages import Prepared, RetentionRunInput, RetentionState,
 from hookfast.storage.accounts import tenant_days
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import permits
+from hookfast.storage.deliveries import permits, sent_tests
 from hookfast.storage.retention import delivery_days, old_partitions, retention_runs
 from hookfast.storage.retention.sweeps import Batch, Cutoffs, sweep_batch
 from hookfast.storage.tables import RetentionRun, RetentionSweep
 
 _ROWS_AT_ONCE = 200
 """Rows deleted in one transaction: on SQLite, every other writer waits for it (some 20 ms)."""
+_TEST_BATCHES = 500
+"""Batches of old tests that one run deletes; the next run deletes what is left."""
 _ROWS_COUNTED_AT_ONCE = 2_000
 """Rows counted at once in a dry run, for which nothing waits."""
 _CLOCKS_AGREE_WITHIN = timedelta(hours=1)
@@ -170,9 +172,12 @@ class RetentionActivities:
 
     @activity.defn(name="finish_retention")
     async def finish_retention(self, input: RetentionRunInput) -> RetentionState:
-        """Mark the run as finished. Also delete the permits of requests whose worker died, the
-        counts of tenants' events of days that are over, and the runs of more than a year ago."""
+        """Mark the run as finished. Also delete old tests, the permits of requests whose worker
+        died, the counts of tenants' events of days that are over, and the runs of more than a year
+        ago."""
         now = self._clock()
+        if not input.dry_run:
+            await self._expire_tests(now)
         async with self._database.write() as connection:
             if not input.dry_run:
                 await permits.expire_lost(connection, before=now - timedelta(days=1))
@@ -181,6 +186,18 @@ class RetentionActivities:
             await retention_runs.finish(connection, input.run_id, now=now)
             sweeps = await retention_runs.sweeps(connection, input.run_id)
         return RetentionState(input.run_id, tuple(_swept(sweep) for sweep in sweeps.values()))
+
+    async def _expire_tests(self, now: datetime) -> None:
+        """Delete the tests that are past their age. Their number is limited for each endpoint, so
+        no run needs to count them."""
+        before = retention.midnight(now - sent_tests.KEPT)
+        for _ in range(_TEST_BATCHES):
+            begun = time.monotonic()
+            async with self._database.write() as connection:
+                deleted = await sent_tests.expire(connection, before=before, limit=_ROWS_AT_ONCE)
+            if deleted < _ROWS_AT_ONCE:
+                return
+            await asyncio.sleep(time.monotonic() - begun)
 
 
 def _check_clocks(now: datetime, temporal_now: datetime) -> None:

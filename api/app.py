@@ -19,6 +19,7 @@ from api.answers.request_id import RequestId
 from api.dashboard import application as dashboard
 from api.http import docs_page, openapi
 from api.http.request_body import RequestBody
+from api.portal import application as portal
 from api.process.context import open_context
 from api.routes import (
     api_keys,
@@ -31,6 +32,7 @@ from api.routes import (
     endpoint_control,
     endpoint_credentials,
     endpoint_secrets,
+    endpoint_tests,
     endpoints,
     event_types,
     events,
@@ -64,6 +66,7 @@ _RESOURCES = (
     attempts,
     endpoint_control,
     endpoint_checks,
+    endpoint_tests,
     poll,
     dead_letters,
     recovery,
@@ -93,7 +96,7 @@ _RESOURCES = (
 # FastAPI's own telemetry: a span and a duration per request. Spans of its inner steps would be most
 # of each trace, and its log records repeat ours. Monitoring requests, which come all day, and
 # streams, whose spans would stay open for hours, are left out.
-_UNTRACED = ("/healthz", "/readyz", "/metrics", "/v1/stream", "/dashboard/live/")
+_UNTRACED = ("/healthz", "/readyz", "/metrics", "/v1/stream", "/dashboard/live/", "/portal/live/")
 _TELEMETRY: TelemetryConfig = {
     "operation_spans": False,
     "logs": False,
@@ -137,6 +140,7 @@ def create_app(
     for resource in _RESOURCES:
         app.include_router(resource.routes)
     dashboard.install(app)
+    portal.install(app)
     return app
 
 

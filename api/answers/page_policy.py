@@ -23,9 +23,11 @@ def page_policy(
     img_src: Sequence[str] = (),
     connect_src: Sequence[str] = (),
     form_action: Sequence[str] = ("'none'",),
+    frame_ancestors: Sequence[str] = ("'none'",),
 ) -> str:
     """Return the header's value for a page that needs these sources, e.g. `'self'`, `data:` or a
-    hash. Everything else is blocked, as are framing the page and `<base>`. Raises ValueError for
+    hash, and that only `frame_ancestors` may frame. Everything else is blocked, as is `<base>`.
+    Raises ValueError for
     sources that would allow injected code."""
     directives = {
         "default-src": ("'none'",),
@@ -35,7 +37,7 @@ def page_policy(
         "connect-src": connect_src,
         "form-action": form_action,
         "base-uri": ("'none'",),
-        "frame-ancestors": ("'none'",),
+        "frame-ancestors": frame_ancestors,
     }
     for source in (*script_src, *style_src):
         if source in ("'unsafe-inline'", "'unsafe-eval'", "*", "data:"):

@@ -126,6 +126,7 @@ def _kind_of(text: str, *, has_ids: bool, is_shortened: bool) -> LooksLike:
 _API_PATHS: Final[Mapping[Kind, str]] = {
     "event": "/v1/events/{id}",
     "delivery": "/v1/deliveries/{id}",
+    "test": "/v1/tests/{id}",
     "endpoint": "/v1/endpoints/{id}",
     "subscription": "/v1/subscriptions/{id}",
     "event_type": "/v1/event-types/{id}",
@@ -140,6 +141,7 @@ _API_PATHS: Final[Mapping[Kind, str]] = {
 _PAGES: Final[Mapping[Kind, str]] = {
     "event": "/dashboard/events/{id}",
     "delivery": "/dashboard/deliveries/{id}",
+    "test": "/dashboard/endpoints/{shown_with}/tests/{id}",
     "endpoint": "/dashboard/endpoints/{id}",
     "subscription": "/dashboard/endpoints/{shown_with}",
     "event_type": "/dashboard/event-types/{id}",

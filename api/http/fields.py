@@ -61,6 +61,7 @@ EndpointPath = Annotated[str, _path("ep", "endpoint"), _well_formed("ep", "endpo
 SubscriptionPath = Annotated[str, _path("sub", "subscription"), _well_formed("sub", "subscription")]
 EventPath = Annotated[str, _path("evt", "event"), _well_formed("evt", "event")]
 DeliveryPath = Annotated[str, _path("dlv", "delivery"), _well_formed("dlv", "delivery")]
+TestPath = Annotated[str, _path("dlv", "test"), _well_formed("dlv", "test")]
 SourcePath = Annotated[str, _path("src", "source"), _well_formed("src", "source")]
 InboxPath = Annotated[str, _path("inb", "inbox entry"), _well_formed("inb", "inbox entry")]
 JobPath = Annotated[str, _path("job", "job"), _well_formed("job", "job")]

@@ -48,6 +48,7 @@ from hookfast.quotas import Resource
 from hookfast.signing.signature import Profile, generate_secret
 from hookfast.storage.accounts import tenants
 from hookfast.storage.audit.audited import api_names, created, deleted, facts, updated
+from hookfast.storage.deliveries import sent_tests
 from hookfast.storage.endpoints import (
     derived_health,
     endpoint_state,
@@ -268,12 +269,13 @@ async def change_endpoint(
 async def delete_endpoint(
     endpoint_id: EndpointPath, context: AppContext, audit: Audit, principal: Writer
 ) -> None:
-    """Also deletes its subscriptions and secrets. Deliveries in progress end undelivered."""
+    """Also deletes its subscriptions, secrets and tests. Deliveries in progress end undelivered."""
     async with context.database.write() as connection:
         endpoint = owned(await endpoints.get(connection, endpoint_id, lock=True), principal)
         events = await subscriptions.patterns_of_endpoint(connection, endpoint_id)
         await endpoints.mark_deleted(connection, endpoint_id, at=context.clock())
         await subscriptions.remove_of_endpoint(connection, endpoint_id)
+        await sent_tests.remove_of_endpoint(connection, endpoint_id)
         await endpoint_state.release_held(connection, endpoint_id, now=context.clock())
         await audit.record(connection, deleted(endpoint, events=events))
     context.workflow_starter.wake()

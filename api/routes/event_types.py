@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Annotated, Any, Self
 
 from fastapi import Path, Response
@@ -12,6 +13,7 @@ from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
 from api.forms.json_schema import check_schema
+from api.forms.sample import Origin, sample_of
 from api.http.fields import Description, Input, Time
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
@@ -82,6 +84,18 @@ class EventTypeView(BaseModel):
         return cls(**event_type.model_dump())
 
 
+class SampleView(BaseModel):
+    """Sample data of an event type, for a test to start from."""
+
+    type: str
+    data: Any = Field(description="What a test sends if it gives no `data`.")
+    origin: Origin = Field(
+        description="`example`: the first of the schema's `examples`. `provider`: a sample request "
+        "of the provider, such as GitHub's. `schema`: generated from the schema; it may have to be "
+        "edited to match it. `default`: the event type has no schema that says more."
+    )
+
+
 @routes.put(
     "/event-types/{name}",
     summary="Register or replace an event type",
@@ -134,6 +148,16 @@ async def get_event_type(name: NamePath, context: AppContext, _: Reader) -> Even
     _check_name(name)
     async with context.database.read() as connection:
         return EventTypeView.of(found(await event_types.get(connection, name)))
+
+
+@routes.get("/event-types/{name}/sample", summary="Get sample data of an event type")
+async def get_sample(name: NamePath, context: AppContext, _: Reader) -> SampleView:
+    """Returns the data that a test of an endpoint sends, to edit and send with `data`."""
+    _check_name(name)
+    async with context.database.read() as connection:
+        event_type = found(await event_types.get(connection, name))
+    sample = sample_of(name, event_type.json_schema, now=context.clock())
+    return SampleView(type=name, data=json.loads(sample.data), origin=sample.origin)
 
 
 @routes.delete("/event-types/{name}", status_code=204, summary="Delete an event type")

@@ -1,4 +1,4 @@
-"""Portal links: temporary access to a tenant's part of the dashboard, without an API key."""
+"""Portal links: temporary access to the portal of a tenant, without an API key."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
+from api.forms.portal import TenantPortal
 from api.forms.quotas import TenantQuotas
 from api.http.fields import Input, Metadata, Name, TenantPath, Time
 from api.http.merge_patch import MergePatch, patch_of, patched
@@ -20,6 +21,7 @@ from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.ids import new_id
 from hookfast.storage.accounts import api_keys, tenants
 from hookfast.storage.audit.audited import created, deleted, facts, updated
+from hookfast.storage.deliveries import sent_tests
 from hookfast.storage.endpoints import endpoint_state, endpoints, subscriptions
 from hookfast.storage.inbox import sources
 from hookfast.storage.tables import Tenant
@@ -37,6 +39,7 @@ class TenantForm(Input):
     name: Name
     metadata: Metadata = Field(default_factory=dict)
     quotas: TenantQuotas = Field(default_factory=TenantQuotas)
+    portal: TenantPortal = Field(default_factory=TenantPortal)
 
 
 class TenantView(BaseModel):
@@ -46,15 +49,17 @@ class TenantView(BaseModel):
     name: str
     metadata: dict[str, Any]
     quotas: TenantQuotas
+    portal: TenantPortal
     created_at: Time
     updated_at: Time
 
     @classmethod
     def of(cls, tenant: Tenant) -> Self:
         return cls(
-            **tenant.model_dump(exclude={"meta", "quotas", "deleted_at"}),
+            **tenant.model_dump(exclude={"meta", "quotas", "portal", "deleted_at"}),
             metadata=tenant.meta,
             quotas=TenantQuotas.of(tenant.quotas),
+            portal=TenantPortal.of(tenant.portal),
         )
 
 
@@ -68,6 +73,7 @@ async def create_tenant(
         name=form.name,
         meta=form.metadata,
         quotas=form.quotas.column(),
+        portal=form.portal.column(),
         created_at=now,
         updated_at=now,
     )
@@ -107,17 +113,21 @@ async def change_tenant(
         tenant = found(await tenants.get(connection, tenant_id, lock=True))
         before = facts(tenant)
         current = TenantForm(
-            name=tenant.name, metadata=tenant.meta, quotas=TenantQuotas.of(tenant.quotas)
+            name=tenant.name,
+            metadata=tenant.meta,
+            quotas=TenantQuotas.of(tenant.quotas),
+            portal=TenantPortal.of(tenant.portal),
         )
         form = patched(current, patch)
         tenant.name, tenant.meta, tenant.updated_at = form.name, form.metadata, context.clock()
-        tenant.quotas = form.quotas.column()
+        tenant.quotas, tenant.portal = form.quotas.column(), form.portal.column()
         await tenants.change(
             connection,
             tenant_id,
             name=tenant.name,
             meta=tenant.meta,
             quotas=tenant.quotas,
+            portal=tenant.portal,
             updated_at=tenant.updated_at,
         )
         await audit.record(connection, updated(tenant, before=before))
@@ -129,7 +139,7 @@ async def change_tenant(
 async def delete_tenant(
     tenant_id: TenantPath, context: AppContext, audit: Audit, _: OperatorOnly
 ) -> None:
-    """Deletes its endpoints, subscriptions and sources and revokes its API keys at once. Its
+    """Deletes its endpoints, subscriptions, sources and tests and revokes its API keys at once. Its
     events, deliveries and inbox are kept; deliveries in progress end undelivered. Hookfast's own
     tenant cannot be deleted."""
     if tenant_id == SYSTEM_TENANT:
@@ -145,6 +155,7 @@ async def delete_tenant(
         # endpoints first: a request that adds a subscription meanwhile holds its endpoint's lock
         await endpoints.mark_deleted_of_tenant(connection, tenant_id, at=now)
         await subscriptions.remove_of_tenant(connection, tenant_id)
+        await sent_tests.remove_of_tenant(connection, tenant_id)
         await sources.mark_deleted_of_tenant(connection, tenant_id, at=now)
         await tenants.mark_deleted(connection, tenant_id, at=now)
         await endpoint_state.release_held_of_tenant(connection, tenant_id, now=now)

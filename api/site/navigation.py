@@ -19,7 +19,7 @@ class Section:
     title: str
     path: str
     operator_only: bool = False
-    creates_keys: bool = False
+    writers_only: bool = False
     group: str = ""
 
 
@@ -38,26 +38,15 @@ SECTIONS: tuple[Section, ...] = (
         "portal-links",
         "Portal links",
         "/dashboard/portal-links",
-        creates_keys=True,
+        writers_only=True,
         group="Administer",
     ),
-    Section("api-keys", "API keys", "/dashboard/api-keys", creates_keys=True, group="Administer"),
+    Section("api-keys", "API keys", "/dashboard/api-keys", writers_only=True, group="Administer"),
     Section("audit", "Audit log", "/dashboard/audit", group="Administer"),
     Section(
         "retention", "Retention", "/dashboard/retention", operator_only=True, group="Administer"
     ),
 )
-
-
-def sections_of_endpoint(endpoint_id: str) -> list[Section]:
-    """Return the menu of a session about one endpoint."""
-    return [
-        Section("endpoints", "Endpoint", f"/dashboard/endpoints/{endpoint_id}"),
-        Section("deliveries", "Deliveries", f"/dashboard/deliveries?endpoint_id={endpoint_id}"),
-        Section(
-            "dead-letters", "Dead letters", f"/dashboard/dead-letters?endpoint_id={endpoint_id}"
-        ),
-    ]
 
 
 def deliveries_between(since: datetime, until: datetime, **filters: str | None) -> str:

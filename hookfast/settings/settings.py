@@ -26,6 +26,7 @@ from hookfast.settings.egress_proxy import EgressProxy, parse_egress_proxy
 from hookfast.settings.event_type_settings import EventTypeSettings
 from hookfast.settings.limit_settings import LimitSettings
 from hookfast.settings.local_url import local_url
+from hookfast.settings.portal_settings import PortalSettings
 from hookfast.settings.retention_settings import RetentionSettings
 from hookfast.settings.secret_files import SecretFiles
 from hookfast.settings.types import (
@@ -42,7 +43,7 @@ from hookfast.settings.types import (
 )
 
 
-class Settings(LimitSettings, EventTypeSettings, RetentionSettings, BaseSettings):
+class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettings, BaseSettings):
     """Every setting with its default."""
 
     model_config = SettingsConfigDict(

@@ -10,6 +10,7 @@ from fastapi import Depends, Query, Response
 from api.access.authentication import Principal, Reader
 from api.dashboard.pages import delivery_chart
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
+from api.dashboard.site import DASHBOARD
 from api.http.fields import AnswerQuery, EndpointId, EventId, SubscriptionId, TenantId
 from api.http.pagination import Listing, Page, PageQuery
 from api.process.context import AppContext, Context
@@ -22,7 +23,7 @@ from hookfast.deliveries.answer import SUGGESTED_ANSWERS, parse_answer
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.deliveries.deliveries import DeliveryFilter as StoredFilter
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _EVERY_SECONDS = 2.0
 _MOST_ROWS = 25  # of a page, which has a chart too and stays below 100 KB

@@ -5,27 +5,33 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import Depends, Response
+from fastapi import Depends, Query, Response
 
 from api.access.authentication import Principal, Reader
 from api.dashboard.pages import endpoint_charts
 from api.dashboard.pages.endpoint_charts import Window, WindowQuery
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
+from api.forms.endpoint_test import TestView
 from api.forms.unmatched import explain_unmatched
 from api.http.fields import EndpointPath
 from api.http.pagination import Page
 from api.routes.deliveries import list_deliveries
-from api.routes.endpoint_checks import TestView, get_endpoint_stats
+from api.routes.endpoint_checks import get_endpoint_stats
 from api.routes.endpoint_control import get_endpoint_health
+from api.routes.endpoint_tests import list_tests
 from api.routes.endpoints import get_endpoint
-from api.routes.event_types import list_event_types
 from api.routes.subscriptions import PreviewView, list_subscriptions
 from api.site import live
+from api.site.json_view import pretty
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
+from api.site.sample_editor import sample_editor
 from hookfast.deliveries.retry_plan import parse_plan
+from hookfast.events.event_type import MAX_LENGTH
+from hookfast.storage.deliveries import sent_tests
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
 
@@ -40,9 +46,13 @@ async def endpoint_page(
     view: PageView,
     principal: Reader,
     window: WindowQuery = endpoint_charts.DEFAULT,
+    test_type: Annotated[str | None, Query(max_length=MAX_LENGTH)] = None,
 ) -> Response:
-    """Show an endpoint, with its attempts in the window."""
-    return await render_endpoint(endpoint_id, view=view, principal=principal, window=window)
+    """Show an endpoint, with its attempts in the window, and the sample of an event type to test
+    it with."""
+    return await render_endpoint(
+        endpoint_id, view=view, principal=principal, window=window, test_type=test_type
+    )
 
 
 # an unknown endpoint answers 404 here: later, the stream would only end
@@ -65,12 +75,13 @@ async def render_endpoint(
     principal: Principal,
     window: Window = endpoint_charts.DEFAULT,
     test: TestView | None = None,
-    tested_type: str | None = None,
+    test_type: str | None = None,
+    test_data: str | None = None,
     preview: PreviewView | None = None,
     status: int = 200,
 ) -> Response:
-    """Render the endpoint's page, with the result of a test, the preview of a subscription, or the
-    errors of one of its forms."""
+    """Render the endpoint's page, with the result of a test and the data that was typed for it, the
+    preview of a subscription, or the errors of one of its forms."""
     figures = await _figures(endpoint_id, view, principal, window)
     subscribed = await list_subscriptions(_ALL, view.context, principal, endpoint_id=endpoint_id)
     async with view.context.database.read() as connection:
@@ -88,22 +99,15 @@ async def render_endpoint(
         unmatched=unmatched,
         plan=parse_plan(figures["endpoint"].retry_plan),
         policy=view.context.settings.circuit_policy.with_overrides(figures["endpoint"].circuit),
-        event_types=await example_types(view, principal),
+        editor=await sample_editor(
+            view, principal, name=test_type, data=test_data, subscriptions=subscribed.data
+        ),
+        tests=(await list_tests(_RECENT, view.context, principal, endpoint_id=endpoint_id)).data,
+        tests_kept=sent_tests.KEPT,
         test=test,
-        tested_type=tested_type,
+        test_body=None if test is None else pretty(test.body)[0],
         preview=preview,
     )
-
-
-async def example_types(view: View, principal: Principal) -> list[str]:
-    """Return the names of the event types of which there are examples to send or preview."""
-    types = await list_event_types(_ALL, view.context, principal)
-    return sorted((each.name for each in types.data), key=_own_first)
-
-
-def _own_first(name: str) -> tuple[bool, str]:
-    """Sort the platform's own event types before Hookfast's."""
-    return name.startswith("hookfast."), name
 
 
 async def _figures(

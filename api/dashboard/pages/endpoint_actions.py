@@ -8,9 +8,10 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
-from api.dashboard.pages.endpoint import StoredEndpoint, render_endpoint
+from api.dashboard.pages.endpoint import StoredEndpoint
+from api.dashboard.site import DASHBOARD
 from api.http.fields import EndpointPath
-from api.routes.endpoint_checks import TestForm, VerifiedView, run_test, verify_endpoint
+from api.routes.endpoint_checks import VerifiedView, verify_endpoint
 from api.routes.endpoint_control import (
     EnableForm,
     disable_endpoint,
@@ -20,14 +21,13 @@ from api.routes.endpoint_control import (
 )
 from api.routes.endpoint_secrets import RotationForm, rotate_endpoint_secret
 from api.routes.endpoints import delete_endpoint
-from api.site.form import validated
 from api.site.formatting import endpoint_name
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import InvalidInput
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 OVERLAPS: Final = {
     "86400": "24 hours: time to change over",
@@ -76,24 +76,6 @@ async def enable(
     return view.redirect(
         f"/dashboard/jobs/{enabled.job.id}",
         "The endpoint is enabled; this job sends its dead letters again.",
-    )
-
-
-@routes.post("/endpoints/{endpoint_id}/test")
-async def test(endpoint_id: EndpointPath, view: PageView, principal: Writer) -> Response:
-    """Send a sample. The receiver's answer is shown once and not stored."""
-    name = view.form.text("type")
-    if name is None:
-        raise InvalidInput.at("/type", "name an event type")
-    view.result_path = f"/dashboard/endpoints/{endpoint_id}"
-    form = validated(TestForm, {"type": name})
-    result = await run_test(endpoint_id, form, view.context, principal)
-    return await render_endpoint(
-        endpoint_id,
-        view=view,
-        principal=principal,
-        test=result,
-        tested_type=name,
     )
 
 

@@ -9,9 +9,10 @@ from fastapi import Depends, Response
 
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
+from api.dashboard.site import DASHBOARD
+from api.forms.sample import sample_of
 from api.http.pagination import PageQuery
 from api.process.context import AppContext, Context
-from api.routes.endpoint_checks import sample_of
 from api.routes.event_types import (
     EventTypeForm,
     EventTypeView,
@@ -28,10 +29,9 @@ from api.site.page_route import PageRouter
 from hookfast.errors import Conflict, HookfastError, InvalidInput
 from hookfast.events.event_type import describe_parts
 from hookfast.events.operational import is_reserved
-from hookfast.events.schema_example import example_of
 from hookfast.storage.events import event_types
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 StoredEventType = Annotated[EventTypeView, Depends(get_event_type)]
 
@@ -172,7 +172,6 @@ def _text(schema: Any) -> str:
 def _example(event_type: EventTypeView, view: View) -> tuple[str | None, bool]:
     """Return example data of this type, and whether it was generated from the schema."""
     sample = sample_of(event_type.name, event_type.json_schema, now=view.now)
-    if sample is not None:
-        return pretty(sample)[0], False
-    generated = example_of(event_type.json_schema)
-    return (None if generated is None else _text(generated)), True
+    return (
+        None if sample.origin == "default" else pretty(sample.data)[0]
+    ), sample.origin == "schema"

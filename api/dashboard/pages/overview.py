@@ -16,6 +16,7 @@ from api.access.authentication import Reader
 from api.dashboard.pages import first_steps
 from api.dashboard.pages.delivery_chart import counted_words
 from api.dashboard.pages.overview_summary import Summary, summarize
+from api.dashboard.site import DASHBOARD
 from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from api.site import charts, live
@@ -41,7 +42,7 @@ from hookfast.storage.figures.overview import MAX_WAITING, AttentionItem, Step
 from hookfast.storage.figures.workers import Alive
 from hookfast.storage.retention import delivery_days
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 WindowQuery = Annotated[Window, Query(alias="window")]
 

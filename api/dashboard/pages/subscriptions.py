@@ -10,10 +10,12 @@ from fastapi import Depends, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
-from api.dashboard.pages.endpoint import example_types, render_endpoint
+from api.dashboard.pages.endpoint import render_endpoint
+from api.dashboard.site import DASHBOARD
+from api.forms.endpoint_test import TestForm
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext
-from api.routes.endpoint_checks import TestForm, run_test
+from api.routes.endpoint_tests import run_test
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (
     NewSubscription,
@@ -32,10 +34,11 @@ from api.site.form import Form, changed_members, check_unchanged, seen_version, 
 from api.site.json_view import pretty
 from api.site.page import InvalidField, PageView, View
 from api.site.page_route import PageRouter, error_sentence
+from api.site.sample_editor import example_types
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.events.filter import filter_text
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 
 async def _subscription_of_endpoint(
@@ -284,7 +287,7 @@ async def _form(
         **payload,
         filter=filter,
         preview=preview,
-        event_types=await example_types(view, principal),
+        event_types=[each.name for each in await example_types(view, principal)],
         mapped_body=mapped_body,
         previewed_type=view.form.get("type"),
         ordered=ordered,

@@ -41,6 +41,7 @@ from hookfast.storage.events.new_events import (
 )
 from hookfast.storage.events.schema_checks import Check, Fault, SchemaChecks
 from hookfast.storage.events.schemas import Schema, SchemaCache
+from hookfast.strict_json.parser import ParsedJson
 from hookfast.telemetry import spans
 
 # Hashing more data than this moves to a thread, because other requests should not wait that long.
@@ -144,6 +145,16 @@ class Emitter:
             if results is not None:
                 return results
         return await self._commit_alone(request)
+
+    async def check(self, event_type: str, data: ParsedJson) -> None:
+        """Raise the error that an event of this registered type with this data would get:
+        InvalidInput (`schema_…`, with pointers under `/data`), or Unavailable. Nothing is
+        emitted."""
+        async with self._database.read() as connection:
+            schemas = await self._schemas.load(connection, [event_type])
+        [fault] = await self._checks.alone([(schemas.get(event_type, _ANYTHING), data)])
+        if fault is not None:
+            raise fault
 
     async def close(self) -> None:
         """Wait until pending requests are committed."""

@@ -8,6 +8,7 @@ from typing import Literal
 Kind = Literal[
     "event",
     "delivery",
+    "test",
     "endpoint",
     "subscription",
     "event_type",

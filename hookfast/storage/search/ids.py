@@ -9,10 +9,12 @@ from typing import Any, Final
 from sqlalchemy import Select, Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.answer import answer_name
+from hookfast.deliveries.outcome import Result
 from hookfast.ids import Prefix
 from hookfast.storage.accounts import api_keys, tenants
 from hookfast.storage.database.keyset import newest_first
-from hookfast.storage.deliveries import deliveries, jobs
+from hookfast.storage.deliveries import deliveries, jobs, sent_tests
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.endpoints import endpoints, subscriptions
 from hookfast.storage.events import events
@@ -28,6 +30,7 @@ from hookfast.storage.tables import (
     Job,
     Notice,
     RetentionRun,
+    SentTest,
     Source,
     Tenant,
 )
@@ -35,14 +38,14 @@ from hookfast.storage.tables import (
 NEWEST: Final = 2_000
 """Ids that are compared with a shortened one: so many of the newest."""
 
-_SHORTENED: Final[Mapping[Prefix, Table]] = {
-    "evt": Event.__table__,
-    "dlv": Delivery.__table__,
-    "ep": Endpoint.__table__,
-    "tnt": Tenant.__table__,
-    "src": Source.__table__,
-    "inb": InboxEntry.__table__,
-    "job": Job.__table__,
+_SHORTENED: Final[Mapping[Prefix, tuple[Table, ...]]] = {
+    "evt": (Event.__table__,),
+    "dlv": (Delivery.__table__, SentTest.__table__),
+    "ep": (Endpoint.__table__,),
+    "tnt": (Tenant.__table__,),
+    "src": (Source.__table__,),
+    "inb": (InboxEntry.__table__,),
+    "job": (Job.__table__,),
 }
 """The ids that lists shorten and that have a page, with their tables."""
 
@@ -58,13 +61,14 @@ async def find(connection: AsyncConnection, prefix: Prefix, id_: str, *, scope: 
 async def find_shortened(
     connection: AsyncConnection, prefix: Prefix, end: str, *, scope: Scope
 ) -> list[str]:
-    """Return the ids with this prefix that end with `end`, among the newest. A scope of one
-    endpoint has only those of its deliveries."""
-    table = _SHORTENED.get(prefix)
-    if table is None or (scope.endpoint_id is not None and prefix != "dlv"):
+    """Return the ids with this prefix that end with `end`, among the newest of each table. A scope
+    of one endpoint has only those of its deliveries and tests."""
+    if scope.endpoint_id is not None and prefix != "dlv":
         return []
-    rows = await connection.execute(shortened_statement(table, end, scope=scope))
-    return list(rows.scalars())
+    found: list[str] = []
+    for table in _SHORTENED.get(prefix, ()):
+        found += (await connection.execute(shortened_statement(table, end, scope=scope))).scalars()
+    return found
 
 
 def shortened_statement(table: Table, end: str, *, scope: Scope) -> Select[str]:
@@ -101,10 +105,23 @@ def of_event(event: events.EventSummary) -> Hit:
     )
 
 
-async def _delivery(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
-    row = await deliveries.get(connection, id_)
-    sees = row is not None and scope.sees(row.tenant_id, row.endpoint_id)
-    return [_of_delivery(row)] if row is not None and sees else []
+async def _message(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+    """Return the delivery or the test with this message id."""
+    row = await deliveries.get(connection, id_) or await sent_tests.get(connection, id_)
+    if row is None or not scope.sees(row.tenant_id, row.endpoint_id):
+        return []
+    return [_of_delivery(row) if isinstance(row, Delivery) else _of_test(row)]
+
+
+def _of_test(row: SentTest) -> Hit:
+    return Hit(
+        kind="test",
+        id=row.id,
+        title=row.event_type,
+        detail=answer_name(Result(row.result), row.status_code),
+        tenant_id=row.tenant_id,
+        shown_with=row.endpoint_id,
+    )
 
 
 def _of_delivery(row: Delivery, *, attempt: int | None = None) -> Hit:
@@ -243,7 +260,7 @@ async def _retention_run(connection: AsyncConnection, id_: str, scope: Scope) ->
 
 _FINDS: Final[Mapping[Prefix, _Find]] = {
     "evt": _event,
-    "dlv": _delivery,
+    "dlv": _message,
     "att": _attempt,
     "ep": _endpoint,
     "ntc": _notice,

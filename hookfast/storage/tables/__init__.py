@@ -12,6 +12,7 @@ from hookfast.storage.tables.deliveries import (
     Job,
     Lane,
     ProcessWrite,
+    SentTest,
     WorkerHeartbeat,
 )
 from hookfast.storage.tables.endpoints import (
@@ -57,6 +58,7 @@ __all__ = [
     "RetentionRun",
     "RetentionSweep",
     "SentForm",
+    "SentTest",
     "SigningKey",
     "Source",
     "SourceEventType",

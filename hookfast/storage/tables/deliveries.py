@@ -1,4 +1,4 @@
-"""The tables of deliveries, attempts, jobs on many deliveries, and workers."""
+"""The tables of deliveries, attempts, tests, jobs on many deliveries, and workers."""
 
 from __future__ import annotations
 
@@ -163,6 +163,34 @@ class Attempt(Record, table=True):
     position: int = Field(
         default=0, sa_type=BigInteger, sa_column_kwargs={"default": NextPosition("attempts")}
     )
+
+
+class SentTest(Record, table=True):
+    """A test event that was sent to an endpoint, with its answer. `id` is the message id that was
+    sent, so tests and deliveries sort by time together. `request_body` is the body before any
+    encryption; the other columns are as in `attempts`. Nothing counts or repeats a test."""
+
+    __tablename__ = "sent_tests"
+    __table_args__ = (
+        Index("ix_sent_tests_tenant", "tenant_id", "id"),
+        Index("ix_sent_tests_endpoint", "endpoint_id", "id"),
+    )
+
+    id: str = Field(primary_key=True)
+    tenant_id: str
+    endpoint_id: str
+    event_type: str
+    payload: str
+    url: str = Field(sa_type=Text)
+    started_at: datetime = Field(sa_type=UtcDateTime)
+    duration_ms: float
+    result: str
+    status_code: int | None = None
+    error: str | None = Field(default=None, sa_type=Text)
+    request_headers: str | None = Field(default=None, sa_type=Text)
+    request_body: str = Field(sa_type=Text)
+    response_headers: str | None = Field(default=None, sa_type=Text)
+    response_excerpt: str | None = Field(default=None, sa_type=Text)
 
 
 class Job(Record, table=True):

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 import trustme
 from fastapi import FastAPI
-
 from tests.integration.dashboard.portal import link
+
 from tests.integration.dashboard.resources import new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Forms, browser, tenant_visitor, text_of
 from tests.support.certificates import client_identity, pem

@@ -9,9 +9,9 @@ from html import unescape
 import httpx2
 import pytest
 from fastapi import FastAPI
+from tests.integration.dashboard.portal import link
 
 from api.process.context import Context
-from tests.integration.dashboard.portal import link
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, browser, tenant_visitor
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import httpx2
 import pytest
 from fastapi import FastAPI
+from tests.integration.dashboard.portal import link
 
 from api.limits.token_bucket import TokenBuckets
 from api.process.context import Context
-from tests.integration.dashboard.portal import link
 from tests.integration.dashboard.resources import EVENT_TYPE, emit, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, browser, tenant_visitor, text_of
 from tests.support.api_client import event_type_maker

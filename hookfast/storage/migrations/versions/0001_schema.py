@@ -719,6 +719,27 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("run_id", "name"),
     )
     op.create_table(
+        "sent_tests",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("tenant_id", sa.String(), nullable=False),
+        sa.Column("endpoint_id", sa.String(), nullable=False),
+        sa.Column("event_type", sa.String(), nullable=False),
+        sa.Column("payload", sa.String(), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
+        sa.Column("started_at", UtcDateTime(), nullable=False),
+        sa.Column("duration_ms", sa.Float(), nullable=False),
+        sa.Column("result", sa.String(), nullable=False),
+        sa.Column("status_code", sa.Integer(), nullable=True),
+        sa.Column("error", sa.Text(), nullable=True),
+        sa.Column("request_headers", sa.Text(), nullable=True),
+        sa.Column("request_body", sa.Text(), nullable=False),
+        sa.Column("response_headers", sa.Text(), nullable=True),
+        sa.Column("response_excerpt", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_index("ix_sent_tests_endpoint", "sent_tests", ["endpoint_id", "id"], unique=False)
+    op.create_index("ix_sent_tests_tenant", "sent_tests", ["tenant_id", "id"], unique=False)
+    op.create_table(
         "signing_keys",
         sa.Column("kid", sa.String(), nullable=False),
         sa.Column("kind", sa.String(), nullable=False),
@@ -821,6 +842,7 @@ def _create_tables() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("meta", sa.JSON(), nullable=False),
         sa.Column("quotas", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("portal", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.Column("deleted_at", UtcDateTime(), nullable=True),

@@ -27,6 +27,8 @@ async def one_of_everything(client: httpx2.AsyncClient) -> dict[str, str]:
     source = await client.post("/sources", json=form)
     received = await send(client, source.json()["id"], {})
     assert received.status_code == 202, received.text
+    test = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": EVENT_TYPE})
+    assert test.json()["kept"], test.text
     return {
         "tenant_id": tenant["id"],
         "endpoint_id": endpoint["id"],
@@ -37,4 +39,5 @@ async def one_of_everything(client: httpx2.AsyncClient) -> dict[str, str]:
         "job_id": job.json()["id"],
         "source_id": source.json()["id"],
         "inbox_id": received.json()["id"],
+        "test_id": test.json()["message_id"],
     }

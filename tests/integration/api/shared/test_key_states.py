@@ -45,6 +45,7 @@ PREFIXES = {
     "key_id": "key",
     "source_id": "src",
     "inbox_id": "inb",
+    "test_id": "dlv",
 }
 
 

@@ -1,0 +1,88 @@
+"""Tests of an endpoint: sending one with edited data, and the request and answer of those sent."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Response
+
+from api.access.authentication import Reader, Writer
+from api.answers.problems import problem_of
+from api.dashboard.pages.endpoint import StoredEndpoint, render_endpoint
+from api.dashboard.site import DASHBOARD
+from api.forms.endpoint_test import KeptTest, TestForm
+from api.forms.sample import parse_edited
+from api.http.fields import EndpointPath
+from api.routes.endpoint_tests import get_test, run_test
+from api.site.form import validated
+from api.site.json_view import pretty
+from api.site.page import InvalidField, PageView
+from api.site.page_route import PageRouter, error_sentence
+from api.site.sample_editor import sample_editor
+from hookfast.errors import InvalidInput, NotFound, TooManyRequests
+from hookfast.storage.deliveries.sent_tests import KEPT, KEPT_PER_ENDPOINT
+from hookfast.strict_json.parser import parse_object
+
+routes = PageRouter(DASHBOARD)
+
+OwnTest = Annotated[KeptTest, Depends(get_test)]
+
+
+@routes.post("/endpoints/{endpoint_id}/test")
+async def send_test(endpoint_id: EndpointPath, view: PageView, principal: Writer) -> Response:
+    """Send the data that was typed, or the sample, and show the request and the answer."""
+    name = view.form.text("type")
+    if name is None:
+        raise InvalidInput.at("/type", "name an event type")
+    view.result_path = f"/dashboard/endpoints/{endpoint_id}"
+    # browsers send line breaks as CR LF
+    typed = view.form.get("data", "").replace("\r\n", "\n") if "data" in view.form else None
+    form = validated(TestForm, {"type": name})
+    try:
+        data = None if typed is None else parse_edited(typed)
+        test = await run_test(endpoint_id, form, view.context, principal, data=data)
+    except (InvalidInput, TooManyRequests) as error:
+        if typed is None or not _is_about_data(error):
+            raise
+        view.invalid["data"] = InvalidField(typed, error_sentence(error))
+        return await render_endpoint(
+            endpoint_id,
+            view=view,
+            principal=principal,
+            test_type=name,
+            test_data=typed,
+            status=problem_of(error).status,
+        )
+    if test.kept:
+        view.result_path = f"{view.result_path}/tests/{test.message_id}"
+    return await render_endpoint(
+        endpoint_id, view=view, principal=principal, test=test, test_type=name, test_data=typed
+    )
+
+
+@routes.get("/endpoints/{endpoint_id}/tests/{test_id}")
+async def test_page(
+    endpoint: StoredEndpoint, test: OwnTest, view: PageView, principal: Reader
+) -> Response:
+    """Show a test: the whole request and the answer, and its data to send again."""
+    if test.endpoint_id != endpoint.id:
+        raise NotFound("The endpoint has no such test.")
+    data = None
+    if test.payload == "full":
+        data = parse_object(test.request_body.encode())["data"].text
+    return view.render(
+        "endpoint_test.html",
+        endpoint=endpoint,
+        test=test,
+        body=pretty(test.request_body)[0],
+        kept_until=test.started_at + KEPT,
+        most=KEPT_PER_ENDPOINT,
+        editor=await sample_editor(view, principal, name=test.event_type, data=data),
+    )
+
+
+def _is_about_data(error: InvalidInput | TooManyRequests) -> bool:
+    """Whether to show the error at the data, which then stays as it was typed."""
+    if isinstance(error, TooManyRequests):
+        return True
+    return all(each.pointer.startswith(("/data", "/mapping")) for each in error.errors)
