@@ -17,6 +17,12 @@ HEIGHT: Final = 100
 _MANTISSAS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _TICKS = 5  # divides 1, 2, 2.5, 5 and 10 into round parts
 _MIN_COUNT = 5
+_MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
+_LONG_SCALES: Final = (
+    *(_MINUTE * count for count in (2.5, 5, 10, 25, 50, 150)),
+    *(_HOUR * count for count in (5, 10, 30, 60)),
+    *(_DAY * count for count in (5, 10, 25, 50)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +107,13 @@ def stacked_bars(
     scale = HEIGHT / top
     bars = []
     for place, (stack, tooltip) in enumerate(zip(stacks, tooltips, strict=True)):
-        x = round(place * slot + (slot - width) / 2, 1)
+        x = _round(place * slot + (slot - width) / 2)
         parts, base = [], float(HEIGHT)
         for series, value in stack:
             if value:
                 base -= value * scale
                 link = part_links[series][place] if series in part_links else None
-                size = (round(base, 2), round(width, 1), round(value * scale, 2))
+                size = (_round(base), _round(width), _round(value * scale))
                 parts.append(Rect(series, x, *size, link))
         bars.append(_bar(place, slot, tooltip, links, parts=tuple(parts), empty=not parts))
     return Chart(
@@ -124,12 +130,13 @@ def lines(
     tooltips: Sequence[str],
     labels: Sequence[str],
     unit: Callable[[float], str],
+    top_of: Callable[[float], float] | None = None,
     links: Sequence[str] = (),
 ) -> Chart:
-    """Draw a line per series over the same steps. `unit` formats a value of the scale; `links` has
-    the address that each step opens."""
+    """Draw a line per series over the same steps. `unit` formats a value of the scale, whose top
+    `top_of` returns for the highest value; `links` has the address that each step opens."""
     values = [value for _, each in series for value in each if value is not None]
-    top = ceiling(max(values, default=0))
+    top = (top_of or ceiling)(max(values, default=0))
     slot = WIDTH / max(1, len(tooltips))
     drawn = tuple(Line(name, _segments(each, top=top, slot=slot)) for name, each in series)
     bars = tuple(
@@ -149,7 +156,7 @@ def _bar(
     empty: bool,
 ) -> Bar:
     link = links[place] if links else None
-    return Bar(round(place * slot, 1), round(slot, 1), parts, tooltip, link, empty)
+    return Bar(_round(place * slot), _round(slot), parts, tooltip, link, empty)
 
 
 def ceiling(value: float) -> float:
@@ -165,6 +172,14 @@ def ceiling(value: float) -> float:
     while power > value:
         power /= 10
     return next(m * power for m in _MANTISSAS if m * power >= value * 0.999999)
+
+
+def seconds_ceiling(value: float) -> float:
+    """Return the top of a scale that shows `value` seconds, whose levels are round times: from two
+    minutes on, it is 5, 10, 25 … minutes, which are five times 1, 2, 5 … minutes."""
+    if value <= 50:
+        return ceiling(value)
+    return next((each for each in _LONG_SCALES if each >= value), ceiling(value))
 
 
 def percentile(ascending: Sequence[float], share: int) -> float | None:
@@ -199,6 +214,12 @@ def _labels(labels: Sequence[str]) -> tuple[Mark, ...]:
         for place, text in enumerate(labels)
         if text
     )
+
+
+def _round(value: float) -> float:
+    """Round to a tenth, which is less than a pixel; a whole number has no decimals to send."""
+    rounded = round(value, 1)
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def _short(value: float) -> str:

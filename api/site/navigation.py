@@ -62,4 +62,10 @@ def dead_letters_between(since: datetime, until: datetime) -> str:
 
 def _query(since: datetime, until: datetime, filters: Mapping[str, str | None]) -> str:
     given = {name: value for name, value in filters.items() if value is not None}
-    return urlencode(given | {"since": rfc3339(since), "until": rfc3339(until)})
+    times = {"since": short_rfc3339(since), "until": short_rfc3339(until)}
+    return urlencode(given | times, safe=":")
+
+
+def short_rfc3339(moment: datetime) -> str:
+    """Format a time by RFC 3339 in UTC, without zeros after the second."""
+    return rfc3339(moment).replace(".000000", "")

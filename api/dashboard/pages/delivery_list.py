@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
@@ -26,6 +26,7 @@ from hookfast.storage.deliveries.deliveries import DeliveryFilter as StoredFilte
 routes = PageRouter(DASHBOARD)
 
 _EVERY_SECONDS = 2.0
+_MOST_ROWS = 25  # of a page, which has a chart too and stays below 100 KB
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ async def _list(
     page: Page, context: Context, principal: Principal, *, view: View, chosen: DeliveryFilter
 ) -> Listing[DeliveryView]:
     return await list_deliveries(
-        page,
+        replace(page, limit=min(page.limit, _MOST_ROWS)),
         context,
         principal,
         status=chosen.status,

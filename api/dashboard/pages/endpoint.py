@@ -116,7 +116,7 @@ async def _figures(
     context = view.context
     recent = await list_deliveries(_RECENT, context, principal, endpoint_id=endpoint_id)
     endpoint = await get_endpoint(endpoint_id, context, principal)
-    charts = await endpoint_charts.read(view, endpoint_id, window)
+    charts = await endpoint_charts.read(view, endpoint_id, window, created_at=endpoint.created_at)
     since = charts.steps[0].start
     return {
         "endpoint": endpoint,

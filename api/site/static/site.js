@@ -307,7 +307,7 @@ setInterval(() => tick(document), 1000);
     if (event.key === "Escape") return clear();
     const chart = document.activeElement.closest?.("svg[data-brush]");
     if (!chart) return;
-    const group = document.activeElement.closest(".bar");
+    const group = document.activeElement.closest("g");
     const bars = barsOf(chart);
     const place = bars.indexOf(group.querySelector("a.step"));
     if (event.key === "Enter" && range?.chart === chart) {

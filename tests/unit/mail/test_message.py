@@ -76,7 +76,7 @@ def test_mail_about_one_endpoint_lists_the_facts() -> None:
         assert line in plain.splitlines() or f"  {line}" in plain.splitlines()
     page = text(message, "html")
     assert "<th>Held</th><td>1 delivery</td>" in page
-    assert '<a href="https://hooks.example/dashboard/endpoints/ep_1">' in page
+    assert '<a class="button" href="https://hooks.example/dashboard/endpoints/ep_1">' in page
 
 
 def test_headers_prevent_automatic_replies() -> None:

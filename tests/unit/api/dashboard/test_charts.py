@@ -28,6 +28,14 @@ def test_the_top_of_a_scale_is_the_next_round_number(value: float, top: float) -
     assert charts.ceiling(value) == pytest.approx(top)
 
 
+@pytest.mark.parametrize(
+    ("value", "top"),
+    [(0.04, 0.05), (50, 50), (51, 150), (151, 300), (3_000, 3_000), (7_200, 9_000), (1e8, 1e8)],
+)
+def test_levels_of_a_scale_of_seconds_are_round_times(value: float, top: float) -> None:
+    assert charts.seconds_ceiling(value) == pytest.approx(top)
+
+
 def test_bars_stand_on_each_other_and_fill_the_scale() -> None:
     chart = charts.stacked_bars(
         [[("good", 6), ("bad", 4)], [], [("good", 0), ("bad", 5)]],
