@@ -210,7 +210,7 @@ VALUES: Final[Mapping[str, Any]] = {
     "PolledItem.request": None,
     "PollView.next_cursor": _CURSOR,
     "PortalLinkView.scope": "tenant:read",
-    "PortalLinkView.url": "https://hooks.example.com/dashboard/portal#eyJ0ZW5hbnQi",
+    "PortalLinkView.url": "https://hooks.example.com/portal/open?sig=eyJ0ZW5hbnQi",
     "ReasonCount.reason": "retries_exhausted",
     "RunView.status": "done",
     "SearchHit.kind": "endpoint",

@@ -44,7 +44,7 @@ def _sections(view: View) -> list[Section]:
     if view.visitor is None:
         return [guide]
     return [
-        Section("endpoints", "Endpoints", f"{HOME}/endpoints"),
+        Section("endpoints", "Endpoint" if view.endpoint_id else "Endpoints", f"{HOME}/endpoints"),
         Section("activity", "Activity", f"{HOME}/activity"),
         Section("event-types", "Event catalogue", f"{HOME}/event-types"),
         guide,
