@@ -17,8 +17,9 @@ from api.answers import problems
 from api.answers.headers import AnswerHeaders
 from api.answers.request_id import RequestId
 from api.dashboard import application as dashboard
-from api.http import docs_page, openapi
+from api.http import openapi
 from api.http.request_body import RequestBody
+from api.portal import application as portal
 from api.process.context import open_context
 from api.routes import (
     api_keys,
@@ -53,6 +54,7 @@ from api.routes import (
     tenant_usage,
     tenants,
 )
+from api.site import docs_page
 from hookfast.clock import Clock, utc_now
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.version import VERSION
@@ -95,7 +97,7 @@ _RESOURCES = (
 # FastAPI's own telemetry: a span and a duration per request. Spans of its inner steps would be most
 # of each trace, and its log records repeat ours. Monitoring requests, which come all day, and
 # streams, whose spans would stay open for hours, are left out.
-_UNTRACED = ("/healthz", "/readyz", "/metrics", "/v1/stream", "/dashboard/live/")
+_UNTRACED = ("/healthz", "/readyz", "/metrics", "/v1/stream", "/dashboard/live/", "/portal/live/")
 _TELEMETRY: TelemetryConfig = {
     "operation_spans": False,
     "logs": False,
@@ -139,6 +141,7 @@ def create_app(
     for resource in _RESOURCES:
         app.include_router(resource.routes)
     dashboard.install(app)
+    portal.install(app)
     return app
 
 

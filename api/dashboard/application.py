@@ -16,7 +16,6 @@ from api.dashboard.pages import (
     delivery_list,
     endpoint,
     endpoint_actions,
-    endpoint_credentials,
     endpoint_recovery,
     endpoint_settings,
     endpoint_tests,
@@ -26,7 +25,6 @@ from api.dashboard.pages import (
     inbox,
     jobs,
     overview,
-    portal,
     portal_links,
     retention,
     search,
@@ -36,8 +34,10 @@ from api.dashboard.pages import (
     subscriptions,
     tenants,
 )
+from api.dashboard.site import DASHBOARD
 from api.site import live, static_files
-from api.site.page import HOME, PageView
+from api.site.endpoint_credentials import credential_pages
+from api.site.page import PageView
 from api.site.page_route import PageRouter
 from api.stream.slots import StreamSlots
 
@@ -49,7 +49,6 @@ _PAGES = (
     endpoint,
     endpoint_actions,
     endpoint_settings,
-    endpoint_credentials,
     endpoint_recovery,
     endpoint_tests,
     subscriptions,
@@ -70,7 +69,7 @@ _PAGES = (
     tenants,
 )
 
-_unknown = PageRouter()
+_unknown = PageRouter(DASHBOARD)
 
 
 @_unknown.get("/{path:path}")
@@ -81,7 +80,11 @@ async def unknown_page(view: PageView, path: str, _: Reader) -> Response:
 
 def routers() -> list[APIRouter]:
     """Return the routers of the pages, those that need no session first."""
-    return [sign_in.open_routes, portal.open_routes, *(page.routes for page in _PAGES)]
+    return [
+        sign_in.open_routes,
+        credential_pages(DASHBOARD),
+        *(page.routes for page in _PAGES),
+    ]
 
 
 def install(app: FastAPI) -> None:
@@ -89,11 +92,11 @@ def install(app: FastAPI) -> None:
 
     @app.get("/", include_in_schema=False)
     async def root() -> Response:
-        return RedirectResponse(HOME)
+        return RedirectResponse(DASHBOARD.home)
 
-    @app.get(f"{HOME}/", include_in_schema=False)
+    @app.get(f"{DASHBOARD.home}/", include_in_schema=False)
     async def home() -> Response:
-        return RedirectResponse(HOME)
+        return RedirectResponse(DASHBOARD.home)
 
     app.state.live_slots = StreamSlots(live.SLOTS)
     app.include_router(static_files.routes)

@@ -14,7 +14,7 @@ from hookfast.sender import verify_endpoint
 from hookfast.sender.verify import Mode
 from hookfast.storage.tables import Endpoint
 
-_REQUEST_SECONDS = 5.0
+REQUEST_SECONDS = 5.0
 _TOTAL_SECONDS = 30.0
 VERIFIED = ("url", "verification", "allowed_networks")
 """The members of an endpoint whose change requires another verification."""
@@ -51,7 +51,7 @@ async def verify(
                 url=url,
                 tenant_id=tenant_id,
                 topics=topics or [EVERYTHING],
-                timeout=_REQUEST_SECONDS,
+                timeout=REQUEST_SECONDS,
                 access=access,
                 allowed_networks=[ip_network(text) for text in allowed_networks],
             )

@@ -1,4 +1,8 @@
-"""The geometry of the charts that templates draw as SVG. Pure: numbers in, coordinates out."""
+"""The geometry of the charts that templates draw as SVG. Pure: numbers in, coordinates out.
+
+A chart is stretched to the width of its place, and its labels are beside it as text of the page, so
+that they have the same size at every width.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,24 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-WIDTH: Final = 720
-HEIGHT: Final = 200
-LOW_HEIGHT: Final = 110
-"""The height of a chart above a list."""
-_LEFT, _RIGHT, _TOP, _BOTTOM = 54, 8, 10, 24
+WIDTH: Final = 1_000
+HEIGHT: Final = 100
+"""The size of every chart in its own units."""
 _MANTISSAS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _TICKS = 5  # divides 1, 2, 2.5, 5 and 10 into round parts
 _MIN_COUNT = 5
+_MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
+_LONG_SCALES: Final = (
+    *(_MINUTE * count for count in (2.5, 5, 10, 25, 50, 150)),
+    *(_HOUR * count for count in (5, 10, 30, 60)),
+    *(_DAY * count for count in (5, 10, 25, 50)),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A level line with its label, or a label under the chart. In the chart's own units."""
+    """A level line with its label, at a height in the chart's own units; or a label under the
+    chart, at a share of its width in percent."""
 
     at: float
     label: str
@@ -51,23 +60,29 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Segment:
+    """An unbroken part of a line, `x,y x,y …`. A single point is a line without a length, which is
+    drawn as a dot."""
+
+    points: str
+    is_dot: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
-    """A line, broken where a value is missing: each of `points` is a segment `x,y x,y …`."""
+    """A line, broken where a value is missing."""
 
     series: str
-    points: tuple[str, ...]
+    segments: tuple[Segment, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """The geometry of one chart."""
+    """The geometry of one chart. `is_low`: it is above a list, and has less height."""
 
     width: int = WIDTH
     height: int = HEIGHT
-    left: int = _LEFT
-    right: int = WIDTH - _RIGHT
-    top: int = _TOP
-    bottom: int = HEIGHT - _BOTTOM
+    is_low: bool = False
     levels: tuple[Mark, ...] = ()
     labels: tuple[Mark, ...] = ()
     bars: tuple[Bar, ...] = ()
@@ -81,32 +96,30 @@ def stacked_bars(
     labels: Sequence[str],
     links: Sequence[str] = (),
     part_links: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    height: int = HEIGHT,
+    is_low: bool = False,
 ) -> Chart:
     """Draw a bar per stack of (series, value) pairs, bottom first. Empty labels are dropped.
     `links` has the address that each bar opens; `part_links`, those of one series' parts."""
     highest = max((sum(value for _, value in stack) for stack in stacks), default=0)
     top = ceiling(max(highest, _MIN_COUNT))  # no level at a fifth of a delivery
-    slot = (WIDTH - _LEFT - _RIGHT) / max(1, len(stacks))
-    width = max(1.0, slot * 0.78)
-    scale = (height - _BOTTOM - _TOP) / top
+    slot = WIDTH / max(1, len(stacks))
+    width = slot * 0.78
+    scale = HEIGHT / top
     bars = []
     for place, (stack, tooltip) in enumerate(zip(stacks, tooltips, strict=True)):
-        x = _LEFT + place * slot + (slot - width) / 2
-        parts, base = [], float(height - _BOTTOM)
+        x = _round(place * slot + (slot - width) / 2)
+        parts, base = [], float(HEIGHT)
         for series, value in stack:
             if value:
                 base -= value * scale
                 link = part_links[series][place] if series in part_links else None
-                size = (round(x, 2), round(base, 2), round(width, 2), value * scale)
-                parts.append(Rect(series, *size, link))
+                size = (_round(base), _round(width), _round(value * scale))
+                parts.append(Rect(series, x, *size, link))
         bars.append(_bar(place, slot, tooltip, links, parts=tuple(parts), empty=not parts))
-    ticks = _TICKS if height == HEIGHT else 1
     return Chart(
-        height=height,
-        bottom=height - _BOTTOM,
-        levels=_levels(top, _short, height=height, ticks=ticks),
-        labels=_labels(labels, slot),
+        is_low=is_low,
+        levels=_levels(top, _short, ticks=1 if is_low else _TICKS),
+        labels=_labels(labels),
         bars=tuple(bars),
     )
 
@@ -117,19 +130,20 @@ def lines(
     tooltips: Sequence[str],
     labels: Sequence[str],
     unit: Callable[[float], str],
+    top_of: Callable[[float], float] | None = None,
     links: Sequence[str] = (),
 ) -> Chart:
-    """Draw a line per series over the same steps. `unit` formats a value of the scale; `links` has
-    the address that each step opens."""
+    """Draw a line per series over the same steps. `unit` formats a value of the scale, whose top
+    `top_of` returns for the highest value; `links` has the address that each step opens."""
     values = [value for _, each in series for value in each if value is not None]
-    top = ceiling(max(values, default=0))
-    slot = (WIDTH - _LEFT - _RIGHT) / max(1, len(tooltips))
+    top = (top_of or ceiling)(max(values, default=0))
+    slot = WIDTH / max(1, len(tooltips))
     drawn = tuple(Line(name, _segments(each, top=top, slot=slot)) for name, each in series)
     bars = tuple(
         _bar(place, slot, tooltip, links, empty=all(each[place] is None for _, each in series))
         for place, tooltip in enumerate(tooltips)
     )
-    return Chart(levels=_levels(top, unit), labels=_labels(labels, slot), lines=drawn, bars=bars)
+    return Chart(levels=_levels(top, unit), labels=_labels(labels), lines=drawn, bars=bars)
 
 
 def _bar(
@@ -142,7 +156,7 @@ def _bar(
     empty: bool,
 ) -> Bar:
     link = links[place] if links else None
-    return Bar(round(_LEFT + place * slot, 2), round(slot, 2), parts, tooltip, link, empty)
+    return Bar(_round(place * slot), _round(slot), parts, tooltip, link, empty)
 
 
 def ceiling(value: float) -> float:
@@ -160,52 +174,52 @@ def ceiling(value: float) -> float:
     return next(m * power for m in _MANTISSAS if m * power >= value * 0.999999)
 
 
+def seconds_ceiling(value: float) -> float:
+    """Return the top of a scale that shows `value` seconds, whose levels are round times: from two
+    minutes on, it is 5, 10, 25 … minutes, which are five times 1, 2, 5 … minutes."""
+    if value <= 50:
+        return ceiling(value)
+    return next((each for each in _LONG_SCALES if each >= value), ceiling(value))
+
+
 def percentile(ascending: Sequence[float], share: int) -> float | None:
     """Return a percentile by the nearest-rank method; None if there are no values."""
     return ascending[-(-len(ascending) * share // 100) - 1] if ascending else None
 
 
-def _segments(values: Sequence[float | None], *, top: float, slot: float) -> tuple[str, ...]:
-    """Return the points of each unbroken part of a line."""
-    segments: list[list[str]] = [[]]
+def _segments(values: Sequence[float | None], *, top: float, slot: float) -> tuple[Segment, ...]:
+    """Return the unbroken parts of a line."""
+    parts: list[list[str]] = [[]]
     for place, value in enumerate(values):
         if value is None:
-            segments.append([])
+            parts.append([])
             continue
-        x = _LEFT + (place + 0.5) * slot
-        y = HEIGHT - _BOTTOM - min(1.0, value / top) * _plot_height()
-        segments[-1].append(f"{x:.1f},{y:.1f}")
-    # a single point becomes a short line, or it would not be visible
+        y = HEIGHT * (1 - min(1.0, value / top))
+        parts[-1].append(f"{(place + 0.5) * slot:.1f},{y:.1f}")
     return tuple(
-        " ".join(points if len(points) > 1 else [points[0], _shifted(points[0])])
-        for points in segments
+        Segment(" ".join(points if len(points) > 1 else points * 2), is_dot=len(points) == 1)
+        for points in parts
         if points
     )
 
 
-def _shifted(point: str) -> str:
-    x, _, y = point.partition(",")
-    return f"{float(x) + 2:.1f},{y}"
+def _levels(top: float, write: Callable[[float], str], *, ticks: int = _TICKS) -> tuple[Mark, ...]:
+    steps = range(ticks + 1)
+    return tuple(Mark(HEIGHT * (1 - step / ticks), write(top * step / ticks)) for step in steps)
 
 
-def _levels(
-    top: float, write: Callable[[float], str], *, height: int = HEIGHT, ticks: int = _TICKS
-) -> tuple[Mark, ...]:
-    scale = (height - _BOTTOM - _TOP) / top
-    steps = [top * step / ticks for step in range(ticks + 1)]
-    return tuple(Mark(round(height - _BOTTOM - step * scale, 2), write(step)) for step in steps)
-
-
-def _labels(labels: Sequence[str], slot: float) -> tuple[Mark, ...]:
+def _labels(labels: Sequence[str]) -> tuple[Mark, ...]:
     return tuple(
-        Mark(round(_LEFT + (place + 0.5) * slot, 1), text)
+        Mark(round(100 * (place + 0.5) / len(labels), 1), text)
         for place, text in enumerate(labels)
         if text
     )
 
 
-def _plot_height() -> float:
-    return float(HEIGHT - _BOTTOM - _TOP)
+def _round(value: float) -> float:
+    """Round to a tenth, which is less than a pixel; a whole number has no decimals to send."""
+    rounded = round(value, 1)
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def _short(value: float) -> str:

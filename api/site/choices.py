@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.forms.search import SearchText
 from api.routes.search import scope_of
-from api.site.page import HOME, Choice, InvalidField, View
+from api.site.page import Choice, InvalidField, View
 from hookfast.deliveries.outcome import Reason, reason_text
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import is_event_type
@@ -49,13 +49,13 @@ _NOUNS: Final[Mapping[Kind, str]] = {
     "reason": "a reason",
 }
 PATHS: Final[Mapping[Kind, str]] = {
-    "endpoint": f"{HOME}/choices/endpoints",
-    "tenant": f"{HOME}/choices/tenants",
-    "source": f"{HOME}/choices/sources",
-    "event_type": f"{HOME}/choices/event-types",
-    "api_key": f"{HOME}/choices/api-keys",
+    "endpoint": "/choices/endpoints",
+    "tenant": "/choices/tenants",
+    "source": "/choices/sources",
+    "event_type": "/choices/event-types",
+    "api_key": "/choices/api-keys",
 }
-"""Where the script asks for suggestions."""
+"""Where the script asks for suggestions, below the site's home."""
 
 
 def may_pick(view: View, kind: Kind) -> bool:
@@ -64,7 +64,7 @@ def may_pick(view: View, kind: Kind) -> bool:
         return view.is_operator and view.tenant_id is None
     if view.endpoint_id is not None:
         return kind == "reason"
-    return kind != "api_key" or view.can_create_keys
+    return kind != "api_key" or view.can_write
 
 
 async def offer(view: View, **fields: Kind) -> None:
@@ -74,7 +74,7 @@ async def offer(view: View, **fields: Kind) -> None:
             if may_pick(view, kind):
                 found = await suggest(view, connection, kind, "")
                 more = PATHS.get(kind) if len(found) > OFFERED else None
-                view.offered[field] = found[:OFFERED], more
+                view.offered[field] = found[:OFFERED], more and view.site.home + more
 
 
 async def suggest(view: View, connection: AsyncConnection, kind: Kind, text: str) -> list[Choice]:

@@ -16,7 +16,7 @@ from api.answers.problems import invalid_request
 from api.forms.search import SHORTENED
 from api.site import choices
 from api.site.choices import Kind
-from api.site.page import HOME, InvalidField, View
+from api.site.page import InvalidField, View
 from api.site.time_range import canonical_link
 from hookfast.errors import InvalidInput
 from hookfast.ids import Prefix
@@ -29,15 +29,17 @@ _PICKERS: Final[Mapping[str, dict[str, Kind]]] = {
     "inbox": {"source_id": "source", "event_type": "event_type"},
     "audit": {"key_id": "api_key"},
     "jobs": {},
+    "activity": {},
     "endpoints": {},
     "sources": {},
     "api-keys": {},
 }
 _LISTS: Final[Mapping[str, Mapping[str, Kind]]] = {
-    f"{HOME}/{name}": {**pickers, "tenant_id": "tenant"} for name, pickers in _PICKERS.items()
+    f"/{name}": {**pickers, "tenant_id": "tenant"} for name, pickers in _PICKERS.items()
 }
-"""The lists, and their filters in which one picks something by its name."""
-_COUNTED: Final = re.compile(rf"{HOME}/endpoints/[^/]+/(recover|replay)")
+"""The lists, by their path below the site's home, and their filters in which one picks something
+by its name."""
+_COUNTED: Final = re.compile(r"/endpoints/[^/]+/(recover|replay)")
 """The pages that count what their filter matches."""
 _IDS: Final[Mapping[str, Prefix]] = {"endpoint_id": "ep", "event_id": "evt", "key_id": "key"}
 _TYPED: Final = frozenset(
@@ -50,7 +52,7 @@ _TYPED: Final = frozenset(
 async def show_filtered(view: View, show: Callable[[Request], Awaitable[Response]]) -> Response:
     """Return the page that `show` renders. For a list with invalid filters: the page without them,
     with their errors and status 422. Raises any other error of `show`."""
-    path = view.request.scope["path"]
+    path = view.request.scope["path"].removeprefix(view.site.home)
     pickers = _LISTS.get(path)
     if pickers is None and _COUNTED.fullmatch(path) is None:
         return await show(view.request)

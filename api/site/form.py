@@ -25,7 +25,7 @@ from hookfast.strict_json.parser import MAX_DEPTH, JsonValue
 Model = TypeVar("Model", bound=BaseModel)
 
 _MAX_FIELDS: Final = 500
-_SEVERAL: Final = ("ids", "signatures", "remove")
+_SEVERAL: Final = ("ids", "signatures", "remove", "ticked")
 """The fields that are a list. Any other may come only once: otherwise the code that checks it and
 the code that uses it could read different values."""
 

@@ -66,7 +66,7 @@ async def messages(view: View, render: Render, *, every: float) -> AsyncGenerato
         began = clock()
         try:
             if sent is not None:
-                await current_visitor(view.request)
+                await current_visitor(view.request, view.site)
             html = await render()
         except HookfastError:  # the session has ended, or the resource was deleted
             return

@@ -12,42 +12,41 @@ from hookfast.clock import rfc3339
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A line of the menu. Its pages have `name` as the second part of their paths."""
+    """A line of the menu. Its pages have `name` as the second part of their paths, and `name` is
+    that of its icon. Lines with the same `group` are together under its name."""
 
     name: str
     title: str
     path: str
     operator_only: bool = False
-    creates_keys: bool = False
+    writers_only: bool = False
+    group: str = ""
 
 
 SECTIONS: tuple[Section, ...] = (
     Section("overview", "Overview", "/dashboard"),
-    Section("endpoints", "Endpoints", "/dashboard/endpoints"),
-    Section("deliveries", "Deliveries", "/dashboard/deliveries"),
-    Section("events", "Events", "/dashboard/events"),
-    Section("dead-letters", "Dead letters", "/dashboard/dead-letters"),
-    Section("jobs", "Jobs", "/dashboard/jobs"),
-    Section("sources", "Sources", "/dashboard/sources"),
-    Section("inbox", "Inbox", "/dashboard/inbox"),
-    Section("event-types", "Event types", "/dashboard/event-types"),
-    Section("audit", "Audit log", "/dashboard/audit"),
-    Section("api-keys", "API keys", "/dashboard/api-keys", creates_keys=True),
-    Section("portal-links", "Portal links", "/dashboard/portal-links", creates_keys=True),
-    Section("tenants", "Tenants", "/dashboard/tenants", operator_only=True),
-    Section("retention", "Retention", "/dashboard/retention", operator_only=True),
+    Section("endpoints", "Endpoints", "/dashboard/endpoints", group="Deliver"),
+    Section("event-types", "Event types", "/dashboard/event-types", group="Deliver"),
+    Section("events", "Events", "/dashboard/events", group="Deliver"),
+    Section("deliveries", "Deliveries", "/dashboard/deliveries", group="Deliver"),
+    Section("dead-letters", "Dead letters", "/dashboard/dead-letters", group="Deliver"),
+    Section("jobs", "Jobs", "/dashboard/jobs", group="Deliver"),
+    Section("sources", "Sources", "/dashboard/sources", group="Receive"),
+    Section("inbox", "Inbox", "/dashboard/inbox", group="Receive"),
+    Section("tenants", "Tenants", "/dashboard/tenants", operator_only=True, group="Administer"),
+    Section(
+        "portal-links",
+        "Portal links",
+        "/dashboard/portal-links",
+        writers_only=True,
+        group="Administer",
+    ),
+    Section("api-keys", "API keys", "/dashboard/api-keys", writers_only=True, group="Administer"),
+    Section("audit", "Audit log", "/dashboard/audit", group="Administer"),
+    Section(
+        "retention", "Retention", "/dashboard/retention", operator_only=True, group="Administer"
+    ),
 )
-
-
-def sections_of_endpoint(endpoint_id: str) -> list[Section]:
-    """Return the menu of a session about one endpoint."""
-    return [
-        Section("endpoints", "Endpoint", f"/dashboard/endpoints/{endpoint_id}"),
-        Section("deliveries", "Deliveries", f"/dashboard/deliveries?endpoint_id={endpoint_id}"),
-        Section(
-            "dead-letters", "Dead letters", f"/dashboard/dead-letters?endpoint_id={endpoint_id}"
-        ),
-    ]
 
 
 def deliveries_between(since: datetime, until: datetime, **filters: str | None) -> str:
@@ -63,4 +62,10 @@ def dead_letters_between(since: datetime, until: datetime) -> str:
 
 def _query(since: datetime, until: datetime, filters: Mapping[str, str | None]) -> str:
     given = {name: value for name, value in filters.items() if value is not None}
-    return urlencode(given | {"since": rfc3339(since), "until": rfc3339(until)})
+    times = {"since": short_rfc3339(since), "until": short_rfc3339(until)}
+    return urlencode(given | times, safe=":")
+
+
+def short_rfc3339(moment: datetime) -> str:
+    """Format a time by RFC 3339 in UTC, without zeros after the second."""
+    return rfc3339(moment).replace(".000000", "")

@@ -17,39 +17,31 @@ from fastapi import Depends, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from api.answers.page_policy import page_policy
 from api.answers.problems import Problem, problem_of
 from api.process.context import Context
-from api.site import flash, formatting
+from api.site import flash, formatting, session, tables
 from api.site.flash import Flash
 from api.site.form import Form, form_errors
-from api.site.navigation import SECTIONS, Section, sections_of_endpoint
+from api.site.navigation import Section
 from api.site.session import Visitor, cookie_name, set_cookie
+from api.site.site import Site
 from api.site.static_files import ADDRESSES
 from api.site.zone import COOKIE, zone_named
 from hookfast.endpoints.health import Health
 from hookfast.errors import HookfastError
 from hookfast.version import VERSION
 
-HOME: Final = "/dashboard"
-_API: Final = Path(__file__).parents[1]
+_SHARED: Final = Path(__file__).parent / "templates"
 THEMES: Final = ("light", "dark")
-_THEME = "hookfast-theme"
 _THEME_SECONDS = 31_536_000
-_POLICY: Final = page_policy(
-    script_src=["'self'"],
-    style_src=["'self'"],
-    img_src=["'self'"],
-    connect_src=["'self'"],
-    form_action=["'self'"],
-)
 
 
 @lru_cache
-def templates() -> Environment:
-    """Return the templates. They escape every value."""
+def templates(folder: Path) -> Environment:
+    """Return a site's templates, in this folder, and those that sites share. They escape every
+    value."""
     environment = Environment(
-        loader=FileSystemLoader([_API / "dashboard/templates", _API / "site/templates"]),
+        loader=FileSystemLoader([folder, _SHARED]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -65,6 +57,7 @@ def templates() -> Environment:
     }
     environment.filters |= filters
     environment.filters["pair"] = lambda text: (text, text)  # an option that is its own label
+    environment.filters |= {"columns": tables.columns, "cells": tables.cells}
     environment.globals |= {"asset": ADDRESSES, "version": VERSION, "healths": tuple(Health)}
     return environment
 
@@ -96,8 +89,9 @@ class InvalidField:
 
 @dataclass(slots=True, kw_only=True)
 class View:
-    """One request for a page. `visitor` is None on the sign-in page only."""
+    """One request for a page of a site. `visitor` is None on pages that need no session."""
 
+    site: Site
     request: Request
     context: Context
     now: datetime
@@ -106,7 +100,7 @@ class View:
     csrf: str = ""
     once: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     """The token of the forms on this page; see `submit_once`."""
-    result_path: str = HOME
+    result_path: str = ""
     """Where the result can be seen later, if a form is answered by a page of its own."""
     invalid: dict[str, InvalidField] = field(default_factory=dict)
     """The invalid fields by name, which show their errors; see `filters` for those of lists."""
@@ -124,11 +118,6 @@ class View:
     def can_write(self) -> bool:
         """Whether the visitor may change anything."""
         return self.visitor is not None and self.visitor.principal.scope in ("operator", "tenant")
-
-    @property
-    def can_create_keys(self) -> bool:
-        """Whether the visitor may create API keys, which would outlive a portal link's session."""
-        return self.can_write and self.visitor is not None and self.visitor.session.via is None
 
     @property
     def is_operator(self) -> bool:
@@ -149,7 +138,7 @@ class View:
 
     @property
     def endpoint_id(self) -> str | None:
-        """The only endpoint that a portal link's session sees; see `endpoint_scope`."""
+        """The only endpoint that the session of a portal link sees, if it is limited to one."""
         return None if self.visitor is None else self.visitor.session.endpoint_id
 
     @property
@@ -166,12 +155,12 @@ class View:
     @property
     def back(self) -> str:
         """The page that the submitted form was on (its field `back`), or the first page."""
-        return dashboard_path(self.form.text("back"))
+        return self.site.path(self.form.text("back"))
 
     @property
     def theme(self) -> str | None:
         """The chosen theme; None: the system's."""
-        chosen = self.request.cookies.get(cookie_name(self.request, _THEME))
+        chosen = self.request.cookies.get(cookie_name(self.request, f"{self.site.cookie}-theme"))
         return chosen if chosen in THEMES else None
 
     @property
@@ -187,19 +176,12 @@ class View:
     @property
     def section(self) -> str:
         """The name of the menu line that this page belongs to: the second part of its path."""
-        return self.path.removeprefix(HOME).lstrip("/").partition("/")[0] or "overview"
+        return self.path.removeprefix(self.site.home).lstrip("/").partition("/")[0] or "overview"
 
     @property
     def sections(self) -> list[Section]:
         """The menu lines that this visitor sees."""
-        if self.endpoint_id is not None:
-            return sections_of_endpoint(self.endpoint_id)
-        return [
-            each
-            for each in SECTIONS
-            if (self.is_operator or not each.operator_only)
-            and (self.can_create_keys or not each.creates_keys)
-        ]
+        return self.site.sections(self)
 
     def link(self, **changes: str | None) -> str:
         """Return this page's address with changed query parameters; None removes one. A list's
@@ -215,14 +197,15 @@ class View:
 
     def html(self, template: str, **values: Any) -> str:
         """Return the HTML of a template."""
-        return templates().get_template(template).render(view=self, **values)
+        template_ = templates(self.site.templates).get_template(template)
+        return template_.render(view=self, **self.site.values(self), **values)
 
     def render(self, template: str, *, status: int = 200, **values: Any) -> Response:
         """Render a page, with the message that the previous POST left for it."""
         message = None if self.visitor is None else flash.take(self.request, owner=self._owner)
         html = self.html(template, flash=message, **values)
         response = HTMLResponse(
-            html, status_code=status, headers={"Content-Security-Policy": _POLICY}
+            html, status_code=status, headers={"Content-Security-Policy": self.site.policy(self)}
         )
         if message is not None:
             flash.drop(self.request, response)
@@ -235,6 +218,14 @@ class View:
         status = 200 if error is None else problem_of(error).status
         errors = () if error is None else form_errors(error)
         return self.render(template, status=status, errors=errors, **values)
+
+    def render_open_form(self, template: str, **values: Any) -> Response:
+        """Render a page with a form that needs no session, but the token in a cookie."""
+        token = session.sign_in_token(self.request)
+        self.csrf = session.csrf_of(token)
+        response = self.render(template, **values)
+        session.keep_sign_in_token(self.request, response, token)
+        return response
 
     def confirm(
         self,
@@ -287,23 +278,22 @@ class View:
                 response.headers[name] = value
         return response
 
-    def choose_theme(self, response: Response, theme: str | None) -> None:
-        """Store the theme in a cookie; None: the system's."""
-        seconds = 0 if theme is None else _THEME_SECONDS
-        set_cookie(self.request, response, _THEME, theme or "", seconds=seconds)
+    def choose_theme(self) -> Response:
+        """Answer the form with the theme: store it, and return to the form's page."""
+        response = self.redirect_back()
+        self.keep_theme(response, self.form.text("theme"))
+        return response
+
+    def keep_theme(self, response: Response, theme: str | None) -> None:
+        """Store the theme in a cookie, for a year; None or an unknown one: the system's."""
+        kept = theme if theme in THEMES else None
+        seconds = 0 if kept is None else _THEME_SECONDS
+        set_cookie(self.request, response, f"{self.site.cookie}-theme", kept or "", seconds=seconds)
 
     @property
     def _owner(self) -> str:
         assert self.visitor is not None  # noqa: S101 - narrows for the type checker
         return self.visitor.session.token_sha256
-
-
-def dashboard_path(path: str | None) -> str:
-    """Return `path` if it is one of the dashboard's, else its first page. A link must not make the
-    dashboard redirect to another site: `//host` and `/\\host` are other hosts."""
-    if path is None or not path.isascii() or not path.isprintable() or "\\" in path:
-        return HOME
-    return path if path == HOME or path.startswith((f"{HOME}/", f"{HOME}?")) else HOME
 
 
 async def _view(request: Request) -> View:

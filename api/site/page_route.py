@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -15,15 +15,14 @@ from fastapi.routing import APIRoute
 
 from api.answers.problems import invalid_request, problem_of, problem_of_unexpected
 from api.process.context import Context
-from api.site.endpoint_scope import confine
 from api.site.filters import show_filtered
 from api.site.form import read_form
-from api.site.page import HOME, PageView, View, dashboard_path
+from api.site.page import PageView, View
 from api.site.session import csrf_of, current_visitor, sign_in_token
+from api.site.site import Site
 from api.site.submit_once import run_once
 from hookfast.errors import Forbidden, HookfastError, InvalidInput, Unauthenticated
 
-SIGN_IN = f"{HOME}/sign-in"
 EVENT_STREAM = "text/event-stream"
 _OWN_PAGE: Final = ("/new", "/edit", "/settings", "/authentication", "/tls")
 """Path endings of forms that are sent to their own page; the others have a field `back`."""
@@ -34,22 +33,24 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class PageRoute(APIRoute):
-    """A page that needs a session."""
+    """A page of a site that needs a session."""
+
+    site: ClassVar[Site]
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
 
         async def page(request: Request) -> Response:
-            view = _new_view(request)
+            view = _new_view(request, self.site)
             try:
                 _remove_empty_parameters(request)
-                view.visitor = await current_visitor(request)
+                view.visitor = await current_visitor(request, self.site)
                 view.csrf = view.visitor.csrf
                 await _read_form(view)
                 run = run_once if request.method == "POST" else show_filtered
-                return await confine(view) or await run(view, handle)
+                return await self.site.prepare(view) or await run(view, handle)
             except Unauthenticated:
-                return await _redirect_to_sign_in(view)
+                return await _redirect_without_session(view)
             except (HookfastError, RequestValidationError) as error:
                 return _error_answer(view, error)
             except Exception as error:
@@ -59,13 +60,15 @@ class PageRoute(APIRoute):
 
 
 class OpenPageRoute(APIRoute):
-    """A page that needs no session: signing in, and opening a portal link."""
+    """A page of a site that needs no session: signing in, and opening a portal link."""
+
+    site: ClassVar[Site]
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
 
         async def page(request: Request) -> Response:
-            view = _new_view(request)
+            view = _new_view(request, self.site)
             try:
                 view.csrf = csrf_of(sign_in_token(request))
                 await _read_form(view)
@@ -81,10 +84,16 @@ class OpenPageRoute(APIRoute):
 
 
 class PageRouter(APIRouter):
-    """A router for pages under `/dashboard`, which are not part of the OpenAPI document."""
+    """A router for pages of a site, which are not part of the OpenAPI document. `opens`: they need
+    no session. `path`: they are below this one of the site's paths instead of its `home`."""
 
-    def __init__(self) -> None:
-        super().__init__(prefix=HOME, route_class=PageRoute, include_in_schema=False)
+    def __init__(self, site: Site, *, opens: bool = False, path: str | None = None) -> None:
+        route = OpenPageRoute if opens else PageRoute
+        super().__init__(
+            prefix=path or site.home,
+            route_class=type(route.__name__, (route,), {"site": site}),
+            include_in_schema=False,
+        )
 
     def action(
         self,
@@ -107,14 +116,9 @@ class PageRouter(APIRouter):
             return view.redirect_back(text) if leads_to is None else view.redirect(leads_to, text)
 
 
-def open_page_router() -> APIRouter:
-    """Return a router for pages that need no session."""
-    return APIRouter(prefix=HOME, route_class=OpenPageRoute, include_in_schema=False)
-
-
-def _new_view(request: Request) -> View:
+def _new_view(request: Request, site: Site) -> View:
     context: Context = request.app.state.context
-    view = View(request=request, context=context, now=context.clock(), visitor=None)
+    view = View(site=site, request=request, context=context, now=context.clock(), visitor=None)
     request.state.view = view
     return view
 
@@ -134,18 +138,18 @@ async def _read_form(view: View) -> None:
         )
 
 
-async def _redirect_to_sign_in(view: View) -> Response:
+async def _redirect_without_session(view: View) -> Response:
     if EVENT_STREAM in view.request.headers.get("accept", ""):
         return Response(status_code=204)  # tells an EventSource not to reconnect
     back = view.here if view.request.method == "GET" else await _page_of_form(view)
-    after = f"?next={quote(back)}" if next_path(back) != HOME else ""
-    return RedirectResponse(f"{SIGN_IN}{after}", status_code=303)
+    after = f"?next={quote(back)}" if next_path(view.site, back) != view.site.home else ""
+    return RedirectResponse(f"{view.site.without_session}{after}", status_code=303)
 
 
-def next_path(path: str | None) -> str:
-    """Return the page to show after signing in: the requested path, if it is one of the dashboard's
+def next_path(site: Site, path: str | None) -> str:
+    """Return the page to show after signing in: the requested path, if it is one of the site's
     and not too long, else the first page."""
-    return dashboard_path(path) if path is not None and len(path) <= _LONGEST_NEXT else HOME
+    return site.path(path) if path is not None and len(path) <= _LONGEST_NEXT else site.home
 
 
 async def _page_of_form(view: View) -> str:
@@ -153,8 +157,8 @@ async def _page_of_form(view: View) -> str:
     if view.path.endswith(_OWN_PAGE):
         return view.path
     with suppress(HookfastError):
-        return dashboard_path((await read_form(view.request)).text("back"))
-    return HOME
+        return view.site.path((await read_form(view.request)).text("back"))
+    return view.site.home
 
 
 def _error_answer(view: View, error: HookfastError | RequestValidationError) -> Response:

@@ -1,4 +1,5 @@
-"""The sessions of the dashboard, each begun with an API key and identified by a cookie.
+"""The sessions of the sites, each identified by a cookie. Those of the dashboard begin with an API
+key, those of the portal with a link.
 
 The cookie holds 256 random bits; the database stores their SHA-256. It is for this host only, never
 for scripts, and over https it is never sent in clear (the prefix `__Host-`, RFC 6265bis, section
@@ -21,6 +22,7 @@ from api.access.authentication import Principal, count_request
 from api.access.client_address import client_site
 from api.process.context import Context
 from api.process.key_cache import KnownKey
+from api.site.site import Site
 from hookfast.errors import Unauthenticated
 from hookfast.storage.accounts import sessions
 from hookfast.storage.accounts.api_keys import Scope
@@ -28,9 +30,6 @@ from hookfast.storage.accounts.sessions import LiveSession
 from hookfast.storage.tables import DashboardSession
 
 LIFETIME: Final = timedelta(hours=12)
-MAIL: Final = "mail"
-"""How the `key_id` begins of a session begun with a link in an owner's mail: it has no key."""
-_SESSION = "hookfast-session"
 _SIGN_IN = "hookfast-sign-in"
 
 
@@ -44,16 +43,16 @@ class Visitor:
     csrf: str
 
 
-async def current_visitor(request: Request) -> Visitor:
-    """Return the request's visitor, and set the request's principal.
+async def current_visitor(request: Request, site: Site) -> Visitor:
+    """Return the request's visitor of the site, and set the request's principal.
 
     Raises Unauthenticated without a valid session, and TooManyRequests as for any request with its
     key. A portal link's session has the same limit for itself.
     """
     context: Context = request.app.state.context
-    token = request.cookies.get(cookie_name(request, _SESSION), "")
+    token = request.cookies.get(cookie_name(request, site.cookie), "")
     session = await _find_session(request, context, token) if token else None
-    if session is None:
+    if session is None or (session.via is not None) is not site.by_link:
         raise Unauthenticated("Your session has ended. Sign in again.")
     principal = Principal(
         scope=cast(Scope, session.scope),
@@ -85,6 +84,7 @@ async def _find_session(request: Request, context: Context, token: str) -> LiveS
 async def begin(
     request: Request,
     response: Response,
+    site: Site,
     *,
     key: KnownKey,
     scope: Scope | None = None,
@@ -93,9 +93,9 @@ async def begin(
     via: str | None = None,
     endpoint_id: str | None = None,
 ) -> None:
-    """Begin a session, and end the browser's previous one: a token that somebody planted becomes
-    worthless. `scope` and `tenant_id` can narrow the key's rights. `via` marks the session of a
-    portal link, and `endpoint_id` limits it to that endpoint."""
+    """Begin a session, and end the browser's previous one on this site: a token that somebody
+    planted becomes worthless. `scope` and `tenant_id` can narrow the key's rights. `via` marks the
+    session of a portal link, and `endpoint_id` limits it to that endpoint."""
     context: Context = request.app.state.context
     token, now = secrets.token_urlsafe(32), context.clock()
     expires_at = now + lifetime
@@ -111,21 +111,22 @@ async def begin(
         via=via,
         endpoint_id=endpoint_id,
     )
-    earlier = request.cookies.get(cookie_name(request, _SESSION))
+    earlier = request.cookies.get(cookie_name(request, site.cookie))
     async with context.database.write() as connection:
         if earlier:
             await sessions.remove(connection, _sha256(earlier))
         await sessions.add(connection, row)
-    set_cookie(request, response, _SESSION, token, seconds=int((expires_at - now).total_seconds()))
+    seconds = int((expires_at - now).total_seconds())
+    set_cookie(request, response, site.cookie, token, seconds=seconds)
     set_cookie(request, response, _SIGN_IN, "", seconds=0)
 
 
-async def end(request: Request, response: Response, visitor: Visitor) -> None:
+async def end(request: Request, response: Response, site: Site, visitor: Visitor) -> None:
     """End the session in the database and in the browser."""
     context: Context = request.app.state.context
     async with context.database.write() as connection:
         await sessions.remove(connection, visitor.session.token_sha256)
-    set_cookie(request, response, _SESSION, "", seconds=0)
+    set_cookie(request, response, site.cookie, "", seconds=0)
 
 
 def sign_in_token(request: Request) -> str:
@@ -152,17 +153,32 @@ def cookie_name(request: Request, name: str) -> str:
 def set_cookie(
     request: Request, response: Response, name: str, value: str, *, seconds: int
 ) -> None:
-    """Set one of our cookies; 0 seconds removes it."""
+    """Set one of our cookies; 0 seconds removes it.
+
+    Browsers send the cookies of a page in another site's frame only with `SameSite=None`, and keep
+    them only with `Partitioned` (CHIPS): a jar per embedding site, which the page in a tab of its
+    own does not share.
+    """
+    secure = request.url.scheme == "https"
+    framed = secure and is_framed(request)
     response.set_cookie(
         cookie_name(request, name),
         value,
         max_age=seconds,
         path="/",
-        secure=request.url.scheme == "https",
+        secure=secure,
         httponly=True,
         # not `strict`: people who follow a link in a mail would have to sign in again
-        samesite="lax",
+        samesite="none" if framed else "lax",
     )
+    if framed:  # Starlette knows the attribute on Python 3.14 only
+        name_, header = response.raw_headers.pop()
+        response.raw_headers.append((name_, header + b"; Partitioned"))
+
+
+def is_framed(request: Request) -> bool:
+    """Return whether the page is loaded into a frame of another page (Fetch Metadata)."""
+    return request.headers.get("sec-fetch-dest") in ("iframe", "frame")
 
 
 def _sha256(token: str) -> str:

@@ -22,7 +22,7 @@ from fastapi.exceptions import RequestValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.answers.problems import problem_of
-from api.site.page import HOME, View, dashboard_path
+from api.site.page import View
 from api.site.session import LIFETIME
 from hookfast.errors import HookfastError, InvalidInput
 from hookfast.storage.accounts import sent_forms
@@ -30,16 +30,16 @@ from hookfast.storage.accounts.sent_forms import FormKey, SentFormState
 
 _REPEATABLE: Final = frozenset(
     {
-        f"{HOME}/sign-out",
-        f"{HOME}/settings/theme",
-        f"{HOME}/settings/tenant",
+        "/sign-out",
+        "/settings/theme",
+        "/settings/tenant",
         # these only count
-        f"{HOME}/deliveries/actions",
-        f"{HOME}/dead-letters/redrive",
+        "/deliveries/actions",
+        "/dead-letters/redrive",
     }
 )
-"""Forms that may be sent any number of times."""
-_PREVIEW: Final = re.compile(rf"{HOME}/endpoints/\w+/subscriptions/(?:\w+/)?preview")
+"""Forms that may be sent any number of times, below the site's home."""
+_PREVIEW: Final = re.compile(r"/endpoints/\w+/subscriptions/(?:\w+/)?preview")
 """The forms that try a filter. They change nothing either."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 _WAIT_FOR_FIRST: Final = timedelta(seconds=10)
@@ -52,7 +52,7 @@ log = structlog.get_logger()
 async def run_once(view: View, handle: Callable[[Request], Awaitable[Response]]) -> Response:
     """Handle a form, or redirect to the result if it was sent before. Raises InvalidInput for a
     form without a token, and the errors of `handle`."""
-    path = view.request.scope["path"]
+    path = view.request.scope["path"].removeprefix(view.site.home)
     if path in _REPEATABLE or _PREVIEW.fullmatch(path):
         return await handle(view.request)
     key = _form_key(view)
@@ -102,7 +102,7 @@ async def _await_result(view: View, key: FormKey, earlier: SentFormState) -> Sen
 def _answer_repeated(view: View, earlier: SentFormState) -> Response:
     if earlier.led_to is None:
         # a form without the field `back` is on a page directly below the page of its result
-        back = dashboard_path(view.form.text("back") or view.path.rpartition("/")[0])
+        back = view.site.path(view.form.text("back") or view.path.rpartition("/")[0])
         return view.render("already_submitted.html", status=HTTPStatus.CONFLICT, back=back)
     notice = "This was already done: the form was sent before."
     if earlier.shown_once:
@@ -117,7 +117,10 @@ async def _store_result(view: View, key: FormKey, response: Response) -> None:
     await _try_to_write(
         view,
         lambda connection: sent_forms.set_result(
-            connection, key, led_to=led_to or view.result_path, shown_once=led_to is None
+            connection,
+            key,
+            led_to=led_to or view.result_path or view.site.home,
+            shown_once=led_to is None,
         ),
     )
 

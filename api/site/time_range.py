@@ -18,6 +18,7 @@ from fastapi import Depends, Query
 from pydantic import TypeAdapter, ValidationError
 
 from api.http.fields import TimeInput
+from api.site.navigation import short_rfc3339
 from api.site.page import PageView, View
 from api.site.zone import is_local, local_text, midnight_in, parse_local
 from hookfast.clock import rfc3339
@@ -119,8 +120,8 @@ class TimeRange:
         """Return the query parameters of the range: in UTC, or a span. None: not in the query."""
         return {
             "within": self.span,
-            "since": None if self.since is None else _short(self.since),
-            "until": None if self.until is None else _short(self.until),
+            "since": None if self.since is None else short_rfc3339(self.since),
+            "until": None if self.until is None else short_rfc3339(self.until),
         }
 
     def presets(self, now: datetime) -> list[Preset]:
@@ -158,7 +159,7 @@ class TimeRange:
         text = local_text(moment, self.zone)
         exact = parse_local(text, self.zone, pointer=name, last=name == "until") == moment
         if not exact or moment.microsecond:
-            return Picker(value=_short(moment), type="text")
+            return Picker(value=short_rfc3339(moment), type="text")
         return Picker(value=text, seconds=moment.second > 0)
 
     def words(self) -> str:
@@ -213,11 +214,6 @@ def _parse(text: str, zone: ZoneInfo, *, pointer: str, last: bool = False) -> da
     if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:  # in every zone then, there is such a time
         raise InvalidInput.at(pointer, f"choose a year from {_FIRST_YEAR} to {_LAST_YEAR}")
     return moment
-
-
-def _short(moment: datetime) -> str:
-    """Format a time by RFC 3339 in UTC, without zeros after the second."""
-    return rfc3339(moment).replace(".000000", "")
 
 
 def _clock(moment: datetime, zone: ZoneInfo) -> str:

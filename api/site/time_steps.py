@@ -15,6 +15,30 @@ Window = Literal["1h", "24h", "7d", "30d"]
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1)
 
+_FILLED: Final = 0.6
+"""From this share of a window on, it is shown whole."""
+_STEPS: Final = 24
+_LABELS: Final = 6
+_LENGTHS: Final[dict[timedelta, str]] = {
+    timedelta(seconds=10): "ten seconds",
+    timedelta(seconds=30): "half a minute",
+    _MINUTE: "the minute",
+    2 * _MINUTE: "two minutes",
+    5 * _MINUTE: "five minutes",
+    10 * _MINUTE: "ten minutes",
+    15 * _MINUTE: "the quarter of an hour",
+    30 * _MINUTE: "the half hour",
+    _HOUR: "the hour",
+    2 * _HOUR: "two hours",
+    4 * _HOUR: "four hours",
+    6 * _HOUR: "six hours",
+    12 * _HOUR: "twelve hours",
+    _DAY: "the day",
+    2 * _DAY: "two days",
+    5 * _DAY: "five days",
+}
+"""The lengths of the steps of shorter windows and the distances of their labels, with names."""
+
 
 @dataclass(frozen=True, slots=True)
 class Labels:
@@ -40,6 +64,22 @@ class Span:
     length: timedelta
     words: str
     labels: Labels
+
+    def begun_at(self, began: datetime | None, now: datetime) -> Span:
+        """Return the window if its time has data, or a shorter one with shorter steps: what it
+        shows `began` so late that most of it would be empty."""
+        age = None if began is None else now - began
+        if age is None or age > self.count * self.length * _FILLED:
+            return self
+        length = next(each for each in _LENGTHS if each * _STEPS >= age or each == self.length)
+        count = max(_STEPS // 2, age // length + 2)
+        every = next(each for each in _LENGTHS if each * _LABELS >= count * length)
+        return Span(
+            count=count,
+            length=length,
+            words=f"{self.words.partition(',')[0]}, by {_LENGTHS[length]}",
+            labels=Labels(every, "%-d %b" if every >= _DAY else "%H:%M"),
+        )
 
     def edges(self, now: datetime, zone: ZoneInfo) -> list[datetime]:
         """Return the times at which the steps begin and end. They are round times of the zone, so

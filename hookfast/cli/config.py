@@ -20,6 +20,7 @@ _GROUPS = {
     "database_url": "Database and keys",
     "allowed_private_networks": "Network",
     "smtp_url": "Mail to owners",
+    "portal_name": "Portal",
     "circuit_failure_threshold": "Circuits and jobs",
     "event_retention": "Retention",
     "event_type_parts": "Event types",

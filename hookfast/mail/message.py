@@ -179,7 +179,8 @@ def _text(kind: NoticeKind, happened: str, entries: Sequence[_Entry], closing: s
 
 def _html(kind: NoticeKind, happened: str, entries: Sequence[_Entry], closing: str) -> str:
     wording = WORDING[kind]
-    parts = [f"<p>{escape(happened)}</p>"]
+    tone = "good" if kind is NoticeKind.RECOVERED else "bad"
+    parts = [f'<p class="happened {tone}">{escape(happened)}</p>']
     parts += [_html_entry(entry) for entry in entries[:_MAX_LISTED]]
     if more := _more(entries):
         parts.append(f"<p>{escape(more)}</p>")
@@ -188,8 +189,14 @@ def _html(kind: NoticeKind, happened: str, entries: Sequence[_Entry], closing: s
         parts.append(f"<h2>{title}</h2>\n<ul>{items}</ul>")
     parts.append(f'<p class="why">{escape(closing)}</p>')
     body = "\n".join(parts)
-    head = f'<head><meta charset="utf-8"><style>{_STYLE}</style></head>'
-    return f'<!DOCTYPE html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>\n'
+    head = (
+        '<head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f'<meta name="color-scheme" content="light dark"><style>{_STYLE}</style></head>'
+    )
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">{head}\n<body>\n<div class="page">\n'
+        f"{body}\n</div>\n</body></html>\n"
+    )
 
 
 def _html_entry(entry: _Entry) -> str:
@@ -198,8 +205,8 @@ def _html_entry(entry: _Entry) -> str:
     )
     description = f"<p>{escape(entry.description)}</p>" if entry.description else ""
     return (
-        f"<div><h3>{escape(entry.url)}</h3>{description}<table>{rows}</table>"
-        f'<p><a href="{escape(entry.link)}">More about this endpoint</a></p></div>'
+        f'<div class="endpoint"><h3>{escape(entry.url)}</h3>{description}<table>{rows}</table>'
+        f'<p><a class="button" href="{escape(entry.link)}">More about this endpoint</a></p></div>'
     )
 
 
@@ -211,10 +218,28 @@ def _opens_until(end: datetime) -> str:
 
 
 _WHY_YOU = "You get this mail because your address is among the endpoint's owners."
+# the colours of the pages: api/site/static/site.css
 _STYLE = (
-    "body{font:15px/1.5 sans-serif;color:#1d2330;max-width:44em}"
-    "h2{font-size:16px;margin:1.5em 0 .3em}h3{font-size:15px;margin:0;word-break:break-all}"
-    "div{border-left:3px solid #c8cdd8;padding:.2em 1em;margin:1em 0}div p{margin:.3em 0}"
-    "th{text-align:left;font-weight:normal;color:#5b6478;padding-right:1em;vertical-align:top}"
-    ".why{color:#5b6478;font-size:13px}"
+    ":root{color-scheme:light dark}"
+    "body{margin:0;background:#f7f8fa;color:#1b2029;font:15px/1.5 system-ui,-apple-system,"
+    "'Segoe UI',Roboto,Arial,sans-serif}"
+    ".page{max-width:600px;margin:24px auto;padding:28px;background:#fff;border:1px solid #e2e5eb;"
+    "border-top:4px solid #4338ca;border-radius:10px}"
+    "p{margin:0 0 10px}.happened{font-size:17px;font-weight:600;line-height:1.4}"
+    "h2{font-size:15px;margin:22px 0 4px}h3{font-size:14px;margin:0 0 4px;word-break:break-all}"
+    "ul{margin:0;padding-left:20px}li{margin:3px 0}"
+    ".endpoint{border:1px solid #e2e5eb;border-radius:8px;padding:14px 16px 6px;margin:16px 0}"
+    "table{border-collapse:collapse;margin:6px 0 12px}"
+    "th{text-align:left;font-weight:normal;color:#565f6e;padding:2px 16px 2px 0;"
+    "vertical-align:baseline;white-space:nowrap}td{vertical-align:baseline;padding:2px 0}"
+    ".bad{color:#a8201a}.good{color:#116239}a{color:#3730a3}"
+    ".button{display:inline-block;padding:8px 14px;border-radius:7px;background:#4338ca;"
+    "color:#fff;font-weight:600;text-decoration:none}"
+    ".why{margin:24px 0 0;color:#565f6e;font-size:13px}"
+    "@media(prefers-color-scheme:dark){body{background:#0f1217;color:#e4e8ee}"
+    ".page{background:#171b22;border-color:#2a313c;border-top-color:#4f46e5}"
+    ".endpoint{border-color:#2a313c}th,.why{color:#9ba6b5}.bad{color:#ff9d94}.good{color:#7ddba3}"
+    "a{color:#a5b4fc}.button{background:#4f46e5;color:#fff}}"
+    "@media(max-width:639px){.page{margin:0;border-radius:0;padding:20px 16px}"
+    "th,td{display:block}th{padding-bottom:0}td{padding-bottom:6px}.button{padding:10px 16px}}"
 )

@@ -16,6 +16,7 @@ from hookfast.version import VERSION
 Mode = Literal["header", "query", "none"]
 
 CHALLENGE_HEADER = "X-Hook-Challenge"
+CHALLENGE_PARAMETER = "challenge"
 
 _USER_AGENT = {"User-Agent": f"Hookfast/{VERSION}"}
 
@@ -104,7 +105,7 @@ async def _verify_query(
     challenge = secrets.token_urlsafe(24)
     separator = "&" if "?" in url else "?"
     outcome, _, body = await sender.get(
-        f"{url}{separator}challenge={challenge}",
+        f"{url}{separator}{CHALLENGE_PARAMETER}={challenge}",
         headers=_USER_AGENT,
         timeout=timeout,
         access=access,
@@ -112,7 +113,9 @@ async def _verify_query(
     )
     _require_success(outcome)
     if body.strip() != challenge:
-        raise _failed("the response's body is not the value of the query parameter 'challenge'")
+        raise _failed(
+            f"the response's body is not the value of the query parameter {CHALLENGE_PARAMETER!r}"
+        )
 
 
 def _require_success(outcome: Outcome) -> None:

@@ -26,12 +26,14 @@ from hookfast.settings.egress_proxy import EgressProxy, parse_egress_proxy
 from hookfast.settings.event_type_settings import EventTypeSettings
 from hookfast.settings.limit_settings import LimitSettings
 from hookfast.settings.local_url import local_url
+from hookfast.settings.portal_settings import PortalSettings
 from hookfast.settings.retention_settings import RetentionSettings
 from hookfast.settings.secret_files import SecretFiles
 from hookfast.settings.types import (
     EgressProxyUrl,
     Networks,
     OperatorKey,
+    PageUrl,
     Port,
     PortRanges,
     PublicUrl,
@@ -42,7 +44,7 @@ from hookfast.settings.types import (
 )
 
 
-class Settings(LimitSettings, EventTypeSettings, RetentionSettings, BaseSettings):
+class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettings, BaseSettings):
     """Every setting with its default."""
 
     model_config = SettingsConfigDict(
@@ -252,6 +254,16 @@ class Settings(LimitSettings, EventTypeSettings, RetentionSettings, BaseSettings
         le=64,
         description="API processes that `up` runs on one port; limits per API process apply to "
         "each.",
+    )
+    runbook_url: PageUrl | None = Field(
+        None,
+        description="URL of the runbook's page, such as `https://docs.example.com/runbook/`, for "
+        "links in alerts (`hookfast alerts`) and in `hookfast doctor`.",
+    )
+    grafana_url: PublicUrl | None = Field(
+        None,
+        description="URL of Grafana, such as `https://grafana.example.com`, for links in alerts to "
+        "the dashboard.",
     )
     worker_metrics_port: Port = Field(
         9464,

@@ -1,4 +1,4 @@
-"""Portal links show one tenant or one endpoint in the dashboard, without an API key. Pure.
+"""Portal links open the portal of one tenant or one endpoint, without an API key. Pure.
 
 A link contains its permissions, encrypted by the keyring: nobody can read or change them, and
 nothing is stored. It ends at its expiry. It ends earlier when the API key that created it ends, or,
@@ -17,7 +17,7 @@ from hookfast.signing.keyring import Keyring
 
 PortalScope = Literal["tenant", "tenant:read"]
 
-PATH: Final = "/dashboard/portal"
+PATH: Final = "/portal/open"
 PARAMETER: Final = "sig"
 """The query parameter. By OpenTelemetry's semantic conventions (HTTP, "redacted by default"),
 instrumentations redact the value of `sig` in the `url.query` of spans. With another name, a

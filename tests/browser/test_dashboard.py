@@ -235,12 +235,12 @@ def test_portal_link_shows_one_endpoint_without_a_key(chromium: Browser, site: S
     guest = chromium.new_context(viewport=WIDE)
     try:
         page = guest.new_page()
-        page.goto(site.origin + link[link.index("/dashboard") :])
+        page.goto(site.origin + link[link.index("/portal") :])
         expect(page.get_by_role("heading", name="Warehouse")).to_be_visible()
         assert "sig=" not in page.url
         menu = page.get_by_role("navigation", name="Main").get_by_role("link")
-        expect(menu).to_have_text(["Endpoint", "Deliveries", "Dead letters", "API reference"])
-        menu.get_by_text("Deliveries").click()
+        expect(menu).to_have_text(["Endpoint", "Activity", "Event catalogue", "Guide"])
+        menu.get_by_text("Activity").click()
         expect(page.get_by_role("table")).to_be_visible()
         expect(page.get_by_role("table").get_by_text("Ledger")).to_have_count(0)
     finally:

@@ -9,6 +9,7 @@ from fastapi import Response
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found
+from api.dashboard.site import DASHBOARD
 from api.http.fields import ApiKeyPath, TenantId
 from api.http.pagination import Page, PageQuery
 from api.process.context import Context
@@ -31,7 +32,7 @@ from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
 from hookfast.storage.accounts import api_keys
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _TYPED: Final = frozenset({"name", "expires_at"})
 _TENANT_SCOPES: Final = {

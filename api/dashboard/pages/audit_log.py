@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, get_args
 from fastapi import Query, Response
 
 from api.access.authentication import Reader
+from api.dashboard.site import DASHBOARD
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.routes.audit import AuditView, list_audit
@@ -18,7 +19,7 @@ from api.site.time_range import RangeQuery
 from hookfast.audit import AuditAction
 from hookfast.ids import id_pattern
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 ACTIONS: Final[tuple[str, ...]] = get_args(AuditAction)
 _PAGES: Final[Mapping[str, str]] = {

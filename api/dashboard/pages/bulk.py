@@ -9,6 +9,7 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
+from api.dashboard.site import DASHBOARD
 from api.forms.jobs import JobView, count
 from api.routes.deliveries import DeliveryActionForm, act_on_deliveries
 from api.site.form import Form, validated
@@ -18,7 +19,7 @@ from api.site.page_route import PageRouter
 from hookfast.errors import InvalidInput
 from hookfast.storage.deliveries.actions import UserAction
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _FILTERS: Final = (
     *("status", "endpoint_id", "subscription_id", "event_id", "event_type"),

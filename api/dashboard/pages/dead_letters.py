@@ -11,6 +11,7 @@ from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.bulk import given_filter, selection
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
+from api.dashboard.site import DASHBOARD
 from api.forms.jobs import DryRun, JobView
 from api.http.fields import AnswerQuery, EndpointId, TenantId
 from api.http.pagination import PageQuery
@@ -28,7 +29,7 @@ from api.site.page_route import PageRouter
 from api.site.time_range import RangeQuery
 from hookfast.deliveries.answer import SUGGESTED_ANSWERS
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _GROUPS_SHOWN = 8
 _FILTERS: Final = (

@@ -10,6 +10,7 @@ from fastapi import Depends, Response
 from api.access.authentication import Principal, Reader, Writer
 from api.dashboard.pages.curl import curl_script
 from api.dashboard.pages.delivery_summary import summary_of
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.http.fields import DeliveryPath
 from api.process.context import Context
@@ -28,7 +29,7 @@ from api.site.page_route import PageRouter
 from hookfast.errors import NotFound
 from hookfast.storage.events import events
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _EVERY_SECONDS = 1.5
 

@@ -10,10 +10,10 @@ from api.access.authentication import Principal
 from api.site import charts
 from api.site.charts import Chart
 from api.site.formatting import number
+from api.site.navigation import short_rfc3339
 from api.site.page import View
 from api.site.time_steps import Labels, step_name
 from api.site.zone import UTC_ZONE
-from hookfast.clock import rfc3339
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.figures import overview
 from hookfast.storage.figures.overview import Step
@@ -23,6 +23,7 @@ _MOST_READ: Final = 1_000
 _MAX_STEPS: Final = 48
 _MAX_LABELS: Final = 6
 _DEFAULT: Final = timedelta(hours=24)
+_SHORTEST: Final = timedelta(minutes=20)
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _LENGTHS: Final = (
     *(_MINUTE * count for count in (1, 2, 5, 10, 15, 30)),
@@ -50,11 +51,14 @@ class DeliveryChart:
 async def read(view: View, principal: Principal, chosen: DeliveryFilter) -> DeliveryChart | None:
     """Return the chart of the deliveries that match the filter: of the filter's times, else of the
     last day. None for a time of a minute or less, and for one event, which has few deliveries."""
-    edges = edges_between(chosen.since, chosen.until, view.now)
-    if len(edges) < 3 or chosen.event_id is not None:
-        return None
     own = replace(chosen, tenant_id=principal.tenant_for(chosen.tenant_id))
     async with view.context.database.read() as connection:
+        oldest = None
+        if chosen.since is None:
+            oldest = await overview.oldest(connection, tenant_id=own.tenant_id)
+        edges = edges_between(chosen.since, chosen.until, view.now, oldest=oldest)
+        if len(edges) < 3 or chosen.event_id is not None:
+            return None
         steps = await overview.steps(connection, edges, own, now=view.now, most=_MOST_READ)
     return DeliveryChart(
         chart=_drawn(view, steps),
@@ -68,13 +72,22 @@ async def read(view: View, principal: Principal, chosen: DeliveryFilter) -> Deli
     )
 
 
-def edges_between(since: datetime | None, until: datetime | None, now: datetime) -> list[datetime]:
+def edges_between(
+    since: datetime | None,
+    until: datetime | None,
+    now: datetime,
+    *,
+    oldest: datetime | None = None,
+) -> list[datetime]:
     """Return the times at which the steps begin and end: at round times, except for the given ends
-    of the range. Without a beginning, the day before the end; none if the range is empty."""
+    of the range. Without a beginning, the day before the end, or less if the `oldest` delivery is
+    younger; none if the range is empty."""
     last = now if until is None else min(until, now)
     if last < _EPOCH + _DEFAULT:
         return []
     first = last - _DEFAULT if since is None else max(since, _EPOCH)
+    if since is None and oldest is not None:
+        first = max(first, min(oldest, last - _SHORTEST))
     if first >= last:
         return []
     length = _fitting(last - first, _MAX_STEPS)
@@ -94,15 +107,29 @@ def _fitting(duration: timedelta, count: int) -> timedelta:
     return next((each for each in _LENGTHS if each * count >= duration), years)
 
 
+def counted_words(step: Step) -> str:
+    """Return a step's deliveries by their result: `12 delivered, 1 failed`."""
+    counts = {
+        "delivered": step.delivered,
+        "failed": step.failed,
+        "in progress": step.open,
+        "cancelled": step.cancelled,
+    }
+    said = [f"{number(count)} {name}" for name, count in counts.items() if count]
+    return ", ".join(said) or "no deliveries"
+
+
 def _drawn(view: View, steps: list[Step]) -> Chart:
     labelled = _fitting(steps[-1].end - steps[0].start, _MAX_LABELS)
     labels = Labels(labelled, "%-d %b" if labelled >= _DAY else "%H:%M")
     # a day is one of UTC, as on the overview
     zone = view.zone if steps[1].end - steps[1].start < _DAY else UTC_ZONE
 
-    def link(step: Step, **more: str) -> str:
-        times = {"since": rfc3339(step.start), "until": rfc3339(step.end)}
-        return view.link(**times, **more, within=None)
+    here = view.link(since=None, until=None, within=None).partition("?")[2]
+
+    def link(step: Step) -> str:
+        times = f"since={short_rfc3339(step.start)}&until={short_rfc3339(step.end)}"
+        return f"?{here}&{times}" if here else f"?{times}"
 
     return charts.stacked_bars(
         [
@@ -110,11 +137,9 @@ def _drawn(view: View, steps: list[Step]) -> Chart:
             for step in steps
         ],
         tooltips=[
-            f"{step_name(step.start, step.end, zone)}: {number(step.delivered)} delivered, "
-            f"{number(step.failed)} failed, {number(step.open)} in progress"
-            for step in steps
+            f"{step_name(step.start, step.end, zone)}: {counted_words(step)}" for step in steps
         ],
         labels=[labels.of(step.start, step.end, zone) for step in steps],
         links=[link(step) for step in steps],
-        height=charts.LOW_HEIGHT,
+        is_low=True,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Response
@@ -10,6 +10,7 @@ from fastapi import Depends, Query, Response
 from api.access.authentication import Principal, Reader
 from api.dashboard.pages import delivery_chart
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
+from api.dashboard.site import DASHBOARD
 from api.http.fields import AnswerQuery, EndpointId, EventId, SubscriptionId, TenantId
 from api.http.pagination import Listing, Page, PageQuery
 from api.process.context import AppContext, Context
@@ -22,9 +23,10 @@ from hookfast.deliveries.answer import SUGGESTED_ANSWERS, parse_answer
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.deliveries.deliveries import DeliveryFilter as StoredFilter
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _EVERY_SECONDS = 2.0
+_MOST_ROWS = 25  # of a page, which has a chart too and stays below 100 KB
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ async def _list(
     page: Page, context: Context, principal: Principal, *, view: View, chosen: DeliveryFilter
 ) -> Listing[DeliveryView]:
     return await list_deliveries(
-        page,
+        replace(page, limit=min(page.limit, _MOST_ROWS)),
         context,
         principal,
         status=chosen.status,

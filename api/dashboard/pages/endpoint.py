@@ -10,6 +10,7 @@ from fastapi import Depends, Query, Response
 from api.access.authentication import Principal, Reader
 from api.dashboard.pages import endpoint_charts
 from api.dashboard.pages.endpoint_charts import Window, WindowQuery
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.forms.unmatched import explain_unmatched
 from api.http.fields import EndpointPath
@@ -28,7 +29,7 @@ from hookfast.deliveries.retry_plan import parse_plan
 from hookfast.events.event_type import MAX_LENGTH
 from hookfast.storage.deliveries import sent_tests
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
 
@@ -110,7 +111,7 @@ async def _figures(
     context = view.context
     recent = await list_deliveries(_RECENT, context, principal, endpoint_id=endpoint_id)
     endpoint = await get_endpoint(endpoint_id, context, principal)
-    charts = await endpoint_charts.read(view, endpoint_id, window)
+    charts = await endpoint_charts.read(view, endpoint_id, window, created_at=endpoint.created_at)
     since = charts.steps[0].start
     return {
         "endpoint": endpoint,

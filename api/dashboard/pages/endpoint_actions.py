@@ -9,6 +9,7 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.endpoint import StoredEndpoint
+from api.dashboard.site import DASHBOARD
 from api.http.fields import EndpointPath
 from api.routes.endpoint_checks import VerifiedView, verify_endpoint
 from api.routes.endpoint_control import (
@@ -26,7 +27,7 @@ from api.site.page_route import PageRouter
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import InvalidInput
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 OVERLAPS: Final = {
     "86400": "24 hours: time to change over",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Final, Literal
 
 from fastapi import Query
@@ -49,6 +50,8 @@ class EndpointCharts:
 
     window: Window
     words: str
+    began: datetime | None
+    """When the endpoint was created, if the charts begin there."""
     steps: Sequence[AttemptStep]
     results: Chart
     latency: Chart
@@ -66,9 +69,12 @@ class EndpointCharts:
         return self.legend[0].total
 
 
-async def read(view: View, endpoint_id: str, window: Window) -> EndpointCharts:
-    """Return the charts of an endpoint's attempts in the window."""
-    span = WINDOWS[window]
+async def read(
+    view: View, endpoint_id: str, window: Window, *, created_at: datetime
+) -> EndpointCharts:
+    """Return the charts of an endpoint's attempts in the window, or since the endpoint was created
+    if it is much younger."""
+    span = WINDOWS[window].begun_at(created_at, view.now)
     edges = span.edges(view.now, view.zone)
     async with view.context.database.read() as connection:
         found = await endpoint_attempts.read(connection, endpoint_id, edges, now=view.now)
@@ -83,6 +89,7 @@ async def read(view: View, endpoint_id: str, window: Window) -> EndpointCharts:
     return EndpointCharts(
         window=window,
         words=span.words,
+        began=created_at if span is not WINDOWS[window] else None,
         steps=found.steps,
         results=_results(found.steps, moments=moments, labels=labels, links=links),
         latency=_latency(found.steps, moments=moments, labels=labels, links=links),

@@ -12,6 +12,7 @@ from fastapi import Query, Response
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.endpoint import StoredEndpoint
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.forms.jobs import JobView, count
 from api.http.fields import EndpointPath
@@ -28,7 +29,7 @@ from hookfast.events.event_type import parse_event_type
 from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FINISHED: Final = [status.value for status in DeliveryStatus if status.finished]

@@ -9,6 +9,7 @@ from fastapi import Depends, Response
 from api.access.authentication import Principal, Reader, Writer
 from api.answers.problems import problem_of
 from api.dashboard.pages.endpoint import StoredEndpoint, render_endpoint
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.forms.endpoint_test import KeptTest, TestForm
 from api.forms.sample import parse_edited
@@ -22,7 +23,7 @@ from hookfast.errors import InvalidInput, NotFound, TooManyRequests
 from hookfast.storage.deliveries.sent_tests import KEPT, KEPT_PER_ENDPOINT
 from hookfast.strict_json.parser import parse_object
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 OwnTest = Annotated[KeptTest, Depends(get_test)]
 

@@ -8,12 +8,12 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
-from api.dashboard.pages import endpoint_fields
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import NewEndpoint
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.routes.endpoints import create_endpoint, list_endpoints
-from api.site import choices
+from api.site import choices, endpoint_fields
 from api.site.form import validated
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
@@ -21,7 +21,7 @@ from hookfast.endpoints.health import Health
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound, TooManyRequests
 from hookfast.storage.figures import endpoint_summaries
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 
 @routes.get("/endpoints")

@@ -9,6 +9,7 @@ from fastapi import Depends, Response
 
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
+from api.dashboard.site import DASHBOARD
 from api.forms.sample import sample_of
 from api.http.pagination import PageQuery
 from api.process.context import AppContext, Context
@@ -30,7 +31,7 @@ from hookfast.events.event_type import describe_parts
 from hookfast.events.operational import is_reserved
 from hookfast.storage.events import event_types
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 StoredEventType = Annotated[EventTypeView, Depends(get_event_type)]
 

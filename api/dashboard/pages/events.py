@@ -11,6 +11,7 @@ from fastapi import Query, Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
+from api.dashboard.site import DASHBOARD
 from api.forms.event import MAX_KEY
 from api.forms.search import MAX_TEXT
 from api.http.fields import EventPath, TenantId
@@ -26,7 +27,7 @@ from api.site.page_route import PageRouter
 from api.site.time_range import RangeQuery
 from hookfast.ids import Prefix, is_id
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 Only = Literal["all", "failed"]
 _PAGES: Final[dict[Prefix, str]] = {

@@ -8,6 +8,7 @@ from fastapi import Query, Response
 
 from api.access.authentication import Reader
 from api.dashboard.pages.filter_choices import sources_to_choose
+from api.dashboard.site import DASHBOARD
 from api.http.fields import InboxPath, SourceId, TenantId
 from api.http.pagination import PageQuery
 from api.process.context import AppContext
@@ -26,7 +27,7 @@ from api.site.time_range import RangeQuery
 from hookfast.errors import InvalidInput
 from hookfast.inbox.form import FORM, form_pairs
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _HEX_SHOWN = 256
 

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import Depends, Response
 
 from api.access.authentication import Reader
+from api.dashboard.site import DASHBOARD
 from api.http.fields import JobPath, TenantId
 from api.http.pagination import PageQuery
 from api.routes.jobs import cancel_job, get_job, list_jobs
@@ -15,7 +16,7 @@ from api.site.page import PageView
 from api.site.page_route import PageRouter
 from hookfast.deliveries.job import JobStatus
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _EVERY_SECONDS = 1.0
 

@@ -13,12 +13,15 @@ from fastapi import Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Reader
+from api.dashboard.pages import first_steps
+from api.dashboard.pages.delivery_chart import counted_words
 from api.dashboard.pages.overview_summary import Summary, summarize
+from api.dashboard.site import DASHBOARD
 from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from api.site import charts, live
 from api.site.charts import Chart
-from api.site.formatting import number, seconds
+from api.site.formatting import seconds
 from api.site.navigation import dead_letters_between, deliveries_between
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
@@ -39,7 +42,7 @@ from hookfast.storage.figures.overview import MAX_WAITING, AttentionItem, Step
 from hookfast.storage.figures.workers import Alive
 from hookfast.storage.retention import delivery_days
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 WindowQuery = Annotated[Window, Query(alias="window")]
 
@@ -47,6 +50,8 @@ _ATTENTION_SHOWN = 8
 _FAILURES_SHOWN = 8
 _DAY = timedelta(days=1)
 _EVERY_SECONDS = 5.0
+_MOST_ROWS = 48
+_MINUTES_OF_ROW = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +60,8 @@ class Overview:
 
     window: Window
     words: str
+    began: datetime | None
+    """When the oldest delivery was created, if the charts begin there."""
     steps: Sequence[Step]
     volume: Chart
     latency: Chart
@@ -65,6 +72,13 @@ class Overview:
     summary: Summary
     attention: Sequence[AttentionItem]
     alive: Alive
+
+    @property
+    def rows(self) -> list[Step]:
+        """The rows of the table, the newest first: five minutes of an hour are one row."""
+        size = _MINUTES_OF_ROW if len(self.steps) > _MOST_ROWS else 1
+        groups = [self.steps[at : at + size] for at in range(0, len(self.steps), size)]
+        return [_merged(group) for group in reversed(groups)]
 
     @property
     def has_worker(self) -> bool:
@@ -151,11 +165,20 @@ async def overview_live(view: PageView, _: Reader, window: WindowQuery = "1h") -
 
 
 async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
-    span, tenant_id = WINDOWS[window], view.tenant_id
-    zone = view.zone if span.length < _DAY else UTC_ZONE
-    edges = span.edges(view.now, zone)
+    tenant_id = view.tenant_id
     async with context.database.read() as connection:
-        days = await _days(connection, edges, tenant_id=tenant_id) if window == "30d" else {}
+        oldest = await overview.oldest(connection, tenant_id=tenant_id)
+        days, began = {}, oldest
+        if window == "30d":
+            whole = WINDOWS[window].edges(view.now, UTC_ZONE)
+            days = await _days(connection, whole, tenant_id=tenant_id)
+            if days and began is not None:
+                began = min(began, datetime.combine(min(days), time(), UTC))
+        span = WINDOWS[window].begun_at(began, view.now)
+        zone = view.zone if span.length < _DAY else UTC_ZONE
+        edges = span.edges(view.now, zone)
+        if span.length < _DAY:
+            days = {}  # the counts are of whole days
         chosen = DeliveryFilter(tenant_id=tenant_id)
         counted = await overview.steps(connection, edges, chosen, now=view.now)
         times = await overview.seconds(connection, edges, tenant_id=tenant_id)
@@ -169,7 +192,7 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         failures = await newest_failures.read(
             connection,
             tenant_id=tenant_id,
-            since=edges[0],
+            since=WINDOWS[window].edges(view.now, zone)[0],
             outages=[each.endpoint_id for each in attention],
             limit=_FAILURES_SHOWN,
         )
@@ -180,6 +203,7 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     figures = Overview(
         window=window,
         words=span.words,
+        began=began if span is not WINDOWS[window] else None,
         steps=steps,
         volume=_volume(steps, labels, zone),
         latency=_latency(steps, labels, zone),
@@ -197,7 +221,13 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         attention=attention,
         alive=alive,
     )
-    return {"overview": figures, "failures": failures}
+    return {
+        "overview": figures,
+        "failures": failures,
+        "first_steps": await first_steps.read(view, endpoints=endpoints.total)
+        if oldest is None and not days
+        else None,
+    }
 
 
 async def _days(
@@ -248,6 +278,19 @@ def _total(row: dict[str, int]) -> int:
     return int(sum(row[name] for name in ("delivered", "dead", "gone", "cancelled", "open")))
 
 
+def _merged(steps: Sequence[Step]) -> Step:
+    """Return steps that follow each other as one."""
+    return Step(
+        start=steps[0].start,
+        end=steps[-1].end,
+        delivered=sum(step.delivered for step in steps),
+        failed=sum(step.failed for step in steps),
+        cancelled=sum(step.cancelled for step in steps),
+        open=sum(step.open for step in steps),
+        estimated=any(step.estimated for step in steps),
+    )
+
+
 def _volume(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Chart:
     return charts.stacked_bars(
         [
@@ -255,9 +298,7 @@ def _volume(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Cha
             for step in steps
         ],
         tooltips=[
-            f"{step_name(step.start, step.end, zone)}: {number(step.delivered)} delivered, "
-            f"{number(step.failed)} failed, {number(step.open)} in progress"
-            for step in steps
+            f"{step_name(step.start, step.end, zone)}: {counted_words(step)}" for step in steps
         ],
         labels=labels,
         links=_links(steps),
@@ -285,6 +326,7 @@ def _latency(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Ch
         labels=labels,
         links=_links(steps),
         unit=_on_scale,
+        top_of=charts.seconds_ceiling,
     )
 
 

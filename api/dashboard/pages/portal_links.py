@@ -9,6 +9,7 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages.filter_choices import endpoints_to_choose
+from api.dashboard.site import DASHBOARD
 from api.http.fields import EndpointId
 from api.routes.endpoints import get_endpoint
 from api.routes.portal_links import PortalLinkForm, create_portal_link
@@ -17,7 +18,7 @@ from api.site.page import PageView
 from api.site.page_route import PageRouter
 from hookfast.errors import InvalidInput
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 SPANS: Final = {
     "3600": "1 hour",

@@ -6,11 +6,12 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly
+from api.dashboard.site import DASHBOARD
 from api.routes.retention import RunForm, show_retention, start_retention
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 
 @routes.get("/retention")

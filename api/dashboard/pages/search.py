@@ -8,6 +8,7 @@ from fastapi import Query, Response
 from fastapi.responses import HTMLResponse
 
 from api.access.authentication import OperatorOnly, Reader, Writer
+from api.dashboard.site import DASHBOARD
 from api.forms.search import MAX_TEXT, SearchHit, SearchResults
 from api.routes.search import search
 from api.site import choices
@@ -17,7 +18,7 @@ from api.site.page_route import PageRouter, error_sentence
 from hookfast.errors import InvalidInput
 from hookfast.storage.accounts import tenants
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 _KINDS: Final = {
     "event": "Events",

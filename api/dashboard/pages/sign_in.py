@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query, Response
 
 from api.access.authentication import Reader, check_given_key, count_request
 from api.answers.problems import problem_of
+from api.dashboard.site import DASHBOARD
 from api.site import session
-from api.site.page import HOME, THEMES, PageView, View
-from api.site.page_route import SIGN_IN, PageRouter, next_path, open_page_router
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter, next_path
 from hookfast.errors import Forbidden, HookfastError, TooManyRequests, Unauthenticated
 
-open_routes = open_page_router()
-routes = PageRouter()
+open_routes = PageRouter(DASHBOARD, opens=True)
+routes = PageRouter(DASHBOARD)
 
 NextPath = Annotated[str | None, Query(alias="next")]
 
@@ -28,7 +29,7 @@ async def sign_in_page(view: PageView, after: NextPath = None) -> Response:
 @open_routes.post("/sign-in")
 async def sign_in(view: PageView) -> Response:
     """Begin a session with an API key."""
-    after = next_path(view.form.text("next"))
+    after = next_path(DASHBOARD, view.form.text("next"))
     try:
         key = await check_given_key(view.request, view.form.get("key", ""))
         if key.scope == "emit":
@@ -38,29 +39,29 @@ async def sign_in(view: PageView) -> Response:
         text = "Enter an API key." if error.code == "unauthenticated" else None
         return sign_in_form(view, after=after, error=error, text=text)
     response = view.redirect(after)
-    await session.begin(view.request, response, key=key)
+    await session.begin(view.request, response, DASHBOARD, key=key)
     return response
 
 
 @open_routes.post("/theme")
 async def choose_theme_signed_out(view: PageView) -> Response:
     """Choose the theme on a page that needs no session."""
-    return _choose_theme(view)
+    return view.choose_theme()
 
 
 @routes.post("/sign-out")
 async def sign_out(view: PageView) -> Response:
     """End the session."""
-    response = view.redirect(SIGN_IN)
+    response = view.redirect(DASHBOARD.without_session)
     if view.visitor is not None:
-        await session.end(view.request, response, view.visitor)
+        await session.end(view.request, response, DASHBOARD, view.visitor)
     return response
 
 
 @routes.post("/settings/theme")
 async def choose_theme(view: PageView, _: Reader) -> Response:
     """Choose the light theme, the dark theme, or the system's."""
-    return _choose_theme(view)
+    return view.choose_theme()
 
 
 def sign_in_form(
@@ -68,27 +69,10 @@ def sign_in_form(
 ) -> Response:
     """Render the page with the form. `error`, or `text` instead of its message, says why it is
     shown again."""
-    after = next_path(after)
-    return render_open_form(
-        view,
+    after = next_path(DASHBOARD, after)
+    return view.render_open_form(
         "sign_in.html",
         status=200 if error is None else problem_of(error).status,
-        after="" if after == HOME else after,
+        after="" if after == DASHBOARD.home else after,
         error=text or (error and error.message),
     )
-
-
-def render_open_form(view: View, template: str, **values: Any) -> Response:
-    """Render a page with a form that needs no session, but the token in a cookie."""
-    token = session.sign_in_token(view.request)
-    view.csrf = session.csrf_of(token)
-    response = view.render(template, **values)
-    session.keep_sign_in_token(view.request, response, token)
-    return response
-
-
-def _choose_theme(view: View) -> Response:
-    response = view.redirect_back()
-    theme = view.form.text("theme")
-    view.choose_theme(response, theme if theme in THEMES else None)
-    return response

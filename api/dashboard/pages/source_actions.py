@@ -10,6 +10,7 @@ from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages import source_fields
 from api.dashboard.pages.sources import StoredSource
+from api.dashboard.site import DASHBOARD
 from api.http.fields import SourcePath
 from api.routes.source_secrets import SourceRotationForm, rotate_source_secret
 from api.routes.sources import change_source, delete_source
@@ -18,7 +19,7 @@ from api.site.page import PageView
 from api.site.page_route import PageRouter
 from hookfast.errors import InvalidInput
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 OVERLAPS: Final = {
     "86400": "24 hours: time to change it at the provider",

@@ -9,6 +9,7 @@ from fastapi import Depends, Query, Response
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.dashboard.pages import source_fields
+from api.dashboard.site import DASHBOARD
 from api.forms.source import NewSource, SourceView
 from api.http.fields import TenantId
 from api.http.pagination import Page, PageQuery
@@ -28,7 +29,7 @@ from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.inbox.samples import sample_names
 from hookfast.storage.inbox import source_stats
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 StoredSource = Annotated[SourceView, Depends(get_source)]
 

@@ -11,6 +11,7 @@ from fastapi import Depends, Response
 from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
 from api.dashboard.pages.endpoint import render_endpoint
+from api.dashboard.site import DASHBOARD
 from api.forms.endpoint_test import TestForm
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext
@@ -37,7 +38,7 @@ from api.site.sample_editor import example_types
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.events.filter import filter_text
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 
 async def _subscription_of_endpoint(

@@ -7,15 +7,16 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly
 from api.access.ownership import found
+from api.dashboard.site import DASHBOARD
 from api.http.pagination import PageQuery
 from api.routes.tenant_usage import usage_of
 from api.routes.tenants import TenantForm, create_tenant, list_tenants
 from api.site.form import validated
-from api.site.page import PageView, dashboard_path
+from api.site.page import PageView
 from api.site.page_route import PageRouter
 from hookfast.storage.accounts import sessions, tenants
 
-routes = PageRouter()
+routes = PageRouter(DASHBOARD)
 
 
 @routes.get("/tenants")
@@ -44,4 +45,4 @@ async def choose_tenant(view: PageView, _: OperatorOnly) -> Response:
             found(await tenants.get(connection, chosen))
         if view.visitor is not None:
             await sessions.choose_tenant(connection, view.visitor.session.token_sha256, chosen)
-    return view.redirect(dashboard_path(view.form.text("next")))
+    return view.redirect(view.site.path(view.form.text("next")))

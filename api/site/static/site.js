@@ -221,7 +221,6 @@ document.addEventListener("change", (event) => {
   for (const box of form.querySelectorAll('tbody input[type="checkbox"]')) box.checked = event.target.checked;
 });
 
-document.querySelector(".menu [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 enhance(document);
 setInterval(() => tick(document), 1000);
 
@@ -308,7 +307,7 @@ setInterval(() => tick(document), 1000);
     if (event.key === "Escape") return clear();
     const chart = document.activeElement.closest?.("svg[data-brush]");
     if (!chart) return;
-    const group = document.activeElement.closest(".bar");
+    const group = document.activeElement.closest("g");
     const bars = barsOf(chart);
     const place = bars.indexOf(group.querySelector("a.step"));
     if (event.key === "Enter" && range?.chart === chart) {

@@ -21,7 +21,7 @@ _DELETED_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveSession:
-    """A session that has not ended, with the name of the tenant that it views, if it is one."""
+    """A session that has not ended, with the name and look of the tenant that it views, if any."""
 
     token_sha256: str
     key_id: str
@@ -30,6 +30,7 @@ class LiveSession:
     tenant_id: str | None
     chosen_tenant_id: str | None
     tenant_name: str | None
+    tenant_portal: dict[str, str] | None
     expires_at: datetime
     via: str | None
     endpoint_id: str | None
@@ -61,6 +62,7 @@ async def find(
             _S.tenant_id,
             _T.id.label("viewed_tenant_id"),
             _T.name.label("tenant_name"),
+            _T.portal.label("tenant_portal"),
             _S.expires_at,
             _S.via,
             _S.endpoint_id,

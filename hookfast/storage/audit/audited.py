@@ -39,7 +39,9 @@ _NAMES = {"meta": "metadata", "json_schema": "schema", "chosen": "filter"}
 
 AUDITED: Mapping[type[Record], Audited] = {
     Tenant: Audited(
-        resource="tenant", logged=("name", "meta", "quotas"), unlogged=("id", "deleted_at", *_TIMES)
+        resource="tenant",
+        logged=("name", "meta", "quotas", "portal"),
+        unlogged=("id", "deleted_at", *_TIMES),
     ),
     ApiKey: Audited(
         resource="api_key",

@@ -214,6 +214,17 @@ def waiting_statement(status: DeliveryStatus, *, tenant_id: str | None) -> Selec
     return select(func.count()).select_from(some)
 
 
+async def oldest(connection: AsyncConnection, *, tenant_id: str | None) -> datetime | None:
+    """Return when the oldest delivery was created that is still kept; None if there is none."""
+    return (await connection.execute(oldest_statement(tenant_id=tenant_id))).scalar_one_or_none()
+
+
+def oldest_statement(*, tenant_id: str | None) -> Select[datetime]:
+    """Return the statement of `oldest`."""
+    statement = select(_D.created_at).order_by(_D.id).limit(1)
+    return statement if tenant_id is None else statement.where(_D.tenant_id == tenant_id)
+
+
 async def oldest_held(connection: AsyncConnection, *, tenant_id: str | None) -> datetime | None:
     """Return since when the oldest held delivery has waited; None if none is held."""
     return (await connection.execute(oldest_held_statement(tenant_id=tenant_id))).scalar_one()

@@ -15,7 +15,8 @@ from hookfast.storage.tables.record import Record, partial_index
 
 class Tenant(Record, table=True):
     """A customer of the platform. `quotas` has the quotas that it does not share with all tenants
-    (see `hookfast.quotas`), NULL if there are none."""
+    (see `hookfast.quotas`), and `portal` its own look of the portal (`hookfast.brand`); NULL if it
+    has none."""
 
     __tablename__ = "tenants"
     __table_args__ = (
@@ -27,6 +28,7 @@ class Tenant(Record, table=True):
     name: str = Field(sa_type=Text)
     meta: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
     quotas: dict[str, int] | None = Field(default=None, sa_type=JSON(none_as_null=True))
+    portal: dict[str, str] | None = Field(default=None, sa_type=JSON(none_as_null=True))
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
     deleted_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import trustme
+from fastapi import APIRouter
 
 from api.dashboard.application import routers
 from api.site.page_route import OpenPageRoute, PageRoute
@@ -41,21 +43,22 @@ class PagePath:
         return f"{self.method} {self.path}"
 
 
-def _pages(kind: type) -> list[PagePath]:
+def pages_of(routers: Sequence[APIRouter], kind: type) -> list[PagePath]:
+    """Return the pages of these routers whose routes are of this kind."""
     return [
         PagePath(method, route.path)
-        for router in routers()
+        for router in routers
         for route in router.routes
         if isinstance(route, kind)
         for method in route.methods - {"HEAD"}
     ]
 
 
-PAGES = _pages(PageRoute)
+PAGES = pages_of(routers(), PageRoute)
 LIVE = [each for each in PAGES if each.path.startswith("/dashboard/live/")]
 SHOWN = [each for each in PAGES if each.method == "GET" and each not in LIVE]
 FORMS = [each for each in PAGES if each.method == "POST"]
-OPEN_FORMS = [each for each in _pages(OpenPageRoute) if each.method == "POST"]
+OPEN_FORMS = [each for each in pages_of(routers(), OpenPageRoute) if each.method == "POST"]
 """Forms that need no session."""
 
 

@@ -6,8 +6,11 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from api.dashboard.pages import filter_choices
+from api.http.pagination import Page
 from tests.integration.dashboard.resources import new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, signed_in, tenant_visitor, text_of
+from tests.support.api_client import OPERATOR_KEY
 
 pytestmark = pytest.mark.anyio
 
@@ -145,7 +148,7 @@ async def test_portal_link_is_created_on_its_page(
         created = await visitor.post(
             "/dashboard/portal-links", span="900", scope="tenant:read", endpoint_id=endpoint
         )
-        assert "/dashboard/portal?sig=" in created.text
+        assert "/portal/open?sig=" in created.text
         assert "read-only, for one endpoint only" in text_of(created.text)
 
 
@@ -155,3 +158,21 @@ async def test_retention_page_shows_the_ages(operator: Visitor) -> None:
     # Temporal is unavailable
     text = await operator.submit("/dashboard/retention/count", back="/dashboard/retention")
     assert 'class="flash bad"' in text
+
+
+async def test_portal_link_form_offers_the_requested_endpoint_even_among_many(
+    app: FastAPI, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another endpoint selected, or none, the link would show more than intended."""
+    monkeypatch.setattr(filter_choices, "NEWEST", Page(limit=1, after=None))
+    tenants = [await new_tenant(client) for _ in range(2)]
+    first, _ = [await new_endpoint(client, tenants[0]) for _ in range(2)]
+    path = f"/dashboard/portal-links?endpoint_id={first}"
+    async with signed_in(app, OPERATOR_KEY) as operator:
+        assert "Select a tenant" in (await operator.get(path)).text
+        await operator.post("/dashboard/settings/tenant", tenant_id=tenants[0])
+        assert f'<option value="{first}" selected>' in (await operator.get(path)).text
+        await operator.post("/dashboard/settings/tenant", tenant_id=tenants[1])
+        rejected = await operator.get(path)
+    assert rejected.status_code == 422
+    assert "choose that tenant first" in rejected.text

@@ -9,6 +9,7 @@ import pytest
 from fastapi import FastAPI, Request
 
 from api.access.authentication import Principal
+from api.dashboard.site import DASHBOARD
 from api.http.pagination import Page
 from api.process.context import Context
 from api.routes.deliveries import list_deliveries
@@ -33,7 +34,9 @@ async def test_live_part_does_not_change_with_time_alone(
 
     def rendered(*, live: bool, later: timedelta) -> str:
         now = context.clock() + later
-        view = View(request=request, context=context, now=now, visitor=None, live=live)
+        view = View(
+            site=DASHBOARD, request=request, context=context, now=now, visitor=None, live=live
+        )
         return view.html("delivery_rows.html", listing=listing, names={})
 
     hour = timedelta(hours=1)
@@ -66,7 +69,13 @@ async def test_live_part_sends_changes_and_ends_with_the_session(
             "state": {},
         }
         context: Context = app.state.context
-        view = View(request=Request(scope), context=context, now=context.clock(), visitor=None)
+        view = View(
+            site=DASHBOARD,
+            request=Request(scope),
+            context=context,
+            now=context.clock(),
+            visitor=None,
+        )
 
         async def render() -> str:
             if len(said) == 1:

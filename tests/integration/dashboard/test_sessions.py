@@ -11,8 +11,9 @@ import pytest
 from fastapi import FastAPI, Response
 from sqlalchemy import select, update
 
+from api.dashboard.site import DASHBOARD
 from api.process.context import Context
-from api.site.page_route import open_page_router
+from api.site.page_route import PageRouter
 from hookfast.storage.tables import DashboardSession
 from tests.integration.dashboard.visitor import Visitor, browser, sign_in, signed_in
 from tests.support.api_client import OPERATOR_KEY
@@ -104,7 +105,7 @@ async def test_sign_in_drops_a_return_address_that_is_too_long(app: FastAPI) -> 
 
 
 async def test_invalid_query_of_an_open_page_answers_an_error_page(context: Context) -> None:
-    open_routes = open_page_router()
+    open_routes = PageRouter(DASHBOARD, opens=True)
 
     @open_routes.get("/opened")
     async def opened(number: int) -> Response:

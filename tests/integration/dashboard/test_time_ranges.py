@@ -66,7 +66,7 @@ async def test_local_times_are_the_readers_and_the_address_is_the_same_for_every
         moment = datetime.fromisoformat(created)
         shown = f"{moment.astimezone(KOLKATA):%Y-%m-%d %H:%M:%S} IST"
         assert f'title="{moment:%Y-%m-%d %H:%M:%S} UTC">{shown}</time>' in page
-        assert "Times are in Asia/Kolkata." in text_of(page)
+        assert "(Asia/Kolkata)" in text_of(page)
         assert "times are in Asia/Kolkata, now UTC+05:30" in page
         shown_job = await visitor.post(
             "/dashboard/deliveries/actions",
@@ -103,7 +103,7 @@ async def _check_ranges(visitor: Visitor, owned: dict[str, str]) -> None:
         recent = (await visitor.get(f"/dashboard/{path}?within=24h")).text
         assert row is None or row in recent, path
         if row is not None:
-            assert "in the last 24 hours. Times are in UTC." in text_of(recent), path
+            assert "in the last 24 hours (UTC)" in text_of(recent), path
             assert 'type="hidden" name="within" value="24h"' in recent, path
         old = "since=2020-01-01T00:00:00Z&until=2020-01-02T00:00:00Z"
         past = await visitor.get(f"/dashboard/{path}?{old}")

@@ -13,6 +13,9 @@ from typing import Any
 import httpx2
 from fastapi import FastAPI
 
+from api.dashboard.site import DASHBOARD
+from api.site.site import Site
+
 ORIGIN = "http://hookfast.test"
 
 
@@ -50,10 +53,11 @@ def text_of(html: str) -> str:
 
 
 class Visitor:
-    """A person with a browser."""
+    """A person with a browser, on the dashboard or on another site."""
 
-    def __init__(self, client: httpx2.AsyncClient) -> None:
+    def __init__(self, client: httpx2.AsyncClient, site: Site = DASHBOARD) -> None:
         self.client = client
+        self._site = site
         self._csrf: dict[str, str] = {}
 
     async def get(self, path: str, **options: Any) -> httpx2.Response:
@@ -62,9 +66,9 @@ class Visitor:
 
     async def csrf(self) -> str:
         """Return the CSRF token of this session's forms."""
-        session = str(dict(self.client.cookies).get("hookfast-session"))
+        session = str(dict(self.client.cookies).get(self._site.cookie))
         if session not in self._csrf:
-            page = await self.client.get("/dashboard/nothing", follow_redirects=True)
+            page = await self.client.get(f"{self._site.home}/nothing", follow_redirects=True)
             found = re.search(r'name="csrf" value="([0-9a-f]+)"', page.text)
             assert found is not None, page.text
             self._csrf[session] = found[1]
@@ -86,12 +90,16 @@ class Visitor:
 
 @asynccontextmanager
 async def browser(
-    app: FastAPI, *, address: str = "203.0.113.1", origin: str = ORIGIN
+    app: FastAPI,
+    *,
+    address: str = "203.0.113.1",
+    origin: str = ORIGIN,
+    site: Site = DASHBOARD,
 ) -> AsyncIterator[Visitor]:
     """A browser without a session."""
     transport = httpx2.ASGITransport(app, client=(address, 1234))
     async with httpx2.AsyncClient(transport=transport, base_url=origin) as client:
-        yield Visitor(client)
+        yield Visitor(client, site)
 
 
 @asynccontextmanager

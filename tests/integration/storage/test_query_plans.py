@@ -624,6 +624,11 @@ async def test_figures_of_the_overview_read_ranges_of_indexes(
     ):
         held = overview.oldest_held_statement(tenant_id=tenant_id)
         await check(connection, held, index=index)
+    for tenant_id, index in (
+        (None, "sqlite_autoindex_deliveries_1"),
+        (TENANT, "ix_deliveries_tenant"),
+    ):
+        await check(connection, overview.oldest_statement(tenant_id=tenant_id), index=index)
     for statement, index in (
         (endpoint_counts.of_tenant(SMALL_TENANT), "ix_endpoints_tenant"),
         (endpoint_counts.UNHEALTHY_ENDPOINTS, "ix_endpoint_health_unhealthy"),

@@ -36,6 +36,7 @@ _NOUNS = [
 
 def test_command_line_has_the_documented_commands() -> None:
     assert sorted(command.name or "" for command in app.registered_commands) == [
+        "alerts",
         "api",
         "config",
         "demo",

@@ -842,6 +842,7 @@ def _create_tables() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("meta", sa.JSON(), nullable=False),
         sa.Column("quotas", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("portal", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.Column("deleted_at", UtcDateTime(), nullable=True),

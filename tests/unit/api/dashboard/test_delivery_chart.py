@@ -49,3 +49,11 @@ def test_range_of_centuries_has_few_steps() -> None:
     first = datetime.min.replace(tzinfo=UTC)
     assert 20 < len(edges_between(first, None, NOW)) < 50
     assert edges_between(None, first, NOW) == []
+
+
+def test_list_of_a_new_installation_begins_with_the_oldest_delivery() -> None:
+    edges = edges_between(None, None, NOW, oldest=NOW - 3 * HOUR)
+    assert NOW - 3 * HOUR - 5 * MINUTE < edges[0] <= NOW - 3 * HOUR
+    assert edges_between(None, None, NOW, oldest=NOW)[0] <= NOW - 20 * MINUTE
+    assert edges_between(None, None, NOW, oldest=NOW - 9 * DAY) == edges_between(None, None, NOW)
+    assert edges_between(NOW - HOUR, None, NOW, oldest=NOW)[0] == NOW - HOUR

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from api.dashboard.site import DASHBOARD
 from api.site import formatting
 from api.site.form import Form
-from api.site.page import dashboard_path
 from hookfast.deliveries.job import JobStatus
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.endpoints.health import Health
@@ -90,12 +90,12 @@ def test_every_status_has_its_colour() -> None:
     ],
 )
 def test_what_is_no_page_of_ours_is_the_first_page(path: str | None) -> None:
-    assert dashboard_path(path) == "/dashboard"
+    assert DASHBOARD.path(path) == "/dashboard"
 
 
 @pytest.mark.parametrize("path", ["/dashboard", "/dashboard?window=7d", "/dashboard/jobs"])
 def test_a_page_of_ours_is_itself(path: str) -> None:
-    assert dashboard_path(path) == path
+    assert DASHBOARD.path(path) == path
 
 
 def test_a_forms_fields_are_read_without_the_space_around_them() -> None:

@@ -227,3 +227,34 @@ def test_steps_of_the_overview_begin_at_round_local_times(
     found = [span.labels.of(start, end, zone) for start, end in pairwise(edges)]
     # of the days, the number
     assert [label.partition(" ")[0] for label in found if label] == labels.split()
+
+
+@pytest.mark.parametrize(
+    ("window", "age", "length", "words"),
+    [
+        ("1h", 5, 10, "the last hour, by ten seconds"),
+        ("1h", 20 * 60, 60, "the last hour, by the minute"),
+        ("24h", 20 * 60, 60, "the last 24 hours, by the minute"),
+        ("24h", 5 * 3_600, 15 * 60, "the last 24 hours, by the quarter of an hour"),
+        ("7d", 2 * 86_400, 2 * 3_600, "the last 7 days, by two hours"),
+        ("30d", 3 * 86_400, 4 * 3_600, "the last 30 days, by four hours"),
+        ("30d", 17 * 86_400, 86_400, "the last 30 days, by the day"),
+    ],
+)
+def test_window_of_a_new_installation_begins_with_its_first_data(
+    window: Window, age: int, length: int, words: str
+) -> None:
+    now = utc("2026-11-25 09:31")
+    began = now - timedelta(seconds=age)
+    span = WINDOWS[window].begun_at(began, now)
+    edges = span.edges(now, UTC_ZONE)
+    assert span.words == words
+    assert edges[1] - edges[0] == timedelta(seconds=length)
+    assert edges[0] <= began  # all of it is shown
+    assert edges[-2] <= now < edges[-1]
+    assert 12 <= span.count <= 48
+    labels = [span.labels.of(start, end, UTC_ZONE) for start, end in pairwise(edges)]
+    assert 2 <= len([label for label in labels if label]) <= 7
+    full = WINDOWS[window]
+    assert full.begun_at(None, now) is full
+    assert full.begun_at(now - full.count * full.length * 0.61, now) is full

@@ -1,0 +1,66 @@
+"""One endpoint: whether it works, its events, its newest activity and its settings."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Response
+
+from api.access.authentication import Reader
+from api.forms.endpoint import EndpointView
+from api.http.fields import EndpointPath
+from api.http.pagination import MAX_LIMIT, Page
+from api.portal.pages.activity import entries
+from api.portal.site import PORTAL
+from api.portal.words import ENDPOINT
+from api.routes.endpoint_checks import get_endpoint_stats
+from api.routes.endpoint_control import get_endpoint_health
+from api.routes.endpoints import get_endpoint
+from api.routes.subscriptions import list_subscriptions
+from api.site import live
+from api.site.page import PageView
+from api.site.page_route import PageRouter
+from hookfast.deliveries.retry_plan import parse_plan
+
+routes = PageRouter(PORTAL)
+
+StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
+
+_RECENT = Page(limit=10, after=None)
+_ALL = Page(limit=MAX_LIMIT, after=None)
+_EVERY_SECONDS = 3.0
+
+
+@routes.get("/endpoints/{endpoint_id}")
+async def endpoint_page(endpoint_id: EndpointPath, view: PageView, principal: Reader) -> Response:
+    """Show an endpoint."""
+    values = await _values(endpoint_id, view, principal)
+    subscribed = await list_subscriptions(_ALL, view.context, principal, endpoint_id=endpoint_id)
+    return view.render(
+        "endpoint.html",
+        **values,
+        subscriptions=subscribed.data,
+        plan=parse_plan(values["endpoint"].retry_plan),
+    )
+
+
+# an unknown endpoint answers 404 here: later, the stream would only end
+@routes.get("/live/endpoints/{endpoint_id}", dependencies=[Depends(get_endpoint)])
+async def endpoint_live(endpoint_id: EndpointPath, view: PageView, principal: Reader) -> Response:
+    """Stream the state and the newest activity of an endpoint."""
+
+    async def read() -> dict[str, Any]:
+        return await _values(endpoint_id, view, principal)
+
+    return live.stream(view, "endpoint_state.html", read, every=_EVERY_SECONDS)
+
+
+async def _values(endpoint_id: str, view: PageView, principal: Reader) -> dict[str, Any]:
+    endpoint = await get_endpoint(endpoint_id, view.context, principal)
+    return {
+        "endpoint": endpoint,
+        "state": ENDPOINT[endpoint.health],
+        "health": await get_endpoint_health(endpoint_id, view.context, principal),
+        "stats": await get_endpoint_stats(endpoint_id, view.context, principal),
+        "recent": await entries(_RECENT, view, principal, endpoint_id=endpoint_id),
+    }

@@ -1,0 +1,65 @@
+"""The forms that change an endpoint's settings: those that everyone has, and the advanced ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Response
+
+from api.access.audit import Audit
+from api.access.authentication import Writer
+from api.forms.endpoint import EndpointView
+from api.portal.errors import render_form
+from api.portal.pages.endpoint import StoredEndpoint
+from api.portal.site import PORTAL
+from api.routes.endpoints import change_endpoint
+from api.site import endpoint_fields
+from api.site.form import check_unchanged, seen_version
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter
+from hookfast.errors import Conflict, HookfastError, InvalidInput, TooManyRequests
+
+routes = PageRouter(PORTAL)
+
+_MEMBERS = (*endpoint_fields.FORM, "headers")
+
+
+@routes.get("/endpoints/{endpoint_id}/edit")
+async def edit_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
+    """Show the form with the settings of an endpoint."""
+    return _form(view, endpoint, endpoint_fields.stored_fields(endpoint))
+
+
+@routes.post("/endpoints/{endpoint_id}/edit")
+async def edit(
+    endpoint: StoredEndpoint, view: PageView, audit: Audit, principal: Writer
+) -> Response:
+    """Save the settings that differ from the stored ones."""
+    try:
+        check_unchanged(view.form, endpoint.updated_at)
+        members = endpoint_fields.api_members(view.form, _MEMBERS)
+        patch = endpoint_fields.changes(members, endpoint)
+        if patch:
+            await change_endpoint(endpoint.id, patch, view.context, audit, principal)
+    except (InvalidInput, Conflict, TooManyRequests) as error:
+        return _form(view, endpoint, endpoint_fields.submitted_fields(view.form), error)
+    notice = "The settings are saved." if patch else "Nothing changed."
+    return view.redirect(f"{PORTAL.home}/endpoints/{endpoint.id}", notice)
+
+
+def _form(
+    view: View,
+    endpoint: EndpointView,
+    fields: dict[str, Any],
+    error: HookfastError | None = None,
+) -> Response:
+    return render_form(
+        view,
+        "endpoint_edit.html",
+        error,
+        endpoint=endpoint,
+        seen=seen_version(endpoint.updated_at),
+        fields=fields,
+        plans=endpoint_fields.PLANS,
+        profiles=endpoint_fields.PROFILES,
+    )

@@ -1,0 +1,75 @@
+"""The portal's words for states and reasons: what they mean to a customer. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result, reason_text
+from hookfast.endpoints.health import Health
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state in a word, the tone of its badge, and what it means in a sentence."""
+
+    label: str
+    tone: str
+    meaning: str
+
+
+ENDPOINT: Final[Mapping[Health, State]] = {
+    Health.HEALTHY: State("working", "good", "Messages are sent as they happen."),
+    Health.FAILING: State(
+        "failing", "warn", "The last attempts failed. Messages are sent and tried again."
+    ),
+    Health.CIRCUIT_OPEN: State(
+        "on hold",
+        "bad",
+        "It failed too often, so new messages wait. A single one is sent now and then to see "
+        "whether it works again; then the others follow by themselves.",
+    ),
+    Health.DRAINING: State(
+        "catching up", "wait", "It works again. The messages that waited are being sent."
+    ),
+    Health.PAUSED: State("paused", "hold", "Messages wait until you resume it."),
+    Health.DISABLED: State(
+        "off", "bad", "Nothing is sent. New messages fail until you switch it on again."
+    ),
+}
+"""What an endpoint's health means to its owner."""
+
+DELIVERY: Final[Mapping[DeliveryStatus, State]] = {
+    DeliveryStatus.PENDING: State("sending", "wait", "The first attempt is due."),
+    DeliveryStatus.RETRYING: State("retrying", "warn", "It failed so far and is tried again."),
+    DeliveryStatus.HELD: State("waiting", "hold", "It is sent when the endpoint can take it."),
+    DeliveryStatus.PAUSED: State("paused", "hold", "It is sent when you resume it."),
+    DeliveryStatus.DELIVERED: State("delivered", "good", "Your endpoint accepted it."),
+    DeliveryStatus.DEAD: State("failed", "bad", "It was not delivered. You can send it again."),
+    DeliveryStatus.GONE: State("failed", "bad", "It was not delivered. You can send it again."),
+    DeliveryStatus.CANCELLED: State("cancelled", "off", "It was cancelled. You can send it again."),
+}
+"""What a delivery's status means to the owner of its endpoint."""
+
+_REASONS: Final[Mapping[str, str]] = {
+    Reason.ENDPOINT_LIMIT: "the endpoint's rate limit is reached",
+    Reason.CIRCUIT_OPEN: "the endpoint failed too often and is on hold",
+    Reason.RETRIES_EXHAUSTED: "every attempt failed",
+    Reason.PLAN_EXPIRED: "it could not be delivered in time",
+    Reason.NOT_RETRYABLE: "this answer is not tried again",
+    Reason.ENDPOINT_DISABLED: "the endpoint was off",
+    Reason.MAPPING_FAILED: "no body could be made of the event",
+}
+
+
+def reason_of(reason: str | None) -> str:
+    """Return why a delivery waits or ended, for use within a sentence; '' for no reason."""
+    return "" if reason is None else _REASONS.get(reason, reason_text(reason))
+
+
+def state_of_test(result: Result) -> State:
+    """Return what the result of a test means."""
+    if result is Result.SUCCESS:
+        return State("delivered", "good", "Your endpoint accepted it.")
+    return State("failed", "bad", "Your endpoint did not accept it. Tests are not tried again.")
