@@ -138,6 +138,17 @@ class KeptTest(ListedTest):
     response_excerpt: str | None = Field(description="The start of the answer's body, as text.")
 
     @classmethod
+    def not_kept(cls, test: TestView, *, tenant_id: str) -> Self:
+        """Return the view of a test that was sent just now and could not be stored."""
+        return cls(
+            **test.model_dump(),
+            id=test.message_id,
+            tenant_id=tenant_id,
+            event_type=test.type,
+            request_body=test.body,
+        )
+
+    @classmethod
     def of(cls, test: SentTest) -> Self:
         headers = {
             "request_headers": header_pairs(test.request_headers),

@@ -12,7 +12,6 @@ from api.dashboard.pages import endpoint_charts
 from api.dashboard.pages.endpoint_charts import Window, WindowQuery
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
-from api.forms.endpoint_test import TestView
 from api.forms.unmatched import explain_unmatched
 from api.http.fields import EndpointPath
 from api.http.pagination import Page
@@ -23,7 +22,6 @@ from api.routes.endpoint_tests import list_tests
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import PreviewView, list_subscriptions
 from api.site import live
-from api.site.json_view import pretty
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.sample_editor import sample_editor
@@ -74,14 +72,13 @@ async def render_endpoint(
     view: View,
     principal: Principal,
     window: Window = endpoint_charts.DEFAULT,
-    test: TestView | None = None,
     test_type: str | None = None,
     test_data: str | None = None,
     preview: PreviewView | None = None,
     status: int = 200,
 ) -> Response:
-    """Render the endpoint's page, with the result of a test and the data that was typed for it, the
-    preview of a subscription, or the errors of one of its forms."""
+    """Render the endpoint's page, with the data that was typed for a test, the preview of a
+    subscription, or the errors of one of its forms."""
     figures = await _figures(endpoint_id, view, principal, window)
     subscribed = await list_subscriptions(_ALL, view.context, principal, endpoint_id=endpoint_id)
     async with view.context.database.read() as connection:
@@ -104,8 +101,6 @@ async def render_endpoint(
         ),
         tests=(await list_tests(_RECENT, view.context, principal, endpoint_id=endpoint_id)).data,
         tests_kept=sent_tests.KEPT,
-        test=test,
-        test_body=None if test is None else pretty(test.body)[0],
         preview=preview,
     )
 
