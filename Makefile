@@ -104,8 +104,8 @@ client-bench: $(VENV)/.dev-ready ## emitting through the Python client, against 
 openapi: $(VENV)/.dev-ready ## write docs/openapi.json
 	$(BIN)/hookfast openapi > docs/openapi.json
 
-pictures: $(VENV)/.dev-ready ## take the README's pictures from the running demo (needs chromium)
-	$(BIN)/python docs/pictures.py
+pictures: $(VENV)/.dev-ready ## take the pictures of README and guides from the running demo (needs chromium; GRAFANA=)
+	$(if $(GRAFANA),GRAFANA=$(GRAFANA)) $(BIN)/python docs/pictures.py
 
 log-schema: $(VENV)/.dev-ready ## write docs/log-schema.json
 	$(BIN)/python -m hookfast.logs > docs/log-schema.json

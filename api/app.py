@@ -17,7 +17,7 @@ from api.answers import problems
 from api.answers.headers import AnswerHeaders
 from api.answers.request_id import RequestId
 from api.dashboard import application as dashboard
-from api.http import docs_page, openapi
+from api.http import openapi
 from api.http.request_body import RequestBody
 from api.portal import application as portal
 from api.process.context import open_context
@@ -54,6 +54,7 @@ from api.routes import (
     tenant_usage,
     tenants,
 )
+from api.site import docs_page
 from hookfast.clock import Clock, utc_now
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.version import VERSION

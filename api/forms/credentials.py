@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.answers.json_pointer import join
-from api.http.fields import Input, Time
+from api.http.fields import Input, Time, example
+from api.http.glossary import described_as_in
 from api.process.context import Context
 from hookfast.endpoints.certificates import MAX_KEY, MAX_PEM
 from hookfast.endpoints.credentials import (
@@ -54,7 +55,9 @@ class _CredentialForm(Input):
 class BearerForm(_CredentialForm):
     """A fixed token: `Authorization: Bearer <token>` (RFC 6750)."""
 
-    kind: Literal["bearer"]
+    model_config = example(kind="bearer", token="acme-4f1d9c")  # noqa: S106 - an example
+
+    kind: Literal["bearer"] = Field(description="Always `bearer`: a fixed token.")
     token: str = Field(
         max_length=_MAX_TOKEN, description="Visible ASCII, without spaces.", repr=False
     )
@@ -66,9 +69,11 @@ class BearerForm(_CredentialForm):
 class BasicForm(_CredentialForm):
     """A user name and a password (RFC 7617), sent in UTF-8."""
 
-    kind: Literal["basic"]
-    username: Text = Field(description="Without a colon.")
-    password: Text = Field(repr=False)
+    model_config = example(kind="basic", username="hookfast", password="9c-4f1d")  # noqa: S106 - an example
+
+    kind: Literal["basic"] = Field(description="Always `basic`: a user name and a password.")
+    username: Text = Field(description="The user name, without a colon.")
+    password: Text = Field(description="Encrypted at rest, and never shown.", repr=False)
 
     def credential(self) -> Basic:
         return Basic(self.username, self.password)
@@ -79,13 +84,23 @@ class OAuth2Form(_CredentialForm):
     from `token_url`, which is fetched when it is needed and kept until shortly before it expires.
     """
 
-    kind: Literal["oauth2"]
+    model_config = example(
+        kind="oauth2",
+        token_url="https://login.example.com/oauth2/token",  # noqa: S106 - a URL
+        client_id="hookfast",
+        client_secret="9c-4f1d",  # noqa: S106 - an example
+        scope="webhooks.write",
+    )
+
+    kind: Literal["oauth2"] = Field(description="Always `oauth2`: client credentials.")
     token_url: str = Field(
         description="The authorization server's token endpoint: https, at a public address.",
         examples=["https://login.example.com/oauth2/token"],
     )
-    client_id: Text = Field(min_length=1)
-    client_secret: Text = Field(min_length=1, repr=False)
+    client_id: Text = Field(min_length=1, description="The client's id at that server.")
+    client_secret: Text = Field(
+        min_length=1, description="Encrypted at rest, and never shown.", repr=False
+    )
     scope: Text | None = Field(None, description="Scopes, separated by spaces.")
     audience: Text | None = Field(None, description="Sent as `audience`, which some servers need.")
     client_authentication: ClientAuthentication = Field(
@@ -104,6 +119,12 @@ AuthenticationForm = Annotated[BearerForm | BasicForm | OAuth2Form, Field(discri
 class TlsForm(_CredentialForm):
     """A TLS identity in PEM, for endpoints with an https URL: a client certificate with its private
     key (mutual TLS), the authorities that may have issued the server's certificate, or both."""
+
+    model_config = example(
+        certificate="-----BEGIN CERTIFICATE-----\nMIIB…\n-----END CERTIFICATE-----\n",
+        private_key="-----BEGIN PRIVATE KEY-----\nMIGH…\n-----END PRIVATE KEY-----\n",
+        overlap_seconds=3_600,
+    )
 
     certificate: Pem | None = Field(
         None, description="The client certificate, followed by its intermediates, if any."
@@ -134,20 +155,22 @@ class _CredentialView(BaseModel):
 class BearerView(_CredentialView):
     """A fixed token, which is never shown."""
 
-    kind: Literal["bearer"]
+    kind: Literal["bearer"] = Field(description="Always `bearer`: a fixed token.")
 
 
 class BasicView(_CredentialView):
     """A user name; its password is never shown."""
 
-    kind: Literal["basic"]
-    username: str
+    kind: Literal["basic"] = Field(description="Always `basic`: a user name and a password.")
+    username: str = Field(description="The user name that requests carry.")
 
 
 class OAuth2View(_CredentialView):
     """An OAuth 2.0 client; its secret and its tokens are never shown."""
 
-    kind: Literal["oauth2"]
+    model_config = ConfigDict(json_schema_extra=described_as_in(OAuth2Form))
+
+    kind: Literal["oauth2"] = Field(description="Always `oauth2`: client credentials.")
     token_url: str
     client_id: str
     scope: str | None
@@ -161,11 +184,11 @@ AuthenticationView = Annotated[BearerView | BasicView | OAuth2View, Field(discri
 class CertificateView(BaseModel):
     """Facts about a certificate. Names are in the form of RFC 4514."""
 
-    subject: str
-    issuer: str
-    serial_number: str = Field(description="In hexadecimal.")
-    not_before: Time
-    not_after: Time
+    subject: str = Field(description="Whom the certificate names.")
+    issuer: str = Field(description="The authority that issued it.")
+    serial_number: str = Field(description="Its serial number, in hexadecimal.")
+    not_before: Time = Field(description="Start of its validity.")
+    not_after: Time = Field(description="End of its validity; replace it before.")
     sha256: str = Field(description="The fingerprint, in hexadecimal.")
 
 

@@ -11,11 +11,12 @@ from pydantic import Field, Strict
 from api.forms.jobs import JobOptions
 from api.http.fields import (
     DeliveryId,
-    EndpointId,
-    EventId,
+    EndpointFilter,
+    EventFilter,
+    EventTypeFilter,
     Input,
-    SubscriptionId,
-    TenantId,
+    SubscriptionFilter,
+    TenantFilter,
     TimeInput,
 )
 from hookfast.deliveries.answer import ANSWERS, parse_answer
@@ -36,6 +37,11 @@ ACTS_ON: Final[Mapping[UserAction, tuple[DeliveryStatus, ...]]] = {
 """The statuses in which each action has an effect."""
 REASONS: Final = f"One of {', '.join(f'`{reason}`' for reason in Reason)}."
 """The documentation of the filter `reason`."""
+STATUSES: Final = (
+    "How far it is: `pending` before the first attempt, `retrying` after a failed one, `held` for "
+    "its endpoint, `paused` by a person; at the end `delivered`, `dead` (it can be resent), `gone` "
+    "(the receiver answered 410) or `cancelled`."
+)
 LAST_ANSWER: Final = f"The answer to the newest attempt. {ANSWERS}"
 """The documentation of the filter `answer`."""
 
@@ -43,11 +49,11 @@ LAST_ANSWER: Final = f"The answer to the newest attempt. {ANSWERS}"
 class DeadLetterChoiceForm(Input):
     """Selects dead letters that match all members."""
 
-    endpoint_id: EndpointId | None = None
-    subscription_id: SubscriptionId | None = None
-    event_id: EventId | None = None
-    event_type: str | None = Field(None, max_length=200, examples=["order.invoice.paid"])
-    tenant_id: TenantId | None = None
+    endpoint_id: EndpointFilter = None
+    subscription_id: SubscriptionFilter = None
+    event_id: EventFilter = None
+    event_type: EventTypeFilter = None
+    tenant_id: TenantFilter = None
     since: TimeInput | None = Field(None, description="Created at this time or later.")
     until: TimeInput | None = Field(None, description="Created before this time.")
     reason: str | None = Field(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.forms.credentials import (
     CREDENTIALS,
@@ -17,7 +17,9 @@ from api.forms.credentials import (
 )
 from api.forms.custom_headers import check_headers, masked
 from api.forms.networks import check_networks
-from api.http.fields import Description, Email, Input, Metadata, TenantId, Time
+from api.http.example_values import IDS
+from api.http.fields import Description, Email, Input, Metadata, TenantId, Time, example
+from api.http.glossary import described_as_in
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS, parse_plan
 from hookfast.endpoints.health import EXPLANATIONS, Health
 from hookfast.errors import Conflict, InvalidInput
@@ -26,7 +28,7 @@ from hookfast.owners.notice import one_per_owner
 from hookfast.sender import OwnAddress, check_url
 from hookfast.settings.settings import Settings
 from hookfast.signing.encryption import Algorithm, ContentEncryption, checked_jwk
-from hookfast.signing.signature import DEFAULT_PROFILES, Profile, parse_profiles
+from hookfast.signing.signature import DEFAULT_PROFILES, Profile, parse_profiles, secret_key
 from hookfast.storage.tables import Endpoint
 
 MAX_PATTERNS = 50
@@ -76,7 +78,7 @@ class EncryptionForm(Input):
         ],
     )
     alg: Algorithm = Field(description="`RSA-OAEP-256` for RSA keys, else `ECDH-ES+A256KW`.")
-    enc: ContentEncryption = "A256GCM"
+    enc: ContentEncryption = Field("A256GCM", description="The cipher of the body.")
 
     def column(self) -> dict[str, Any]:
         """Return the value to store. Raises InvalidInput, code `invalid_encryption`."""
@@ -155,7 +157,10 @@ class EndpointForm(Input):
         description="Networks (CIDR) that the URL must resolve to; default: any public address.",
         examples=[["203.0.113.0/24"]],
     )
-    circuit: CircuitForm = Field(default_factory=CircuitForm)
+    circuit: CircuitForm = Field(
+        default_factory=CircuitForm,
+        description="When deliveries are held because the endpoint fails, and when it is disabled.",
+    )
     metadata: Metadata = Field(default_factory=dict)
 
     @classmethod
@@ -241,6 +246,14 @@ _PUSH_ONLY: Mapping[str, tuple[Any, ...]] = {
 class NewEndpoint(EndpointForm):
     """A new endpoint and, with `events`, its first subscription."""
 
+    model_config = example(
+        tenant_id=IDS["tenant"],
+        url="https://example.com/webhooks",
+        description="Acme's accounting",
+        events=["order.invoice.paid", "order.refund.*"],
+        owner_emails=["ops@example.com"],
+    )
+
     tenant_id: TenantId | None = Field(
         None, description="The owner; a tenant's key implies its own tenant."
     )
@@ -251,19 +264,29 @@ class NewEndpoint(EndpointForm):
         "by their signature.",
     )
     tls: TlsForm | None = Field(None, description="For mutual TLS, or a private authority.")
+    secret: str | None = Field(
+        None,
+        repr=False,
+        max_length=128,
+        json_schema_extra={"format": "password"},
+        description="The secret that signs, for a receiver that has one already: `whsec_` and the "
+        "base64 of 24 to 64 bytes, such as an endpoint's of Svix. Default: a new one.",
+    )
 
     def columns(self, settings: Settings) -> dict[str, Any]:
         if self.mode == "poll":
-            for name in CREDENTIALS:
+            for name in (*CREDENTIALS, "secret"):
                 if getattr(self, name) is not None:
                     raise _has_no_effect(name)
+        if self.secret is not None:
+            secret_key(self.secret)
         return super().columns(settings)
 
 
 class SecretView(BaseModel):
     """Facts about a secret, without the secret itself."""
 
-    kind: Literal["hmac", "ed25519"] = "hmac"
+    kind: Literal["hmac", "ed25519"] = Field("hmac", description="Which signatures it makes.")
     public_key: str | None = Field(
         None,
         validation_alias="public",
@@ -276,17 +299,21 @@ class SecretView(BaseModel):
 class EndpointView(BaseModel):
     """An endpoint. Its secrets are shown when they are created, and never again."""
 
-    id: str
+    model_config = ConfigDict(json_schema_extra=described_as_in(EndpointForm))
+
+    id: str = Field(description="Id of the endpoint, `ep_…`.")
     tenant_id: str
     mode: Mode
-    url: str | None = Field(description="Null with the mode `poll`.")
+    url: str | None = Field(
+        description="The URL that events are sent to, normalised; null with the mode `poll`."
+    )
     description: str
     owner_emails: list[str]
     verification: Verification
     signatures: list[str]
     signature_hash: str
     retry_plan: str | dict[str, Any]
-    timeout_seconds: float
+    timeout_seconds: float = Field(description="Total time for one attempt.")
     rate_limit_per_second: float | None
     max_in_flight: int | None
     ordered: bool
@@ -301,7 +328,7 @@ class EndpointView(BaseModel):
     circuit: dict[str, Any]
     metadata: dict[str, Any]
     state: str = Field(description="`enabled`, `paused` or `disabled`.")
-    state_reason: str | None = Field(description="Why it is not enabled.")
+    state_reason: str | None = Field(description="Why it is not enabled; null if it is.")
     health: Health = Field(
         description="One word for how it is doing, derived from its state, its circuit and its "
         "failures. "

@@ -8,17 +8,22 @@ from typing import Any, Final, Literal, Self
 from pydantic import BaseModel, Field
 
 from api.forms.payload import MappingText
-from api.http.fields import Input, SubscriptionId, Time
+from api.http.fields import Input, SubscriptionId, Time, example
 from hookfast.deliveries.evidence import header_pairs
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.events.event_type import MAX_LENGTH
 from hookfast.storage.tables import SentTest
 
+_PAYLOAD: Final = (
+    "Whether the body is the event's (`full`) or what the subscription's mapping makes of it."
+)
 _HEADERS: Final = "signatures, credentials and the endpoint's own headers are masked"
 
 
 class TestForm(Input):
     """The event to send as a test, or to preview."""
+
+    model_config = example(type="order.invoice.paid", data={"invoice_id": "in_8Tx2", "amount": 5})
 
     type: str = Field(
         max_length=MAX_LENGTH,
@@ -54,25 +59,25 @@ class TestView(BaseModel):
         description="Its `X-Hook-Id` and `webhook-id`, and the id of the kept test. There is no "
         "delivery with this id."
     )
-    type: str
-    dry_run: bool = Field(description="Nothing was sent.")
+    type: str = Field(description="The event type of the test.")
+    dry_run: bool = Field(description="Whether nothing was sent.")
     kept: bool = Field(
         description="Whether `GET /v1/tests/{message_id}` has it. False for a dry run, and if it "
         "was sent but could not be stored."
     )
-    payload: Literal["full", "mapped"]
-    method: Literal["POST"] = "POST"
+    payload: Literal["full", "mapped"] = Field(description=_PAYLOAD)
+    method: Literal["POST"] = Field("POST", description="The request's method: always `POST`.")
     url: str = Field(description="Where the request was sent.")
     body: str = Field(description="The body, before any encryption.")
     request_headers: list[tuple[str, str]] | None = Field(
         None,
         description=f"The headers as sent, as pairs; {_HEADERS}. Null if nothing was sent.",
     )
-    started_at: Time | None = None
-    succeeded: bool | None = None
+    started_at: Time | None = Field(None, description="When the request began.")
+    succeeded: bool | None = Field(None, description="Whether the receiver answered 2xx.")
     result: Result | None = None
     status_code: int | None = None
-    error: str | None = None
+    error: str | None = Field(None, description="What went wrong, in a sentence; null on success.")
     duration_ms: float | None = None
     response_headers: list[tuple[str, str]] | None = Field(
         None,
@@ -109,8 +114,8 @@ class ListedTest(BaseModel):
     tenant_id: str
     endpoint_id: str
     event_type: str
-    payload: Literal["full", "mapped"]
-    started_at: Time
+    payload: Literal["full", "mapped"] = Field(description=_PAYLOAD)
+    started_at: Time = Field(description="When the request began.")
     duration_ms: float
     result: Result
     status_code: int | None = Field(description="Null if there was no complete answer.")
@@ -120,7 +125,7 @@ class ListedTest(BaseModel):
 class KeptTest(ListedTest):
     """A test that was sent, with the whole request and the answer."""
 
-    method: Literal["POST"] = "POST"
+    method: Literal["POST"] = Field("POST", description="The request's method: always `POST`.")
     url: str = Field(description="Where the request was sent.")
     request_headers: list[tuple[str, str]] | None = Field(
         description=f"The headers as sent, as pairs; {_HEADERS}. Null if nothing was sent."

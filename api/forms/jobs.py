@@ -65,10 +65,19 @@ class JobOptions(Input):
 class JobView(BaseModel):
     """One action on many deliveries."""
 
-    id: str
-    kind: JobKind
-    action: JobAction
-    status: JobStatus
+    id: str = Field(description="Id of the job, `job_…`.")
+    kind: JobKind = Field(
+        description="The request that created it: `action` on filtered deliveries, `redrive` of "
+        "dead letters, `recover` of an endpoint, `replay` of an event, or raised `limits`."
+    )
+    action: JobAction = Field(
+        description="What is done with each delivery. `ask_again`: it checks its endpoint's limits "
+        "again, because these were raised."
+    )
+    status: JobStatus = Field(
+        description="`pending` until a worker begins it, then `running`; at the end `done`, "
+        "`cancelled`, or `failed` (`error` says why)."
+    )
     filter: dict[str, Any] = Field(description="The filter that selected the deliveries.")
     total: int = Field(description="Deliveries that the filter matched when the job was created.")
     done: int = Field(
@@ -81,16 +90,16 @@ class JobView(BaseModel):
         "ones, or those whose endpoint is disabled."
     )
     failed: int = Field(description="Always 0; kept for programs that read it.")
-    percent: float
-    rate_per_second: float
-    cancel_requested: bool
-    error: str | None
+    percent: float = Field(description="Progress from 0 to 100, with one decimal.")
+    rate_per_second: float = Field(description="Highest number of deliveries acted on per second.")
+    cancel_requested: bool = Field(description="Whether somebody asked to stop it.")
+    error: str | None = Field(description="Why it failed; null if it did not.")
     requested_by: str | None = Field(
         description="Id of the API key that created the job, or that created the portal link used "
         "for it. A tenant sees only its own keys."
     )
     created_at: Time
-    started_at: Time | None
+    started_at: Time | None = Field(description="When a worker began it; null while it waits.")
     finished_at: Time | None
     eta_seconds: float | None = Field(description="Estimated remaining time; null at the end.")
     workflow: WorkflowView
@@ -111,9 +120,11 @@ class JobView(BaseModel):
 class DryRun(BaseModel):
     """The deliveries that a job would act on, by their status."""
 
-    dry_run: Literal[True] = True
-    matching: int
-    by_status: dict[DeliveryStatus, int]
+    dry_run: Literal[True] = Field(True, description="Always true: nothing was changed.")
+    matching: int = Field(description="Deliveries that the job would act on.")
+    by_status: dict[DeliveryStatus, int] = Field(
+        description="The same by their present status; a status without any is left out."
+    )
 
     @classmethod
     def of(cls, counted: Mapping[DeliveryStatus, int], **more: Any) -> Self:

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
+from api.forms.delivery_filter import STATUSES
 from api.forms.payload import PayloadStyle
 from api.http.fields import Time
 from hookfast.deliveries.mapping import MappingFailed, mapped_body
@@ -24,17 +25,19 @@ _MAX_SECONDS: Final = 0.25
 class PolledDelivery(BaseModel):
     """The delivery of the same event to the same endpoint."""
 
-    id: str
-    status: DeliveryStatus
-    attempts: int
-    reason: str | None
+    id: str = Field(description="Id of the delivery, `dlv_…`.")
+    status: DeliveryStatus = Field(description=STATUSES)
+    attempts: int = Field(description="Requests made so far, including resends.")
+    reason: str | None = Field(description="Why it waits or ended; null if there is no problem.")
 
 
 class PolledRequest(BaseModel):
     """The request that an event was received with."""
 
-    content_type: str
-    headers: list[tuple[str, str]]
+    content_type: str = Field(description="The request's `Content-Type`.")
+    headers: list[tuple[str, str]] = Field(
+        description="The headers that may be forwarded, as pairs, without credentials."
+    )
     body: str = Field(description="Base64 of its exact bytes.")
 
 
@@ -49,8 +52,8 @@ class _ItemMembers(BaseModel):
         "rest of the page yet."
     )
     event_id: str
-    type: str
-    created_at: Time
+    type: str = Field(description="The event's type, e.g. `order.invoice.paid`.")
+    created_at: Time = Field(description="When the event was emitted.")
     deliver_at: Time | None = Field(
         description="The later time at which it is to be delivered. Polling returns it at once."
     )
@@ -80,8 +83,8 @@ class PolledItem(_ItemMembers):
 class GapView(BaseModel):
     """Events between these times may be missing before the first of `data`."""
 
-    since: Time
-    until: Time
+    since: Time = Field(description="Events emitted from here on may be missing.")
+    until: Time = Field(description="Events emitted from here on are complete again.")
     reason: Literal["expired", "restored"] = Field(
         description="`expired`: they are no longer kept. `restored`: the database is an older copy "
         "than the cursor; some events may be returned again."
@@ -97,13 +100,15 @@ class _PageMembers(BaseModel):
     acknowledged: str | None = Field(
         description="A poll without `cursor` continues here; null: nothing was acknowledged."
     )
-    gap: GapView | None
+    gap: GapView | None = Field(
+        description="Events that may be missing before the first of `data`; null: none are."
+    )
 
 
 class PollView(_PageMembers):
     """Events in the order in which they were committed."""
 
-    data: list[PolledItem]
+    data: list[PolledItem] = Field(description="The events, oldest first; empty if none is new.")
 
 
 def poll_body(

@@ -17,10 +17,12 @@ class TenantQuotas(Input):
     """The tenant's own quotas. 0 is no limit; null is the quota of all tenants, which
     `HOOKFAST_MAX_…_PER_TENANT` sets."""
 
-    endpoints: _Own = None
-    subscriptions: _Own = None
-    sources: _Own = None
-    events_per_day: _Own = None
+    endpoints: _Own = Field(None, description="Most endpoints that the tenant may have.")
+    subscriptions: _Own = Field(None, description="Most subscriptions that the tenant may have.")
+    sources: _Own = Field(None, description="Most sources that the tenant may have.")
+    events_per_day: _Own = Field(
+        None, description="Most events emitted for it or received by its sources per day (UTC)."
+    )
 
     @classmethod
     def of(cls, column: Mapping[str, int] | None) -> Self:

@@ -158,11 +158,13 @@ _PAGES: Final[Mapping[Kind, str]] = {
 class SearchHit(BaseModel):
     """One thing that was found."""
 
-    kind: Kind
+    kind: Kind = Field(description="What kind of thing was found.")
     id: str = Field(description="Its id; the name of an event type.")
     title: str = Field(description="Its name, its event type or its action.")
     detail: str = Field(description="More about it: a URL, a status, a key.")
-    tenant_id: str | None
+    tenant_id: str | None = Field(
+        description="The tenant that it belongs to; null: none, such as an event type."
+    )
     exact: bool = Field(
         description="Whether its id, key, name or URL is the text, not only a part of it."
     )
@@ -187,6 +189,6 @@ class SearchHit(BaseModel):
 class SearchResults(BaseModel):
     """What was found, grouped by kind; exact matches come first within each kind."""
 
-    data: list[SearchHit]
+    data: list[SearchHit] = Field(description="What was found; empty if nothing was.")
     looks_like: LooksLike = Field(description="What the text looks like.")
     hint: str | None = Field(description="Why nothing was found, if so.")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api.answers.json_pointer import join
 from api.forms.networks import check_networks
-from api.http.fields import Input, Name, TenantId, Time
+from api.http.example_values import IDS
+from api.http.fields import Input, Name, TenantId, Time, example
+from api.http.glossary import described_as_in
 from api.process.source_cache import rules_of
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type, parse_pattern
@@ -113,11 +115,21 @@ class SourceForm(Input):
 class NewSource(SourceForm):
     """A new source."""
 
+    model_config = example(
+        tenant_id=IDS["tenant"],
+        name="Acme's repositories",
+        provider="github",
+        secrets=["5f0c1b7e9a4d4c6e8b2f"],
+        event_types={"github.push.received": "code.branch.pushed"},
+    )
+
     tenant_id: TenantId | None = Field(
         None, description="The owner; a tenant's key implies its own tenant."
     )
     provider: str = Field(
-        max_length=50, description=f"{', '.join(PROVIDERS)}.", examples=["github"]
+        max_length=50,
+        description=f"Whose webhooks it receives: {', '.join(PROVIDERS)}.",
+        examples=["github"],
     )
     secrets: list[SecretText] | None = Field(
         None,
@@ -138,10 +150,12 @@ class SourceSecretView(BaseModel):
 class SourceView(BaseModel):
     """A source. Its secrets are never shown again."""
 
-    id: str
+    model_config = ConfigDict(json_schema_extra=described_as_in(SourceForm))
+
+    id: str = Field(description="Id of the source, `src_…`.")
     tenant_id: str
     name: str
-    provider: str
+    provider: str = Field(description="Whose webhooks it receives, e.g. `github`.")
     url: str = Field(description="The URL to configure at the provider.")
     secrets: list[SourceSecretView] = Field(
         description="The secrets that verify requests, newest first."

@@ -36,6 +36,11 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
+def example(**members: Any) -> ConfigDict:
+    """Return the `model_config` of a request body with this example."""
+    return ConfigDict(json_schema_extra={"examples": [members]})
+
+
 # -- ids in paths: a malformed id cannot exist (404)
 
 
@@ -98,6 +103,26 @@ TimeInput = Annotated[datetime, BeforeValidator(_aware), _TIME_SCHEMA]
 Time = Annotated[datetime, PlainSerializer(rfc3339), _TIME_SCHEMA]
 """A time in a response: RFC 3339 in UTC, with microseconds."""
 
+# -- filters: parameters of lists, and members of requests that select many objects
+
+TenantFilter = Annotated[
+    TenantId | None,
+    Field(description="Only what belongs to this tenant; a tenant's key implies its own."),
+]
+EndpointFilter = Annotated[EndpointId | None, Field(description="Only those of this endpoint.")]
+SubscriptionFilter = Annotated[
+    SubscriptionId | None, Field(description="Only those of this subscription.")
+]
+EventFilter = Annotated[EventId | None, Field(description="Only those of this event.")]
+SourceFilter = Annotated[SourceId | None, Field(description="Only those of this source.")]
+EventTypeFilter = Annotated[
+    str | None,
+    Field(
+        max_length=200,
+        description="Only those of exactly this event type.",
+        examples=["order.invoice.paid"],
+    ),
+]
 Since = Annotated[TimeInput | None, Query(description="Created at this time or later.")]
 Until = Annotated[TimeInput | None, Query(description="Created before this time.")]
 
@@ -120,12 +145,16 @@ def _metadata(value: dict[str, Any]) -> dict[str, Any]:
 AnswerQuery = Annotated[
     str | None, Query(max_length=20, description=ANSWERS, examples=["503", "5xx", "timeout"])
 ]
-EventTypeFilter = Annotated[str | None, Query(max_length=200, examples=["order.invoice.paid"])]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
-Description = Annotated[str, Field(max_length=1_000)]
+Name = Annotated[
+    str,
+    Field(min_length=1, max_length=200, description="A name for people; it need not be unique."),
+]
+Description = Annotated[
+    str, Field(max_length=1_000, description="A note for people, up to 1,000 characters.")
+]
 Email = Annotated[str, Field(max_length=254), AfterValidator(_email)]
 Metadata = Annotated[
     dict[str, Any],
-    Field(description="Your own data about it: a JSON object of at most 8 KiB."),
+    Field(description="Your own data about it, only kept: a JSON object of at most 8 KiB."),
     AfterValidator(_metadata),
 ]

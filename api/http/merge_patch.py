@@ -73,11 +73,19 @@ def _whole(form: type[BaseModel], patch: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def patch_of(form: type[BaseModel]) -> dict[str, Any]:
-    """Return the `openapi_extra` of a route that patches objects described by `form`."""
+def patch_of(form: type[BaseModel], **example: Any) -> dict[str, Any]:
+    """Return the `openapi_extra` of a route that patches objects described by `form`, with an
+    example of a patch."""
     schema = form.model_json_schema(ref_template="#/components/schemas/{model}")
+    about = {"description", "title", "default", "examples"}
     nullable = {
-        name: {"anyOf": [{k: v for k, v in member.items() if k != "default"}, {"type": "null"}]}
+        name: {word: member[word] for word in ("description",) if word in member}
+        | {
+            "anyOf": [
+                {word: value for word, value in member.items() if word not in about},
+                {"type": "null"},
+            ]
+        }
         for name, member in schema["properties"].items()
     }
     document = {
@@ -86,4 +94,4 @@ def patch_of(form: type[BaseModel]) -> dict[str, Any]:
         "properties": nullable,
         "additionalProperties": False,
     }
-    return {"requestBody": {"content": {MEDIA_TYPE: {"schema": document}}}}
+    return {"requestBody": {"content": {MEDIA_TYPE: {"schema": document, "example": example}}}}

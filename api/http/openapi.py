@@ -8,6 +8,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from api.answers.problems import ProblemModel
+from api.http.examples import add_examples
+from api.http.glossary import describe_all
+from api.http.problem_responses import problem_components
 from api.http.webhooks.document import add_webhooks
 from hookfast.version import VERSION
 
@@ -58,35 +61,9 @@ TAGS = [
     {"name": "Health", "description": "For load balancers and orchestrators."},
 ]
 
-_PROBLEM_DESCRIPTIONS = {
-    401: "The request has no valid API key.",
-    403: "The key's scope does not allow this.",
-    404: "Nothing has this id, or this key may not see it.",
-    408: "The body took too long to arrive.",
-    409: "The request conflicts with the stored state.",
-    413: "The body is too large.",
-    415: "The body is not declared as JSON.",
-    422: "The input is invalid; `errors` says where.",
-    429: "Too many requests; see `Retry-After`.",
-    503: "Something that Hookfast needs is away; see `Retry-After`.",
-}
-
-
-def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the documentation of problem responses with these statuses (default: all)."""
-    return {
-        status: {
-            "description": _PROBLEM_DESCRIPTIONS[status],
-            "content": {
-                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
-            },
-        }
-        for status in statuses or _PROBLEM_DESCRIPTIONS
-    }
-
 
 def install(app: FastAPI) -> None:
-    """Make `app.openapi()` include the problem schema that the routes refer to."""
+    """Make `app.openapi()` return the whole document."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -98,8 +75,10 @@ def install(app: FastAPI) -> None:
                 routes=app.routes,
                 tags=TAGS,
             )
-            _add_problem(document)
+            _add_problems(document)
             add_webhooks(document)
+            describe_all(document)
+            add_examples(document)
             _name_scopes(document)
             app.openapi_schema = document
         return app.openapi_schema
@@ -107,12 +86,14 @@ def install(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign] # FastAPI's documented way to extend it
 
 
-def _add_problem(document: dict[str, Any]) -> None:
+def _add_problems(document: dict[str, Any]) -> None:
     template = "#/components/schemas/{model}"
     schema = ProblemModel.model_json_schema(ref_template=template)
-    components = document.setdefault("components", {}).setdefault("schemas", {})
-    components.update(schema.pop("$defs"))
-    components["Problem"] = schema | {"title": "Problem"}
+    components = document.setdefault("components", {})
+    schemas = components.setdefault("schemas", {})
+    schemas.update(schema.pop("$defs"))
+    schemas["Problem"] = schema | {"title": "Problem"}
+    components["responses"] = problem_components()
 
 
 def _name_scopes(document: dict[str, Any]) -> None:

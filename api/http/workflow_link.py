@@ -14,7 +14,7 @@ from api.process.context import Context
 class WorkflowView(BaseModel):
     """A Temporal workflow."""
 
-    id: str
+    id: str = Field(description="Workflow id in Temporal, for its CLI and UI.")
     url: str | None = Field(
         description="Its page in the Temporal UI; null if the UI's address is not configured, or "
         "after `kept_until`."

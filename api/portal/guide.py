@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
@@ -88,7 +89,8 @@ _TRIED_AGAIN: Final[Mapping[RetryOn, str]] = {
 }
 
 
-def plan_rows() -> list[PlanRow]:
+@lru_cache
+def plan_rows() -> tuple[PlanRow, ...]:
     """Return the retry plans, the default first."""
     rows = [
         PlanRow(
@@ -102,7 +104,7 @@ def plan_rows() -> list[PlanRow]:
         )
         for plan in PRESETS.values()
     ]
-    return sorted(rows, key=lambda row: not row.is_default)
+    return tuple(sorted(rows, key=lambda row: not row.is_default))
 
 
 def _delays(plan: RetryPlan) -> str:
@@ -235,6 +237,7 @@ EXAMPLE_BODY: Final = full_body(
 ).decode()
 
 
+@lru_cache
 def example_request() -> str:
     """Return a delivery as it is on the wire, signed with SAMPLE_SECRET."""
     body = EXAMPLE_BODY.encode()

@@ -27,7 +27,10 @@ def brand_of(view: View) -> Brand:
     own = None if view.visitor is None else view.visitor.session.tenant_portal
     brand = view.context.settings.brand.of_tenant(own)
     given = view.request.cookies.get(cookie_name(view.request, _ACCENT))
-    return brand if not given else brand.of_tenant({"accent": parse_accent(given)})
+    try:
+        return brand if given is None else brand.of_tenant({"accent": parse_accent(given)})
+    except ValueError:  # somebody changed the cookie
+        return brand
 
 
 def keep_accent(view: View, response: Response, accent: str | None) -> None:
@@ -41,7 +44,7 @@ def _sections(view: View) -> list[Section]:
     if view.visitor is None:
         return [guide]
     return [
-        Section("endpoints", "Endpoints", f"{HOME}/endpoints"),
+        Section("endpoints", "Endpoint" if view.endpoint_id else "Endpoints", f"{HOME}/endpoints"),
         Section("activity", "Activity", f"{HOME}/activity"),
         Section("event-types", "Event catalogue", f"{HOME}/event-types"),
         guide,

@@ -30,21 +30,23 @@ MAX_BYTES: Final = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language of the snippets: its id in addresses, its name, and how to run a receiver."""
+    """A language of the snippets: its id in addresses, its name, the oldest version that runs them,
+    and how to run a receiver."""
 
     id: str
     name: str
+    since: str
     file: str
     run: str
 
 
 _LANGUAGES = (
-    Language("python", "Python", "receiver.py", "python3 receiver.py"),
-    Language("node", "Node", "receiver.mjs", "node receiver.mjs"),
-    Language("go", "Go", "receiver.go", "go run receiver.go"),
-    Language("php", "PHP", "receiver.php", "php -S 127.0.0.1:{port} receiver.php"),
-    Language("ruby", "Ruby", "receiver.rb", "ruby receiver.rb"),
-    Language("java", "Java", "Receiver.java", "java Receiver.java"),
+    Language("python", "Python", "3.9", "receiver.py", "python3 receiver.py"),
+    Language("node", "Node", "16", "receiver.mjs", "node receiver.mjs"),
+    Language("go", "Go", "1.19", "receiver.go", "go run receiver.go"),
+    Language("php", "PHP", "8.0", "receiver.php", "php -S 127.0.0.1:{port} receiver.php"),
+    Language("ruby", "Ruby", "3.0", "receiver.rb", "ruby receiver.rb"),
+    Language("java", "Java", "17", "Receiver.java", "java Receiver.java"),
 )
 LANGUAGES: Final[Mapping[str, Language]] = {each.id: each for each in _LANGUAGES}
 """The languages by their ids, in the order in which they are offered."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import OperatorOnly, Writer
 from api.access.ownership import check_tenant_exists, found, owned
-from api.http.fields import ApiKeyPath, Input, Name, TenantPath, Time, TimeInput
+from api.http.fields import ApiKeyPath, Input, Name, TenantPath, Time, TimeInput, example
 from api.http.pagination import Listing, Page, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
@@ -23,42 +23,46 @@ from hookfast.storage.tables import ApiKey
 routes = router("API keys")
 
 
+_SCOPES = (
+    "What the key may do: `operator` everything, `tenant` what its tenant may, `tenant:read` only "
+    "read that, `emit` only emit events."
+)
+
+
 class _KeyForm(Input):
     name: Annotated[Name, Field(description="The purpose of the key, to recognise it in lists.")]
-    expires_at: TimeInput | None = Field(None, description="When it stops working.")
+    expires_at: TimeInput | None = Field(None, description="When it stops working; default: never.")
 
 
 class NewTenantKey(_KeyForm):
     """A new key for a tenant."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"name": "Acme's backend", "scope": "tenant"}]}
-    )
+    model_config = example(name="Acme's backend", scope="tenant")
 
-    scope: Literal["tenant", "tenant:read", "emit"] = "tenant"
+    scope: Literal["tenant", "tenant:read", "emit"] = Field("tenant", description=_SCOPES)
 
 
 class NewOperatorKey(_KeyForm):
     """A new operator key; with the scope `emit` it emits events for any tenant."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"name": "order service", "scope": "emit"}]}
-    )
+    model_config = example(name="order service", scope="emit")
 
-    scope: Literal["operator", "emit"]
+    scope: Literal["operator", "emit"] = Field(description=_SCOPES)
 
 
 class KeyView(BaseModel):
     """An API key, without the key itself."""
 
-    id: str
-    tenant_id: str | None
-    scope: Scope
-    name: str
+    id: str = Field(description="Id of the key, `key_…`, by which the audit log names it.")
+    tenant_id: str | None = Field(
+        description="The tenant that the key belongs to; null: the operator."
+    )
+    scope: Scope = Field(description=_SCOPES)
+    name: str = Field(description="The purpose of the key, to recognise it in lists.")
     hint: str = Field(description="The key's first characters.")
     created_at: Time
-    expires_at: Time | None
-    last_used_at: Time | None = Field(description="Accurate to about a minute.")
+    expires_at: Time | None = Field(description="When it stops working; null: never.")
+    last_used_at: Time | None = Field(description="Accurate to about a minute; null: never used.")
 
     @classmethod
     def of(cls, key: ApiKey) -> Self:
@@ -68,7 +72,7 @@ class KeyView(BaseModel):
 class CreatedKey(KeyView):
     """A new key, which only this response shows."""
 
-    key: str
+    key: str = Field(description="Send it as `Authorization: Bearer hf_…`, and keep it secret.")
 
 
 @routes.post("/tenants/{tenant_id}/api-keys", status_code=201, summary="Create a tenant's API key")

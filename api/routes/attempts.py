@@ -8,13 +8,14 @@ from fastapi import Query
 from pydantic import BaseModel, Field
 
 from api.access.authentication import Reader
+from api.forms.delivery_filter import STATUSES
 from api.http.fields import (
     AnswerQuery,
-    EndpointId,
-    EventId,
+    EndpointFilter,
+    EventFilter,
     EventTypeFilter,
-    SubscriptionId,
-    TenantId,
+    SubscriptionFilter,
+    TenantFilter,
     Time,
     TimeInput,
 )
@@ -42,8 +43,10 @@ class ListedAttempt(AttemptMembers):
     subscription_id: str
     endpoint_id: str
     tenant_id: str
-    delivery_status: DeliveryStatus
-    delivery_reason: str | None
+    delivery_status: DeliveryStatus = Field(description=STATUSES)
+    delivery_reason: str | None = Field(
+        description="Why the delivery waits or ended; null if there is no problem."
+    )
     attempt_count: int = Field(description="The delivery's requests so far, including this one.")
     next_attempt_at: Time | None = Field(
         description="When the delivery's next attempt is due; null if none is planned."
@@ -53,7 +56,9 @@ class ListedAttempt(AttemptMembers):
 class AttemptListing(BaseModel):
     """Attempts, newest first, or with `after` in the order in which they were recorded."""
 
-    data: list[ListedAttempt]
+    data: list[ListedAttempt] = Field(
+        description="The attempts of this page; it may be empty although others follow."
+    )
     next_cursor: str | None = Field(
         description="The `cursor` of the next page; null on the last page, and with `after`."
     )
@@ -71,12 +76,12 @@ async def list_attempts(
     status: Annotated[
         DeliveryStatus | None, Query(description="The delivery's present status.")
     ] = None,
-    endpoint_id: EndpointId | None = None,
-    subscription_id: SubscriptionId | None = None,
-    event_id: EventId | None = None,
+    endpoint_id: EndpointFilter = None,
+    subscription_id: SubscriptionFilter = None,
+    event_id: EventFilter = None,
     event_type: EventTypeFilter = None,
     answer: AnswerQuery = None,
-    tenant_id: TenantId | None = None,
+    tenant_id: TenantFilter = None,
     since: Annotated[TimeInput | None, Query(description="Began at this time or later.")] = None,
     until: Annotated[TimeInput | None, Query(description="Began before this time.")] = None,
     after: Annotated[

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from api.access.authentication import Principal, Reader
 from api.access.visible_keys import visible_key_ids
-from api.http.fields import TenantId, Time, TimeInput
+from api.http.fields import TenantFilter, Time, TimeInput
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext
@@ -26,8 +26,8 @@ routes = router("Audit log")
 class AuditView(BaseModel):
     """One change."""
 
-    id: str
-    at: Time
+    id: str = Field(description="Id of the entry, `aud_…`.")
+    at: Time = Field(description="When the change was committed.")
     tenant_id: str | None = Field(description="The tenant; null: the operator's own.")
     actor: str = Field(
         description="The scope of the API key that was used; `portal`: a person with a portal "
@@ -40,7 +40,7 @@ class AuditView(BaseModel):
     # not the enumeration: during an upgrade, a newer version may log actions unknown to this one
     action: str = Field(description="The kind of change, e.g. `endpoint.update`.")
     resource: str = Field(description="The kind of object that was changed.")
-    resource_id: str
+    resource_id: str = Field(description="Id of that object; the name of an event type.")
     changes: dict[str, dict[str, Any]] = Field(
         description="For each changed member, its value `before` and `after`; for a new object "
         "only `after`, for a deleted one only `before`. Secrets, values of headers and queries of "
@@ -75,7 +75,7 @@ async def list_audit(
     key_id: Annotated[
         str | None, Query(pattern=id_pattern("key"), description="Made with this API key.")
     ] = None,
-    tenant_id: TenantId | None = None,
+    tenant_id: TenantFilter = None,
     since: Annotated[TimeInput | None, Query(description="Made at this time or later.")] = None,
     until: Annotated[TimeInput | None, Query(description="Made before this time.")] = None,
 ) -> Listing[AuditView]:

@@ -12,7 +12,15 @@ from api.access.authentication import Reader, Writer
 from api.forms import jobs
 from api.forms.delivery_filter import REASONS, DeadLetterChoiceForm, FilteredJobOptions
 from api.forms.jobs import JOB_ROUTE, JobView
-from api.http.fields import AnswerQuery, EndpointId, EventTypeFilter, Since, TenantId, Until
+from api.http.fields import (
+    AnswerQuery,
+    EndpointFilter,
+    EventTypeFilter,
+    Since,
+    TenantFilter,
+    Until,
+    example,
+)
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext
@@ -27,44 +35,47 @@ from hookfast.storage.deliveries.dead_letters import DEAD, TOP, DeadLetterFilter
 routes = router("Dead letters")
 
 
+_TOP = f"The most frequent first, at most {TOP}."
+
+
 class EndpointCount(BaseModel):
     """The number of dead letters of one endpoint."""
 
     endpoint_id: str
-    count: int
+    count: int = Field(description="Its dead letters that are kept.")
 
 
 class EventTypeCount(BaseModel):
     """The number of dead letters of one event type."""
 
     event_type: str
-    count: int
+    count: int = Field(description="Dead letters of this type.")
 
 
 class ReasonCount(BaseModel):
     """The number of dead letters with one reason."""
 
-    reason: str | None
-    count: int
+    reason: str | None = Field(description="Why they ended, e.g. `retries_exhausted`.")
+    count: int = Field(description="Dead letters with this reason.")
 
 
 class AgeCounts(BaseModel):
     """The number of dead letters by age."""
 
-    under_1_hour: int
+    under_1_hour: int = Field(description="Less than an hour old.")
     under_1_day: int = Field(description="At least an hour old.")
     under_7_days: int = Field(description="At least a day old.")
-    older: int
+    older: int = Field(description="Seven days old, or older.")
 
 
 class DeadLetterStatsView(BaseModel):
     """The number of dead letters, in total and by group; the most frequent groups first."""
 
-    total: int
-    by_endpoint: list[EndpointCount] = Field(description=f"At most {TOP}.")
-    by_event_type: list[EventTypeCount] = Field(description=f"At most {TOP}.")
-    by_reason: list[ReasonCount] = Field(description=f"At most {TOP}.")
-    by_age: AgeCounts
+    total: int = Field(description="All dead letters that match.")
+    by_endpoint: list[EndpointCount] = Field(description=_TOP)
+    by_event_type: list[EventTypeCount] = Field(description=_TOP)
+    by_reason: list[ReasonCount] = Field(description=_TOP)
+    by_age: AgeCounts = Field(description="By the time since they ended.")
 
     @classmethod
     def of(cls, stats: DeadLetterStats) -> Self:
@@ -86,7 +97,11 @@ class DeadLetterStatsView(BaseModel):
 class RedriveForm(FilteredJobOptions):
     """The dead letters to send again."""
 
-    filter: DeadLetterChoiceForm = Field(default_factory=DeadLetterChoiceForm)
+    model_config = example(filter={"event_type": "order.invoice.paid", "answer": "5xx"})
+
+    filter: DeadLetterChoiceForm = Field(
+        default_factory=DeadLetterChoiceForm, description="Which dead letters; see `all` for all."
+    )
 
 
 @routes.get("/dead-letters", summary="List dead letters")
@@ -94,13 +109,13 @@ async def list_dead_letters(
     page: PageQuery,
     context: AppContext,
     principal: Reader,
-    endpoint_id: EndpointId | None = None,
+    endpoint_id: EndpointFilter = None,
     event_type: EventTypeFilter = None,
     reason: Annotated[
         str | None, Query(max_length=200, description=REASONS, examples=["retries_exhausted"])
     ] = None,
     answer: AnswerQuery = None,
-    tenant_id: TenantId | None = None,
+    tenant_id: TenantFilter = None,
     since: Since = None,
     until: Until = None,
 ) -> Listing[DeliveryView]:
@@ -128,8 +143,8 @@ async def list_dead_letters(
 async def count_dead_letters(
     context: AppContext,
     principal: Reader,
-    endpoint_id: EndpointId | None = None,
-    tenant_id: TenantId | None = None,
+    endpoint_id: EndpointFilter = None,
+    tenant_id: TenantFilter = None,
 ) -> DeadLetterStatsView:
     """Counts by endpoint, event type, reason and age, which is the time since they died."""
     chosen = DeadLetterFilter(endpoint_id=endpoint_id, tenant_id=principal.tenant_for(tenant_id))

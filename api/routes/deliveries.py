@@ -5,30 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Query, Response
+from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import owned
 from api.forms import jobs
-from api.forms.delivery_filter import DeliveryChoiceForm, FilteredJobOptions
+from api.forms.delivery_filter import STATUSES, DeliveryChoiceForm, FilteredJobOptions
 from api.forms.jobs import AUDIT_ACTIONS, JOB_ROUTE, JobView
 from api.forms.payload import PayloadStyle
 from api.http.fields import (
     AnswerQuery,
     DeliveryPath,
-    EndpointId,
-    EventId,
+    EndpointFilter,
+    EventFilter,
     EventTypeFilter,
     Since,
-    SubscriptionId,
-    TenantId,
+    SubscriptionFilter,
+    TenantFilter,
     Time,
     Until,
+    example,
 )
 from api.http.pagination import Listing, Page, PageQuery
 from api.http.routing import router
@@ -70,14 +71,17 @@ class LastAnswerView(BaseModel):
 class DeliveryView(BaseModel):
     """One event on its way to one subscription. Its id is the message id the receiver sees."""
 
-    id: str
+    id: str = Field(
+        description="Id of the delivery, `dlv_…`: the `X-Hook-Id` of all its requests, by which "
+        "receivers recognise repetitions."
+    )
     event_id: str
     event_type: str
     subscription_id: str
     endpoint_id: str
     tenant_id: str
     payload: PayloadStyle
-    status: DeliveryStatus
+    status: DeliveryStatus = Field(description=STATUSES)
     reason: str | None = Field(description="Why it ended or waits; null if there is no problem.")
     last_answer: LastAnswerView | None = Field(
         description="The answer to the newest recorded attempt; null before the first."
@@ -128,10 +132,13 @@ _SHORTENED = "A long value ends in `…`; a pair named `…` says how many more 
 class AttemptMembers(BaseModel):
     """The members of an attempt that lists show too."""
 
-    id: str
+    id: str = Field(description="Id of the attempt, `att_…`.")
     number: int = Field(description="1 for the first.")
-    trigger: Literal["first", "retry", "resend", "probe"]
-    started_at: Time
+    trigger: Literal["first", "retry", "resend", "probe"] = Field(
+        description="Why it was made: `retry` by the retry plan, `resend` by request, `probe` to "
+        "find out whether a failing endpoint is back."
+    )
+    started_at: Time = Field(description="When the request began.")
     duration_ms: float
     result: Result
     status_code: int | None
@@ -201,27 +208,23 @@ async def _heads(connection: AsyncConnection, rows: Iterable[Delivery]) -> dict[
 class AcceptedAction(BaseModel):
     """The action is stored; the delivery applies it at once, and its status follows."""
 
-    id: str
-    action: UserAction
+    id: str = Field(description="Id of the delivery, `dlv_…`.")
+    action: UserAction = Field(description="The action that was requested.")
 
 
 class DeliveryActionForm(FilteredJobOptions):
     """An action, and the deliveries to act on."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "action": "resend",
-                    "filter": {"status": ["dead", "gone"], "event_type": "order.invoice.paid"},
-                    "dry_run": True,
-                }
-            ]
-        }
+    model_config = example(
+        action="resend",
+        filter={"status": ["dead", "gone"], "event_type": "order.invoice.paid"},
+        dry_run=True,
     )
 
-    action: UserAction
-    filter: DeliveryChoiceForm = Field(default_factory=DeliveryChoiceForm)
+    action: UserAction = Field(description="What to do with each of the deliveries.")
+    filter: DeliveryChoiceForm = Field(
+        default_factory=DeliveryChoiceForm, description="Which deliveries; see `all` for all."
+    )
 
 
 @routes.get("/deliveries", summary="List deliveries")
@@ -229,13 +232,15 @@ async def list_deliveries(
     page: PageQuery,
     context: AppContext,
     principal: Reader,
-    status: DeliveryStatus | None = None,
-    endpoint_id: EndpointId | None = None,
-    subscription_id: SubscriptionId | None = None,
-    event_id: EventId | None = None,
+    status: Annotated[
+        DeliveryStatus | None, Query(description="Only deliveries with this status.")
+    ] = None,
+    endpoint_id: EndpointFilter = None,
+    subscription_id: SubscriptionFilter = None,
+    event_id: EventFilter = None,
     event_type: EventTypeFilter = None,
     answer: AnswerQuery = None,
-    tenant_id: TenantId | None = None,
+    tenant_id: TenantFilter = None,
     since: Since = None,
     until: Until = None,
 ) -> Listing[DeliveryView]:

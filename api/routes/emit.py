@@ -60,32 +60,34 @@ TraceparentHeader = Annotated[
 class EmittedEvent(BaseModel):
     """A committed event."""
 
-    id: str
-    type: str
-    created_at: Time
+    id: str = Field(description="Id of the event, `evt_…`, also in the body of its deliveries.")
+    type: str = Field(description="The event's type, as it was sent.")
+    created_at: Time = Field(description="When the event was emitted.")
     deliveries: int = Field(description="The number of deliveries, one per subscription.")
 
 
 class AcceptedItem(EmittedEvent):
     """A committed event of a batch."""
 
-    status: Literal[202] = 202
+    status: Literal[202] = Field(202, description="What a single request would get.")
     replayed: bool = Field(description="It was committed earlier with the same idempotency key.")
 
 
 class RefusedItem(BaseModel):
     """A rejected event of a batch; the others are not affected."""
 
-    status: int
-    problem: ProblemModel
+    status: int = Field(description="The HTTP status that a single request would get.")
+    problem: ProblemModel = Field(description="Why the event was rejected, and what to do.")
 
 
 class EmittedBatch(BaseModel):
     """One result per event, in order."""
 
-    data: list[AcceptedItem | RefusedItem]
-    accepted: int
-    rejected: int
+    data: list[AcceptedItem | RefusedItem] = Field(
+        description="The result of each event, in the order of the request."
+    )
+    accepted: int = Field(description="Events that are committed.")
+    rejected: int = Field(description="Events that are not; send them again once corrected.")
 
 
 def _body(schema: dict[str, Any], examples: dict[str, Any]) -> dict[str, Any]:
@@ -100,6 +102,7 @@ _BATCH_SCHEMA = {
             "type": "array",
             "minItems": 1,
             "maxItems": MAX_BATCH,
+            "description": f"1 to {MAX_BATCH} events; each has a result of its own.",
             "items": BatchEventForm.model_json_schema(),
         }
     },

@@ -34,18 +34,18 @@ class VerifiedView(BaseModel):
     """The topics that the receiver agreed to."""
 
     endpoint_id: str
-    url: str
+    url: str = Field(description="The URL that was asked.")
     verification: Verification = Field(description="`none`: only the URL's address was checked.")
-    topics: list[str]
+    topics: list[str] = Field(description="The patterns of its subscriptions.")
 
 
 class LatencyView(BaseModel):
     """Durations of the attempts that got a response, in milliseconds."""
 
-    p50: float
-    p95: float
-    p99: float
-    max: float
+    p50: float = Field(description="Half of them were as fast or faster (the median).")
+    p95: float = Field(description="95 % of them were as fast or faster.")
+    p99: float = Field(description="99 % of them were as fast or faster.")
+    max: float = Field(description="The slowest of them took so long.")
 
     @classmethod
     def of(cls, ascending: Sequence[float]) -> LatencyView | None:
@@ -59,36 +59,38 @@ class LatencyView(BaseModel):
 class DeliveryCounts(BaseModel):
     """Deliveries by their current status."""
 
-    total: int
-    by_status: dict[DeliveryStatus, int]
+    total: int = Field(description="All deliveries of the time window.")
+    by_status: dict[DeliveryStatus, int] = Field(description="The same by their present status.")
 
 
 class AttemptCounts(BaseModel):
     """Attempts by their result."""
 
-    total: int
-    by_result: dict[Result, int]
+    total: int = Field(description="All attempts of these deliveries.")
+    by_result: dict[Result, int] = Field(description="The same by their result.")
 
 
 class StatsView(BaseModel):
     """The deliveries of a time window, and their attempts so far."""
 
     endpoint_id: str
-    since: Time
-    until: Time
+    since: Time = Field(description="Start of the counted time.")
+    until: Time = Field(description="End of the counted time.")
     complete: bool = Field(
         description=f"False if there were more than {MAX_DELIVERIES:,} deliveries or "
         f"{MAX_ATTEMPTS:,} attempts, of which only the newest are counted; or if retention has "
         "deleted some of them, so that only whole days that are kept are counted. `since` is the "
         "start of the counted time."
     )
-    deliveries: DeliveryCounts
+    deliveries: DeliveryCounts = Field(description="The deliveries created in that time.")
     success_rate: float | None = Field(
         description="Share of the ended deliveries (`delivered`, `dead`, `gone`) that were "
         "delivered; null while none has ended."
     )
-    attempts: AttemptCounts
-    latency_ms: LatencyView | None
+    attempts: AttemptCounts = Field(description="The attempts of these deliveries.")
+    latency_ms: LatencyView | None = Field(
+        description="How fast the receiver responded; null if it never did."
+    )
 
 
 @routes.post("/endpoints/{endpoint_id}/verify", summary="Verify an endpoint again")

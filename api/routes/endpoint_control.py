@@ -14,7 +14,7 @@ from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import found, owned
 from api.forms.endpoint import EndpointView
 from api.forms.jobs import JobView, create_job
-from api.http.fields import EndpointPath, Input, Time
+from api.http.fields import EndpointPath, Input, Time, example
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
 from api.process.context import AppContext, Context
@@ -45,6 +45,8 @@ _Change = Callable[..., Awaitable[bool]]
 class EnableForm(Input):
     """Options of enabling an endpoint."""
 
+    model_config = example(redrive=True)
+
     redrive: bool = Field(
         False,
         description="Also create a job that sends all current dead letters of the endpoint again.",
@@ -54,7 +56,7 @@ class EnableForm(Input):
 class EnabledEndpoint(EndpointView):
     """The endpoint, and the job that sends its dead letters again, if one was requested."""
 
-    job: JobView | None
+    job: JobView | None = Field(description="Null unless `redrive` was requested.")
 
 
 class CircuitView(BaseModel):
@@ -69,8 +71,12 @@ class CircuitView(BaseModel):
     cause: Cause | None = Field(description="The cause of the last outage.")
     opened_at: Time | None = Field(description="When the last outage began.")
     probes: int = Field(description="Failed probes since the last success.")
-    next_probe_at: Time | None
-    drain_rate_per_second: float | None
+    next_probe_at: Time | None = Field(
+        description="When a delivery probes the endpoint next; null unless it is failing."
+    )
+    drain_rate_per_second: float | None = Field(
+        description="Held deliveries released per second while it is `draining`; otherwise null."
+    )
     drained: int = Field(description="Held deliveries released in the last outage.")
     disable_at: Time | None = Field(
         description="When the endpoint is disabled if no delivery succeeds."
@@ -83,12 +89,18 @@ class CircuitView(BaseModel):
 class NoticeView(BaseModel):
     """One mail to one owner."""
 
-    kind: NoticeKind
-    email: str
-    status: NoticeStatus
+    kind: NoticeKind = Field(
+        description="What it is about: the endpoint fails (`opened`), still fails, was disabled or "
+        "has recovered, or the daily list of its dead letters."
+    )
+    email: str = Field(description="The owner's address, from `owner_emails`.")
+    status: NoticeStatus = Field(
+        description="`sent`: a mail server accepted it. `refused`: it rejected the address. "
+        "`dropped`: the endpoint or the owner was removed before."
+    )
     error: str | None = Field(description="Why it waits or failed, in the mail server's words.")
     created_at: Time
-    sent_at: Time | None
+    sent_at: Time | None = Field(description="When a mail server accepted it; null: not yet.")
 
     @classmethod
     def of(cls, notice: Notice) -> NoticeView:
@@ -99,7 +111,7 @@ class PollingView(BaseModel):
     """The progress of the consumer that polls an endpoint."""
 
     acknowledged: str = Field(description="The cursor up to which everything is acknowledged.")
-    acknowledged_at: Time
+    acknowledged_at: Time = Field(description="When the consumer acknowledged last.")
     behind: int = Field(
         description="Events that the consumer has yet to acknowledge, counted among the tenant's "
         f"next {MAX_COUNTED:,}."
@@ -112,17 +124,17 @@ class HealthView(BaseModel):
 
     endpoint_id: str
     health: Health = Field(description="As in the endpoint itself.")
-    state: str
-    state_reason: str | None
-    circuit: CircuitView
-    consecutive_failures: int
+    state: str = Field(description="`enabled`, `paused` or `disabled`.")
+    state_reason: str | None = Field(description="Why it is not enabled; null if it is.")
+    circuit: CircuitView = Field(description="The circuit breaker, and the last outage.")
+    consecutive_failures: int = Field(description="Failed attempts since the last success.")
     first_failure_at: Time | None = Field(description="The first of the consecutive failures.")
-    last_failure_at: Time | None
+    last_failure_at: Time | None = Field(description="The newest of the consecutive failures.")
     last_success_at: Time | None = Field(
         description="The success that ended the last failures; later ones are not recorded here. "
         "Null until a success follows a failure."
     )
-    last_error: str | None
+    last_error: str | None = Field(description="A sentence about the newest failure.")
     held: int = Field(description="Deliveries held for the endpoint.")
     dead_letters: int = Field(description="Deliveries that ended without success.")
     mail: list[NoticeView] = Field(description="Mail to its owners, newest first.")

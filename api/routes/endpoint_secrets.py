@@ -10,7 +10,7 @@ from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.access.ownership import found, owned
 from api.forms.endpoint import EndpointView, require_push
-from api.http.fields import EndpointPath, Input
+from api.http.fields import EndpointPath, Input, example
 from api.http.routing import router
 from api.process.context import AppContext
 from hookfast.endpoints.secrets import rotate
@@ -25,6 +25,8 @@ MAX_OVERLAP_SECONDS = 7 * 86_400
 
 class RotationForm(Input):
     """How long receivers have to switch to the new secret."""
+
+    model_config = example(overlap_seconds=3_600)
 
     overlap_seconds: int = Field(
         DEFAULT_OVERLAP_SECONDS,

@@ -22,10 +22,10 @@ from api.forms.endpoint_test import KeptTest, ListedTest, TestForm, TestView
 from api.forms.sample import sample_of
 from api.http.fields import (
     AnswerQuery,
-    EndpointId,
+    EndpointFilter,
     EndpointPath,
     EventTypeFilter,
-    TenantId,
+    TenantFilter,
     TestPath,
     TimeInput,
 )
@@ -159,13 +159,13 @@ async def list_tests(
     page: PageQuery,
     context: AppContext,
     principal: Reader,
-    endpoint_id: EndpointId | None = None,
+    endpoint_id: EndpointFilter = None,
     event_type: EventTypeFilter = None,
     answer: AnswerQuery = None,
     succeeded: Annotated[
         bool | None, Query(description="Only tests that the receiver accepted, or only others.")
     ] = None,
-    tenant_id: TenantId | None = None,
+    tenant_id: TenantFilter = None,
     since: Annotated[TimeInput | None, Query(description="Sent at this time or later.")] = None,
     until: Annotated[TimeInput | None, Query(description="Sent before this time.")] = None,
 ) -> Listing[ListedTest]:

@@ -22,7 +22,7 @@ from api.forms.credentials import (
 from api.forms.endpoint import EndpointForm, EndpointView, NewEndpoint, State, check_patterns
 from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, stored_access, verify
-from api.http.fields import EndpointPath, TenantId
+from api.http.fields import EndpointPath, TenantFilter
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
@@ -112,7 +112,7 @@ async def create_endpoint(
         )
         await _ensure_signing_key(context, audit, columns["signatures"])
     now = context.clock()
-    secret = None if polled else generate_secret()
+    secret = None if polled else form.secret or generate_secret()
     columns["headers"] = seal_headers(form.headers, context.keyring, endpoint_id=endpoint_id)
     endpoint = Endpoint(
         id=endpoint_id,
@@ -153,7 +153,7 @@ async def list_endpoints(
     page: PageQuery,
     context: AppContext,
     principal: Reader,
-    tenant_id: TenantId | None = None,
+    tenant_id: TenantFilter = None,
     state: Annotated[State | None, Query(description="Only endpoints in this state.")] = None,
     health: Annotated[Health | None, Query(description="Only endpoints with this health.")] = None,
 ) -> Listing[EndpointView]:
@@ -189,7 +189,9 @@ async def get_endpoint(
 @routes.patch(
     "/endpoints/{endpoint_id}",
     summary="Change an endpoint",
-    openapi_extra=patch_of(EndpointForm),
+    openapi_extra=patch_of(
+        EndpointForm, url="https://example.com/webhooks/v2", rate_limit_per_second=20
+    ),
 )
 async def change_endpoint(
     endpoint_id: EndpointPath,

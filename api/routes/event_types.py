@@ -14,7 +14,8 @@ from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
 from api.forms.json_schema import check_schema
 from api.forms.sample import Origin, sample_of
-from api.http.fields import Description, Input, Time
+from api.http.fields import Description, Input, Time, example
+from api.http.glossary import described_as_in
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
@@ -41,22 +42,16 @@ NamePath = Annotated[
 class EventTypeForm(Input):
     """The settings of an event type."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "description": "An invoice was paid in full.",
-                    "schema": {
-                        "type": "object",
-                        "required": ["invoice_id", "amount"],
-                        "properties": {
-                            "invoice_id": {"type": "string"},
-                            "amount": {"type": "integer", "minimum": 0},
-                        },
-                    },
-                }
-            ]
-        }
+    model_config = example(
+        description="An invoice was paid in full.",
+        schema={
+            "type": "object",
+            "required": ["invoice_id", "amount"],
+            "properties": {
+                "invoice_id": {"type": "string"},
+                "amount": {"type": "integer", "minimum": 0},
+            },
+        },
     )
 
     description: Description = ""
@@ -71,9 +66,11 @@ class EventTypeForm(Input):
 class EventTypeView(BaseModel):
     """An event type that can be emitted."""
 
-    model_config = ConfigDict(populate_by_name=True)
+    model_config = ConfigDict(
+        populate_by_name=True, json_schema_extra=described_as_in(EventTypeForm)
+    )
 
-    name: str
+    name: str = Field(description="The event type, e.g. `order.invoice.paid`.")
     description: str
     json_schema: dict[str, Any] | bool | None = Field(alias="schema")
     created_at: Time
@@ -87,7 +84,7 @@ class EventTypeView(BaseModel):
 class SampleView(BaseModel):
     """Sample data of an event type, for a test to start from."""
 
-    type: str
+    type: str = Field(description="The event type, e.g. `order.invoice.paid`.")
     data: Any = Field(description="What a test sends if it gives no `data`.")
     origin: Origin = Field(
         description="`example`: the first of the schema's `examples`. `provider`: a sample request "

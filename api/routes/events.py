@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.access.authentication import Principal, Reader
 from api.access.ownership import found
 from api.forms.event import MAX_KEY
-from api.http.fields import EventPath, EventTypeFilter, Since, TenantId, Time, Until
+from api.http.fields import EventPath, EventTypeFilter, Since, TenantFilter, Time, Until
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
@@ -30,9 +30,9 @@ routes = router("Events")
 class EventSummaryView(BaseModel):
     """An event without its data."""
 
-    id: str
-    type: str
-    created_at: Time
+    id: str = Field(description="Id of the event, `evt_…`.")
+    type: str = Field(description="The event's type, e.g. `order.invoice.paid`.")
+    created_at: Time = Field(description="When the event was emitted.")
     tenant_id: str | None = Field(description="Null for a broadcast.")
     deliver_at: Time | None
     deliveries: int | None = Field(
@@ -64,7 +64,7 @@ async def list_events(
     context: AppContext,
     principal: Reader,
     type: EventTypeFilter = None,
-    tenant_id: TenantId | None = None,
+    tenant_id: TenantFilter = None,
     since: Since = None,
     until: Until = None,
     idempotency_key: Annotated[

@@ -27,13 +27,15 @@ Part = Literal["database", "migrations", "writes", "disk_space", "temporal", "wo
 class Health(BaseModel):
     """The process responds."""
 
-    status: Literal["ok"] = "ok"
+    status: Literal["ok"] = Field("ok", description="Always `ok`: the process responds.")
 
 
 class Readiness(BaseModel):
     """Whether deliveries can be made, and which parts are missing."""
 
-    status: Literal["ready", "not_ready"]
+    status: Literal["ready", "not_ready"] = Field(
+        description="`ready`, or `not_ready` (with 503) if a part is missing."
+    )
     missing: list[Part] = Field(
         description="The parts that are not available. `writes`: the database answers and accepts "
         "no writes (a full disk, a standby). `disk_space`: SQLite's disk is almost full."

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from api.access.client_address import client_address
 from api.answers.request_id import request_id
-from api.http.openapi import problem_responses
+from api.http.problem_responses import problem_response, problem_responses
 from api.http.request_body import streamed_body
 from api.process.context import AppContext, Context
 from api.process.source_cache import OpenSource
 from hookfast.errors import Forbidden, HookfastError, Unavailable
+from hookfast.events.hops import MAX_HOPS
 from hookfast.inbox import Answer, InboundRequest, RequestHeaders, RequestRejected, TooManyHops
 from hookfast.inbox.verified_request import VerifiedRequest, verify_and_parse
 from hookfast.logs.catalogue import Kind
@@ -35,7 +37,7 @@ class InboundAnswer(BaseModel):
 
     id: str = Field(description="Id of the inbox entry; for a duplicate, of the first entry.")
     event_id: str | None = Field(description="Null if no event was emitted.")
-    event_type: str
+    event_type: str = Field(description="The event type, after the source's renames.")
     status: Literal["accepted", "suppressed", "failed"] = Field(
         description="`suppressed`: an event of the same business fact was emitted already. "
         "`failed`: it does not match its event type's schema, or its body cannot be read; it is "
@@ -49,8 +51,7 @@ class InboundAnswer(BaseModel):
         return cls.model_validate(result, from_attributes=True)
 
 
-_DESCRIPTIONS = {
-    401: "The signature is missing, wrong or too old; `code` says which.",
+_DESCRIPTIONS: Mapping[int | str, str] = {
     403: "The source accepts requests only from other networks.",
     404: "There is no such source, or it is inactive.",
     408: "The body took too long to arrive.",
@@ -60,7 +61,6 @@ _DESCRIPTIONS = {
     429: "The tenant's quota of events per day is used up. Nothing was stored: send the request "
     "again after midnight UTC, see `Retry-After`.",
     503: "Too many requests, or the database is away; see `Retry-After`.",
-    508: "The event has passed too many sources: it goes round in a loop. Do not send it again.",
 }
 _ENTRY_HEADER = "X-Hookfast-Inbox-Id"
 _EVENT_HEADER = "X-Hookfast-Event-Id"
@@ -70,7 +70,6 @@ def _id_header(description: str) -> dict[str, Any]:
     return {"description": description, "schema": {"type": "string"}}
 
 
-_PROBLEM = next(iter(problem_responses(503).values()))
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "model": InboundAnswer | dict[str, Any],
@@ -87,13 +86,29 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "model": InboundAnswer,
         "description": "New, and committed, with its event unless `status` says otherwise.",
     },
-    **{status: {**_PROBLEM, "description": text} for status, text in _DESCRIPTIONS.items()},
+    401: problem_response(
+        "The signature is missing, wrong or too old; `code` says which.",
+        RequestRejected("signature_missing", "The request has no header X-Hub-Signature-256."),
+    ),
+    508: problem_response(
+        "The event has passed too many sources: it goes round in a loop. Do not send it again.",
+        TooManyHops(MAX_HOPS + 1),
+    ),
+    **{
+        status: response | {"description": _DESCRIPTIONS[status]}
+        for status, response in problem_responses(*map(int, _DESCRIPTIONS)).items()
+    },
 }
 _BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "description": "The bytes that the provider signed.",
-        "content": {"application/json": {}, "application/x-www-form-urlencoded": {}},
+        "content": {
+            "application/json": {
+                "example": {"ref": "refs/heads/main", "repository": {"full_name": "acme/shop"}}
+            },
+            "application/x-www-form-urlencoded": {},
+        },
     }
 }
 
@@ -105,7 +120,11 @@ _BODY: dict[str, Any] = {
     responses=_RESPONSES,
     openapi_extra=_BODY,
 )
-async def receive_webhook(source_id: str, request: Request, context: AppContext) -> Response:
+async def receive_webhook(
+    source_id: Annotated[str, Path(description="Id of the source, `src_…`.")],
+    request: Request,
+    context: AppContext,
+) -> Response:
     """Verifies the request over its raw bytes, deduplicates it, and commits it together with its
     event and the event's deliveries before it responds. No API key is needed."""
     source = await context.sources.find(source_id)

@@ -11,7 +11,13 @@ from pydantic import BaseModel, Field
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import found, owned
-from api.http.fields import InboxPath, SourceId, TenantId, Time, TimeInput
+from api.http.fields import (
+    InboxPath,
+    SourceFilter,
+    TenantFilter,
+    Time,
+    TimeInput,
+)
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext
@@ -34,28 +40,31 @@ Status = Literal["accepted", "suppressed", "failed"]
 class InboxSummary(BaseModel):
     """A verified and stored request, without its body and headers."""
 
-    id: str
+    id: str = Field(description="Id of the inbox entry, `inb_…`.")
     source_id: str
     tenant_id: str
     key: str = Field(
         description="Identifies duplicates: `id:` and the provider's delivery id, `key:` and the "
         "result of the source's expression, or `sha256:` and the body's hash."
     )
-    event_type: str
+    event_type: str = Field(description="The type of its event, after the source's renames.")
     business_key: str | None = Field(description="The key of the business fact that it reports.")
     hops: int = Field(description="How many sources its event has passed, this one included.")
-    payload_sha256: str
-    content_type: str
+    payload_sha256: str = Field(description="SHA-256 of the body, in hexadecimal.")
+    content_type: str = Field(description="The request's `Content-Type`.")
     size: int = Field(description="Size of the body, in bytes.")
-    status: Status
-    event_id: str | None
+    status: Status = Field(
+        description="`accepted`: an event was emitted. `suppressed`: an earlier entry reported the "
+        "same business fact. `failed`: no event was emitted; `last_error` says why."
+    )
+    event_id: str | None = Field(description="The event that was emitted; null: none was.")
     suppressed_by: str | None = Field(description="The earlier entry of the same business fact.")
     last_error: str | None = Field(description="Why no event was emitted.")
     duplicates: int = Field(description="How often it was received again.")
     conflicts: int = Field(description="How often it was received again with another body.")
     conflict_sha256: str | None = Field(description="The hash of the last such body.")
-    received_at: Time
-    last_seen_at: Time
+    received_at: Time = Field(description="When it was received first.")
+    last_seen_at: Time = Field(description="When it was received last, duplicates included.")
 
     @classmethod
     def of(cls, entry: EntrySummary) -> Self:
@@ -80,16 +89,21 @@ async def list_inbox(
     page: PageQuery,
     context: AppContext,
     principal: Reader,
-    source_id: SourceId | None = None,
+    source_id: SourceFilter = None,
     status: Annotated[Status | None, Query(description="Only entries with this status.")] = None,
     event_type: Annotated[
-        str | None, Query(max_length=200, examples=["github.push.received"])
+        str | None,
+        Query(
+            max_length=200,
+            description="Only entries of exactly this event type.",
+            examples=["github.push.received"],
+        ),
     ] = None,
     key: Annotated[
         str | None,
         Query(max_length=300, description="The entry with this key; needs `source_id`."),
     ] = None,
-    tenant_id: TenantId | None = None,
+    tenant_id: TenantFilter = None,
     since: Annotated[TimeInput | None, Query(description="Received at this time or later.")] = None,
     until: Annotated[TimeInput | None, Query(description="Received before this time.")] = None,
 ) -> Listing[InboxSummary]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Annotated
+
+from fastapi import Query
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import owned
 from api.access.visible_keys import visible_key_ids
 from api.forms.jobs import JobView
-from api.http.fields import JobPath, TenantId
+from api.http.fields import JobPath, TenantFilter
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.process.context import AppContext, Context
@@ -27,8 +30,8 @@ async def list_jobs(
     page: PageQuery,
     context: AppContext,
     principal: Reader,
-    status: JobStatus | None = None,
-    tenant_id: TenantId | None = None,
+    status: Annotated[JobStatus | None, Query(description="Only jobs with this status.")] = None,
+    tenant_id: TenantFilter = None,
 ) -> Listing[JobView]:
     """A tenant sees the jobs created with its own keys and portal links."""
     async with context.database.read() as connection:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.access.ownership import found, owned
-from api.http.fields import EndpointId, Input, TenantPath, Time
+from api.http.fields import EndpointId, Input, TenantPath, Time, example
 from api.http.routing import router
 from api.process.context import AppContext
 from hookfast.audit import Change, differences
@@ -25,9 +25,7 @@ routes = router("Portal links")
 class PortalLinkForm(Input):
     """The access that the link grants."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"scope": "tenant:read", "expires_in_seconds": 900}]}
-    )
+    model_config = example(scope="tenant:read", expires_in_seconds=900)
 
     endpoint_id: EndpointId | None = Field(
         None,
@@ -46,10 +44,14 @@ class PortalLinkView(BaseModel):
     """A new link. It is not stored, and not shown again."""
 
     url: str = Field(description="Anyone with this URL gets access: send it to one person only.")
-    tenant_id: str
-    endpoint_id: str | None
-    scope: Literal["tenant", "tenant:read"]
-    expires_at: Time
+    tenant_id: str = Field(description="The tenant whose data the link shows.")
+    endpoint_id: str | None = Field(
+        description="The only endpoint that it shows; null: all of the tenant."
+    )
+    scope: Literal["tenant", "tenant:read"] = Field(
+        description="Whether it can also change things (`tenant`), or only read."
+    )
+    expires_at: Time = Field(description="When the link stops working.")
 
 
 @routes.post("/tenants/{tenant_id}/portal-links", status_code=201, summary="Create a portal link")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fastapi import Response
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from api.access.audit import Audit
 from api.access.authentication import Principal, Writer
@@ -23,7 +23,7 @@ from api.forms.jobs import (
     dry_run_response,
     job_created,
 )
-from api.http.fields import EndpointId, EndpointPath, EventPath, TimeInput
+from api.http.fields import EndpointId, EndpointPath, EventPath, TimeInput, example
 from api.http.routing import router
 from api.process.context import AppContext, Context
 from api.routes.events import visible_event
@@ -48,7 +48,7 @@ _FINISHED = tuple(status for status in DeliveryStatus if status.finished)
 class RecoverForm(JobOptions):
     """The time window of the failed deliveries."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"since": "2026-11-20T11:15:00Z"}]})
+    model_config = example(since="2026-11-20T11:15:00Z")
 
     since: TimeInput = Field(description="Failed at this time or later.")
     until: TimeInput | None = Field(None, description="Failed before this time; default: now.")
@@ -56,6 +56,8 @@ class RecoverForm(JobOptions):
 
 class ReplayForm(JobOptions):
     """The deliveries of an event to send again."""
+
+    model_config = example(only="failed", include_new=True)
 
     endpoint_id: EndpointId | None = Field(None, description="Only to this endpoint.")
     only: Literal["all", "failed"] = Field(
@@ -79,7 +81,9 @@ class ReplayView(JobView):
 class ReplayDryRun(DryRun):
     """The deliveries that a replay would send."""
 
-    new_deliveries: int
+    new_deliveries: int = Field(
+        description="Deliveries that would be created for subscriptions without one."
+    )
 
 
 @routes.post(

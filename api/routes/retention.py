@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly
-from api.http.fields import Input, Time
+from api.http.fields import Input, Time, example
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
 from api.process.context import AppContext, Context
@@ -30,20 +30,20 @@ _RUNS_SHOWN = 10
 class PinnedView(BaseModel):
     """A partition (PostgreSQL) that is past its age and cannot be dropped."""
 
-    partition: str
+    partition: str = Field(description="Name of the table's partition in PostgreSQL.")
     reason: str = Field(description="Why a row of it is kept. Its other rows are deleted.")
 
 
 class SweepView(BaseModel):
     """One table in one run."""
 
-    name: str
+    name: str = Field(description="The table, as in `ages`.")
     before: Time | None = Field(description="Rows from before this time are deleted; null: none.")
     deleted: int = Field(description="Rows deleted; in a dry run, rows that would be deleted.")
     kept: int = Field(description="Rows past their age that are still needed.")
     partitions: int = Field(description="Partitions dropped; `deleted` includes their rows.")
-    pinned: list[PinnedView]
-    done: bool
+    pinned: list[PinnedView] = Field(description="Partitions that could not be dropped.")
+    done: bool = Field(description="Whether this table is finished.")
 
     @classmethod
     def of(cls, sweep: RetentionSweep) -> Self:
@@ -53,14 +53,14 @@ class SweepView(BaseModel):
 class RunView(BaseModel):
     """One retention run."""
 
-    id: str
+    id: str = Field(description="Id of the run, `ret_…`.")
     status: str = Field(description="`running` or `done`.")
-    dry_run: bool
-    started_at: Time
+    dry_run: bool = Field(description="Whether it only counts and deletes nothing.")
+    started_at: Time = Field(description="When the run began.")
     finished_at: Time | None
     partitions: int = Field(description="Partitions created for the coming days.")
     days: int = Field(description="Days whose deliveries and attempts were counted.")
-    sweeps: list[SweepView]
+    sweeps: list[SweepView] = Field(description="The tables, in the order of the run.")
     workflow: WorkflowView
 
     @classmethod
@@ -75,14 +75,14 @@ class RunView(BaseModel):
 class AgeView(BaseModel):
     """How long a table's rows are kept."""
 
-    name: str
-    days: float | None = Field(description="Null: for ever.")
+    name: str = Field(description="The table, e.g. `deliveries`.")
+    days: float | None = Field(description="How many days; null: for ever.")
 
 
 class RetentionView(BaseModel):
     """How long data is kept, and what the last runs did."""
 
-    ages: list[AgeView]
+    ages: list[AgeView] = Field(description="How long the rows of each table are kept.")
     next_run_at: Time | None = Field(
         description="Null: unknown at the moment (Temporal is away), or the schedule is paused."
     )
@@ -92,14 +92,16 @@ class RetentionView(BaseModel):
 class RunForm(Input):
     """A run to start."""
 
+    model_config = example(dry_run=True)
+
     dry_run: bool = Field(False, description="Only count the rows that it would delete.")
 
 
 class StartedView(BaseModel):
     """A started run. It appears in `GET /v1/retention` within moments."""
 
-    id: str
-    dry_run: bool
+    id: str = Field(description="Id of the run, `ret_…`.")
+    dry_run: bool = Field(description="Whether it only counts and deletes nothing.")
     workflow: WorkflowView
 
 

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.access.authentication import Principal, Reader
 from api.access.ownership import check_tenant_exists
 from api.forms.search import MAX_TEXT, SearchHit, SearchResults, SearchText
-from api.http.fields import TenantId
+from api.http.fields import TenantFilter
 from api.http.routing import router
 from api.process.context import AppContext
 from hookfast.storage.search import ids, keys, names
@@ -47,7 +47,7 @@ async def search(
     ],
     context: AppContext,
     principal: Reader,
-    tenant_id: TenantId | None = None,
+    tenant_id: TenantFilter = None,
 ) -> SearchResults:
     text = SearchText.parse(q)
     scope = scope_of(principal, principal.tenant_for(tenant_id))

@@ -10,7 +10,7 @@ from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.access.ownership import found, owned
 from api.forms.source import SecretText
-from api.http.fields import Input, SourcePath
+from api.http.fields import Input, SourcePath, example
 from api.http.routing import router
 from api.process.context import AppContext
 from api.routes.endpoint_secrets import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
@@ -26,6 +26,8 @@ routes = router("Sources")
 
 class SourceRotationForm(Input):
     """The new secret, and how long the old one stays valid."""
+
+    model_config = example(secret="5f0c1b7e9a4d4c6e8b2f", overlap_seconds=3_600)  # noqa: S106 - an example
 
     secret: SecretText | None = Field(
         None,

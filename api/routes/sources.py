@@ -12,7 +12,7 @@ from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
 from api.forms.source import NewSource, SourceForm, SourceView, checked_secrets
-from api.http.fields import SourcePath, TenantId, Time
+from api.http.fields import SourcePath, TenantFilter, Time
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
@@ -48,8 +48,8 @@ class SourceStatsView(BaseModel):
     rejected: int = Field(
         description="Rejected, except with 404 and 503; counted within some seconds."
     )
-    last_accepted_at: Time | None
-    last_rejected_at: Time | None
+    last_accepted_at: Time | None = Field(description="The newest accepted request; null: none.")
+    last_rejected_at: Time | None = Field(description="The newest rejected request; null: none.")
     last_error: str | None = Field(description="Why the last request was rejected.")
 
     @classmethod
@@ -106,7 +106,7 @@ async def list_sources(
     page: PageQuery,
     context: AppContext,
     principal: Reader,
-    tenant_id: TenantId | None = None,
+    tenant_id: TenantFilter = None,
     provider: Annotated[
         str | None, Query(max_length=50, description="Only sources of this provider.")
     ] = None,
@@ -130,7 +130,11 @@ async def get_source(source_id: SourcePath, context: AppContext, principal: Read
         return view(owned(await sources.get(connection, source_id), principal), context)
 
 
-@routes.patch("/sources/{source_id}", summary="Change a source", openapi_extra=patch_of(SourceForm))
+@routes.patch(
+    "/sources/{source_id}",
+    summary="Change a source",
+    openapi_extra=patch_of(SourceForm, active=False),
+)
 async def change_source(
     source_id: SourcePath,
     patch: MergePatch,

@@ -18,7 +18,17 @@ from api.forms.endpoint import Patterns, check_patterns
 from api.forms.payload import MappingText, PayloadStyle, check_payload
 from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, verify_stored
-from api.http.fields import EndpointId, Input, SubscriptionPath, TenantId, Time
+from api.http.example_values import IDS
+from api.http.fields import (
+    EndpointFilter,
+    EndpointId,
+    Input,
+    SubscriptionPath,
+    TenantFilter,
+    Time,
+    example,
+)
+from api.http.glossary import described_as_in
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
@@ -67,15 +77,8 @@ class SubscriptionForm(Input):
 class NewSubscription(SubscriptionForm):
     """A new subscription."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "endpoint_id": "ep_019a0b3c5d6e7f8091a2b3c4d5e6f708",
-                    "events": ["order.invoice.paid", "order.refund.*"],
-                }
-            ]
-        }
+    model_config = example(
+        endpoint_id=IDS["endpoint"], events=["order.invoice.paid", "order.refund.*"]
     )
 
     endpoint_id: EndpointId
@@ -84,8 +87,10 @@ class NewSubscription(SubscriptionForm):
 class SubscriptionView(BaseModel):
     """A subscription of an endpoint to event types."""
 
-    id: str
-    endpoint_id: str
+    model_config = ConfigDict(json_schema_extra=described_as_in(SubscriptionForm))
+
+    id: str = Field(description="Id of the subscription, `sub_…`.")
+    endpoint_id: str = Field(description="Id of the endpoint that gets the events, `ep_…`.")
     tenant_id: str
     events: list[str]
     payload: PayloadStyle
@@ -168,8 +173,8 @@ async def list_subscriptions(
     page: PageQuery,
     context: AppContext,
     principal: Reader,
-    tenant_id: TenantId | None = None,
-    endpoint_id: EndpointId | None = None,
+    tenant_id: TenantFilter = None,
+    endpoint_id: EndpointFilter = None,
     matches: Annotated[
         str | None,
         Query(
@@ -213,6 +218,12 @@ async def list_subscriptions(
 class PreviewForm(Input):
     """A subscription that may not exist yet, to try on past events."""
 
+    model_config = example(
+        endpoint_id=IDS["endpoint"],
+        events=["order.invoice.paid"],
+        filter={"amount": {"$gte": 10_000}},
+    )
+
     endpoint_id: EndpointId
     events: Annotated[Patterns, Field(min_length=1)]
     filter: ContentFilter = None
@@ -221,9 +232,9 @@ class PreviewForm(Input):
 class PreviewedEvent(BaseModel):
     """A past event."""
 
-    id: str
-    type: str
-    created_at: Time
+    id: str = Field(description="Id of the event, `evt_…`.")
+    type: str = Field(description="The event's type, e.g. `order.invoice.paid`.")
+    created_at: Time = Field(description="When the event was emitted.")
     matches: bool = Field(description="Whether the filter lets it pass.")
 
 
@@ -272,7 +283,7 @@ async def get_subscription(
 @routes.patch(
     "/subscriptions/{subscription_id}",
     summary="Change a subscription",
-    openapi_extra=patch_of(SubscriptionForm),
+    openapi_extra=patch_of(SubscriptionForm, filter={"amount": {"$gte": 50_000}}, active=True),
 )
 async def change_subscription(
     subscription_id: SubscriptionPath,

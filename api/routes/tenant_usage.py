@@ -25,7 +25,7 @@ routes = router("Tenants")
 class ResourceUsage(BaseModel):
     """How many of a resource a tenant has."""
 
-    used: int
+    used: int = Field(description="How many the tenant has now.")
     limit: int | None = Field(description="The quota; null: no limit.")
 
 
@@ -36,7 +36,7 @@ class EventUsage(BaseModel):
         description="Counted while there is a quota; null: there is none, so they are not counted."
     )
     limit: int | None = Field(description="The quota; null: no limit.")
-    day: date
+    day: date = Field(description="The day that is counted, in UTC.")
     resets_at: Time = Field(description="When the next day begins.")
 
 
@@ -44,10 +44,10 @@ class UsageView(BaseModel):
     """A tenant's quotas, and how much of each it uses."""
 
     tenant_id: str
-    endpoints: ResourceUsage
-    subscriptions: ResourceUsage
-    sources: ResourceUsage
-    events_per_day: EventUsage
+    endpoints: ResourceUsage = Field(description="The tenant's endpoints, deleted ones excluded.")
+    subscriptions: ResourceUsage = Field(description="The subscriptions of all its endpoints.")
+    sources: ResourceUsage = Field(description="The sources that receive webhooks for it.")
+    events_per_day: EventUsage = Field(description="The events of the present day.")
 
     @classmethod
     def of(cls, tenant_id: str, usage: TenantUsage, quotas: Quotas, *, now: datetime) -> Self:

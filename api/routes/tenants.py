@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -11,7 +11,8 @@ from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
 from api.forms.portal import TenantPortal
 from api.forms.quotas import TenantQuotas
-from api.http.fields import Input, Metadata, Name, TenantPath, Time
+from api.http.fields import Input, Metadata, Name, TenantPath, Time, example
+from api.http.glossary import described_as_in
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
@@ -32,20 +33,24 @@ routes = router("Tenants")
 class TenantForm(Input):
     """The settings of a tenant."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"name": "Acme", "metadata": {"plan": "gold"}}]}
-    )
+    model_config = example(name="Acme", metadata={"plan": "gold"})
 
-    name: Name
+    name: Annotated[Name, Field(description="Your customer's name, for people.")]
     metadata: Metadata = Field(default_factory=dict)
-    quotas: TenantQuotas = Field(default_factory=TenantQuotas)
-    portal: TenantPortal = Field(default_factory=TenantPortal)
+    quotas: TenantQuotas = Field(
+        default_factory=TenantQuotas, description="How much the tenant may have and emit."
+    )
+    portal: TenantPortal = Field(
+        default_factory=TenantPortal, description="How the customer's portal looks for this tenant."
+    )
 
 
 class TenantView(BaseModel):
     """A customer of yours."""
 
-    id: str
+    model_config = ConfigDict(json_schema_extra=described_as_in(TenantForm))
+
+    id: str = Field(description="Id of the tenant, `tnt_…`.")
     name: str
     metadata: dict[str, Any]
     quotas: TenantQuotas
@@ -103,7 +108,11 @@ async def get_tenant(tenant_id: TenantPath, context: AppContext, principal: Read
         return TenantView.of(found(await tenants.get(connection, tenant_id)))
 
 
-@routes.patch("/tenants/{tenant_id}", summary="Change a tenant", openapi_extra=patch_of(TenantForm))
+@routes.patch(
+    "/tenants/{tenant_id}",
+    summary="Change a tenant",
+    openapi_extra=patch_of(TenantForm, metadata={"plan": "platinum"}, quotas={"endpoints": 50}),
+)
 async def change_tenant(
     tenant_id: TenantPath, patch: MergePatch, context: AppContext, audit: Audit, _: OperatorOnly
 ) -> TenantView:

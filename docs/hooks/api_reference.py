@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from schema_samples import Json, Samples
+Json = dict[str, Any]
 
 _SCHEMA = "#/components/schemas/"
 _WEBHOOKS = "Webhooks"
@@ -27,13 +27,19 @@ def slug(tag: str) -> str:
     return tag.lower().replace(" ", "-")
 
 
+def example_of(content: Json) -> Any:
+    """Return the first example of a media type object."""
+    for example in content.get("examples", {}).values():
+        return example["value"]
+    return content["example"]
+
+
 class Reference:
     """The API reference of one OpenAPI document."""
 
     def __init__(self, document: Json) -> None:
         self._document = document
         self._schemas: Json = document["components"]["schemas"]
-        self._samples = Samples(self._schemas)
 
     def pages(self) -> dict[str, str]:
         """Return the Markdown of each page by file name: `index.md`, one per tag, `schemas.md`."""
@@ -75,7 +81,8 @@ class Reference:
         lines += [f"| {status} | {_cell(text)} |" for status, text in sorted(problems.items())]
         for tag in self._document["tags"]:
             page = f"{slug(tag['name'])}.md"
-            lines += ["", f"## {tag['name']}", "", tag["description"], "", "| | |", "|---|---|"]
+            lines += ["", f"## {tag['name']}", "", tag["description"], ""]
+            lines += ["| operation | request |", "|---|---|"]
             lines += [
                 f"| [{operation['summary']}]({page}#{operation['operationId']}) "
                 f"| `{method.upper()} {path}` |"
@@ -124,7 +131,7 @@ class Reference:
     def _parameters(self, operation: Json) -> list[str]:
         if not (parameters := operation.get("parameters")):
             return []
-        lines = ["**Parameters**", "", "| name | in | type | |", "|---|---|---|---|"]
+        lines = ["**Parameters**", "", "| name | in | type | meaning |", "|---|---|---|---|"]
         return [*lines, *(self._parameter(self.resolved(one)) for one in parameters), ""]
 
     def _parameter(self, parameter: Json) -> str:
@@ -153,14 +160,13 @@ class Reference:
         url = path
         for one in operation.get("parameters", []):
             if one["in"] == "path":
-                value = self._samples.sample(one["schema"], one["name"])
-                url = url.replace(f"{{{one['name']}}}", str(value))
+                url = url.replace(f"{{{one['name']}}}", one["example"])
         lines = ["```sh", f'curl -X {method.upper()} "$HOOKFAST_URL{url}"']
         if "security" in operation:
             lines[-1] += " \\"
             lines += ['  -H "Authorization: Bearer $HOOKFAST_API_KEY"']
         if content:
-            body = json.dumps(self.request_sample(content), indent=2, ensure_ascii=False)
+            body = json.dumps(example_of(content), indent=2, ensure_ascii=False)
             lines[-1] += " \\"
             quoted = body.replace("'", "'\\''")
             lines += ["  -H 'Content-Type: application/json' \\", f"  -d '{quoted}'"]
@@ -174,18 +180,8 @@ class Reference:
         component: Json = self._document["components"][kind][name]
         return component
 
-    def request_sample(self, content: Json) -> Any:
-        """Return an example body for the media type object of a request."""
-        for example in content.get("examples", {}).values():
-            return example["value"]
-        return self._samples.sample(content["schema"], request=True)
-
-    def answer_sample(self, schema: Json) -> Any:
-        """Return an example answer that fits the schema."""
-        return self._samples.sample(schema)
-
     def _answers(self, operation: Json) -> list[str]:
-        lines = ["**Answers**", "", "| status | body | |", "|---|---|---|"]
+        lines = ["**Answers**", "", "| status | body | meaning |", "|---|---|---|"]
         problems = []
         example: list[str] = []
         for status, described in sorted(operation["responses"].items()):
@@ -198,8 +194,8 @@ class Reference:
             for media, content in contents.items():
                 schema = content.get("schema", {})
                 body = self._type(schema) if media == "application/json" else f"`{media}`"
-                if media == "application/json" and schema and not example:
-                    text = json.dumps(self.answer_sample(schema), indent=2, ensure_ascii=False)
+                if media == "application/json" and not example:
+                    text = json.dumps(example_of(content), indent=2, ensure_ascii=False)
                     example = [f"An answer with {status}:", "", "```json", text, "```", ""]
             heads = "".join(
                 f" Header `{name}`: {head.get('description', '')}"
@@ -230,7 +226,7 @@ class Reference:
 
     def _members(self, schema: Json) -> list[str]:
         required = schema.get("required", [])
-        lines = ["| member | type | |", "|---|---|---|"]
+        lines = ["| member | type | meaning |", "|---|---|---|"]
         for name, member in schema["properties"].items():
             text = member.get("description", "")
             if member.get("default") not in (None, "", [], {}):

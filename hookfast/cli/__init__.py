@@ -57,11 +57,15 @@ def _up(
 
 
 @app.command("demo")
-def _demo() -> None:
+def _demo(
+    outage_every: Annotated[
+        int, typer.Option(min=20, help="Seconds from one 15 s outage of a receiver to the next.")
+    ] = 300,
+) -> None:
     """Run everything, with a local receiver and events that are sent to it."""
     from hookfast.cli import demo
 
-    demo.main()
+    demo.main(outage_every=outage_every)
 
 
 @app.command("api")
@@ -120,6 +124,14 @@ def _doctor(
     from hookfast.cli import doctor
 
     doctor.main(as_json=as_json)
+
+
+@app.command("alerts")
+def _alerts() -> None:
+    """Print the alert rules for Prometheus, with links to your runbook, Grafana and Hookfast."""
+    from hookfast.cli import alerts
+
+    alerts.main()
 
 
 @app.command("openapi")

@@ -30,8 +30,11 @@ def main(*, as_json: bool) -> None:
     # the findings say better what the checked parts would log
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
+    runbook: str | None = None
     try:
-        findings = examine_within(_SECONDS, read_settings())
+        settings = read_settings()
+        runbook = settings.runbook_url
+        findings = examine_within(_SECONDS, settings)
     except Misconfigured as error:
         todo = "Correct it; then the other checks can run."
         findings = [fail("settings", error.message, todo=todo)]
@@ -40,11 +43,11 @@ def main(*, as_json: bool) -> None:
         listed = [asdict(finding) for finding in findings]
         typer.echo(json.dumps({"status": status, "findings": listed}, ensure_ascii=False, indent=2))
     else:
-        _print(findings, status)
+        _print(findings, status, runbook=runbook)
     raise typer.Exit(1 if status == "fail" else 0)
 
 
-def _print(findings: list[Finding], status: Status) -> None:
+def _print(findings: list[Finding], status: Status, *, runbook: str | None) -> None:
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         mark, style = _MARKS[finding.status]
@@ -55,3 +58,5 @@ def _print(findings: list[Finding], status: Status) -> None:
         if finding.todo is not None:
             out.print(Text(f"      {'':{width}}  → {finding.todo}"), soft_wrap=True)
     out.print(Text(f"\n{_SUMMARIES[status]}", style=_MARKS[status][1]))
+    if runbook is not None and status != "ok":
+        out.print(Text(f"Runbook: {runbook}"), soft_wrap=True)

@@ -33,6 +33,7 @@ from hookfast.settings.types import (
     EgressProxyUrl,
     Networks,
     OperatorKey,
+    PageUrl,
     Port,
     PortRanges,
     PublicUrl,
@@ -253,6 +254,16 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
         le=64,
         description="API processes that `up` runs on one port; limits per API process apply to "
         "each.",
+    )
+    runbook_url: PageUrl | None = Field(
+        None,
+        description="URL of the runbook's page, such as `https://docs.example.com/runbook/`, for "
+        "links in alerts (`hookfast alerts`) and in `hookfast doctor`.",
+    )
+    grafana_url: PublicUrl | None = Field(
+        None,
+        description="URL of Grafana, such as `https://grafana.example.com`, for links in alerts to "
+        "the dashboard.",
     )
     worker_metrics_port: Port = Field(
         9464,

@@ -54,6 +54,12 @@ def _check_url(value: str) -> str:
     return value
 
 
+def _check_page_url(value: str) -> str:
+    if "#" in value:
+        raise ValueError("must not have a fragment, because links to sections of the page add one")
+    return _check_url(value)
+
+
 def _check_ports(value: str) -> str:
     parse_port_ranges(value)
     return value
@@ -81,6 +87,8 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 PortRanges = Annotated[str, AfterValidator(_check_ports)]
 """Comma-separated ports and ranges, as `parse_port_ranges` reads them."""
 PublicUrl = Annotated[str, AfterValidator(_check_url)]
+PageUrl = Annotated[str, AfterValidator(_check_page_url)]
+"""The URL of a page, to whose sections links lead."""
 # None is part of these two: `secret_files` finds secrets by the type outside of the annotation.
 EgressProxyUrl = Annotated[SecretStr | None, AfterValidator(_check_egress_proxy)]
 OperatorKey = Annotated[SecretStr | None, AfterValidator(_check_operator_key)]

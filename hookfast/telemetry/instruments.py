@@ -288,6 +288,15 @@ MAIL = Counter(
     "Mails to owners, by kind and result: sent, refused, delayed.",
     labels=("kind", "result"),
 )
+CIRCUIT_CHANGES = Counter(
+    "hookfast.circuit.changes",
+    "{change}",
+    "Changes of endpoints' circuits: opened (an endpoint failed too often), closed (it has "
+    "recovered, and nothing is held any more), disabled (the endpoint was, by a person, after a "
+    "410, or because it failed for too long).",
+    labels=("change",),
+    by="api worker",
+)
 TEMPORAL_UP = Gauge(
     "hookfast.temporal.up",
     "1",
@@ -398,6 +407,7 @@ OUTBOX_REJECTED = Gauge(
 
 _QUOTAS = ("endpoints", "subscriptions", "sources", "events_per_day", "test_sends")
 _REPEATED = ("connection", "credentials")
+_CIRCUIT_CHANGES = ("opened", "closed", "disabled")
 _PROXY_FAILURES = ("unresolved", "unreachable", "rejected", "invalid_answer", "no_answer")
 _OUTBOX_RESULTS = ("sent", "replayed", "rejected", "postponed")
 _OUTCOMES = {"api": ("dead_on_arrival",), "worker": ("delivered", "dead", "gone", "cancelled")}
@@ -412,6 +422,8 @@ def begin(process: str) -> None:
         return
     for outcome in _OUTCOMES.get(process, ()):
         DELIVERIES.add(0, outcome=outcome)
+    for change in _CIRCUIT_CHANGES:
+        CIRCUIT_CHANGES.add(0, change=change)
     for cause in _REPEATED:
         REPEATED_REQUESTS.add(0, cause=cause)
     for reason in _PROXY_FAILURES:

@@ -51,6 +51,7 @@ class Scene:
     source_id: str
     inbox_id: str
     key_id: str
+    test_id: str
 
 
 async def set_scene(database: Database, settings: Settings) -> Scene:
@@ -82,6 +83,7 @@ async def set_scene(database: Database, settings: Settings) -> Scene:
         source_id=ids["source"],
         inbox_id=ids["inbox"],
         key_id=ids["key"],
+        test_id=ids["test"],
     )
 
 
@@ -114,6 +116,8 @@ async def _create_resources(client: httpx2.AsyncClient) -> dict[str, str]:
         headers={"Idempotency-Key": IDEMPOTENCY_KEY},
     )
     ids["event"] = event.json()["id"]
+    tested = await client.post(f"/endpoints/{ids['broken']}/test", json={"type": EVENT_TYPE})
+    ids["test"] = tested.json()["message_id"]
     await client.post(f"/endpoints/{ids['gone']}/disable")
     source = {"tenant_id": tenant, "name": "GitHub", "provider": "github", "secrets": [SECRET]}
     ids["source"] = (await client.post("/sources", json=source)).json()["id"]

@@ -236,12 +236,12 @@ def test_portal_link_shows_one_endpoint_without_a_key(chromium: Browser, site: S
     guest = chromium.new_context(viewport=WIDE)
     try:
         page = guest.new_page()
-        page.goto(site.origin + link[link.index("/dashboard") :])
+        page.goto(site.origin + link[link.index("/portal") :])
         expect(page.get_by_role("heading", name="Warehouse")).to_be_visible()
         assert "sig=" not in page.url
         menu = page.get_by_role("navigation", name="Main").get_by_role("link")
-        expect(menu).to_have_text(["Endpoint", "Deliveries", "Dead letters", "API reference"])
-        menu.get_by_text("Deliveries").click()
+        expect(menu).to_have_text(["Endpoint", "Activity", "Event catalogue", "Guide"])
+        menu.get_by_text("Activity").click()
         expect(page.get_by_role("table")).to_be_visible()
         expect(page.get_by_role("table").get_by_text("Ledger")).to_have_count(0)
     finally:
@@ -307,8 +307,17 @@ def test_pages_work_without_script(chromium: Browser, site: Site) -> None:
         )
         row = page.get_by_role("row", name="order.invoices.paid")
         expect(row).to_contain_text("Did you mean 'order.invoice.paid'?")
+        page.get_by_role("combobox", name="Event type").select_option("order.invoice.paid")
+        page.get_by_role("button", name="Load sample").click()
+        page.get_by_label("Data of order.invoice.paid").fill('{"amount": 12}')
         page.get_by_role("button", name="Send a test").click()
-        expect(page.get_by_role("status").first).to_contain_text("failed")  # nothing listens there
+        expect(page.get_by_role("status").first).to_contain_text("refused")  # nothing listens there
+        expect(page.get_by_label("Data of order.invoice.paid")).to_have_value('{"amount": 12}')
+        page.get_by_role("link", name="This test's own page").click()
+        expect(page.get_by_role("region", name="The request's body")).to_contain_text(
+            '"amount": 12'
+        )
+        page.go_back()
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 

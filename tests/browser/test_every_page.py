@@ -9,6 +9,7 @@ from typing import Literal
 from playwright.sync_api import Browser, ViewportSize, expect
 
 from api.dashboard.application import routers
+from api.portal.guide import PAGES
 from api.site.page_route import PageRoute
 from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, browsing
 from tests.browser.conftest import Site
@@ -33,6 +34,7 @@ def paths(site: Site) -> list[str]:
         "source_id": scene.source_id,
         "inbox_id": scene.inbox_id,
         "key_id": scene.key_id,
+        "test_id": scene.test_id,
         "name": EVENT_TYPE,
         "group": "circuit",
     }
@@ -122,3 +124,66 @@ def test_chosen_theme_is_kept(chromium: Browser, site: Site) -> None:
         page.get_by_role("button", name="As the system theme").click()
         expect(page.get_by_role("button", name="As the system theme", pressed=True)).to_be_visible()
         assert page.evaluate(ground) == light
+
+
+def test_guide_is_readable_by_anyone_on_any_screen(
+    chromium: Browser, site: Site, artefacts: Path
+) -> None:
+    problems: dict[str, list[str]] = {}
+    with chromium.new_context(base_url=site.origin) as context:
+        page = context.new_page()
+        for path in ("/guide", *(f"/guide/{each.slug}" for each in PAGES)):
+            page.goto(path)
+            for theme, viewport in LOOKS:
+                page.emulate_media(color_scheme=theme)
+                page.set_viewport_size(viewport)
+                page.evaluate(OPEN.format("true"))
+                found = page.evaluate(ACCESSIBILITY)
+                if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                    found.append("the page is wider than the screen")
+                look = f"{file_name(path)}-{theme}-{viewport['width']}"
+                page.screenshot(path=artefacts / f"{look}.jpg", quality=75, full_page=True)
+                if found:
+                    problems[look] = found
+    assert problems == {}
+
+
+def test_language_of_the_guide_is_chosen_without_script(chromium: Browser, site: Site) -> None:
+    options = {"base_url": site.origin, "viewport": NARROW, "java_script_enabled": False}
+    with chromium.new_context(**options) as context:
+        page = context.new_page()
+        page.goto("/guide/verify")
+        page.get_by_role("link", name="Java", exact=True).click()
+        expect(page.get_by_role("region", name="Receiver.java")).to_contain_text("class Receiver")
+        page.get_by_text("All pages of the guide").click()
+        page.get_by_role("link", name="The challenge", exact=True).click()
+        expect(page.get_by_role("region", name="Receiver.java").first).to_be_visible()
+
+
+def test_api_reference_is_accessible_and_in_our_colours(chromium: Browser, site: Site) -> None:
+    complaints: list[str] = []
+    context = chromium.new_context(base_url=site.origin, viewport=WIDE, color_scheme="light")
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto("/docs#/Events/emit_event")
+    page.get_by_role("button", name="Try it out").click()
+    expect(page.get_by_label("Request body")).to_be_visible()
+    expect(page.get_by_role("heading", name="Webhooks", exact=True)).to_have_count(1)
+    problems: dict[str, list[str]] = {}
+    for theme, viewport in LOOKS:
+        page.emulate_media(color_scheme=theme)
+        page.set_viewport_size(viewport)
+        page.wait_for_timeout(200)  # the names of new controls are repaired in the next frame
+        found = page.evaluate(ACCESSIBILITY)
+        # the tables and small buttons of Swagger UI are as it makes them
+        problems[theme] = [each for each in found if not each.startswith(("1.3.1", "2.5.8"))]
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.keyboard.press("Home")
+    page.get_by_role("link", name="Dashboard").click()
+    page.wait_for_url("**/dashboard/sign-in**")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == ground
+    context.close()
+    assert problems == {"light": [], "dark": []}
+    assert complaints == []

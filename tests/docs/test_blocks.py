@@ -92,6 +92,8 @@ def _schema_of(mark: str) -> Any:
         return None
     operation = DOCUMENT["paths"][found["path"]][found["method"].lower()]
     part = operation["responses"][found["status"]] if found["status"] else operation["requestBody"]
+    if "$ref" in part:
+        part = DOCUMENT["components"]["responses"][part["$ref"].rpartition("/")[2]]
     [content] = part["content"].values()
     return content["schema"]
 

@@ -13,6 +13,7 @@ import pytest
 from tests.docs.command_server import command_server
 from tests.docs.fenced import DOCS, PAGES, ROOT, Block, blocks
 from tests.docs.shell_commands import shell_commands
+from tests.docs.walk import FOLLOWED
 from tests.e2e.service_process import environment
 from tests.e2e.tour import on_ports, receiver, service, tour_ports
 
@@ -150,6 +151,7 @@ curl -sS -X PUT "$HOOKFAST_URL/v1/event-types/github.push.received" \
 def _run_what_other_pages_show(tour: Tour) -> None:
     """Run the commands of every other page, with existing ids."""
     toured = {DOCS / "quickstart.md", ROOT / "README.md", *map(_page, GUIDES)}
+    toured.update(DOCS / name for name in FOLLOWED)
     # Its commands name what an invented installation has; test_commands.py checks their options.
     toured.add(DOCS / "cli.md")
     shown = {

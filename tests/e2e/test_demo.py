@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.docs.fenced import ROOT, blocks
 from tests.e2e.service_process import environment, free_ports
 from tests.support.waiting import PATIENCE
 
@@ -35,9 +36,12 @@ _EXPECTED = (
 
 def test_demo_shows_every_kind_of_delivery(tmp_path: Path) -> None:
     home = tmp_path / "demo"
-    _run_until(_EXPECTED, home)
+    _run_until(_EXPECTED, home, then=_emit_as_the_readme_does)
 
-    assert (home / "demo.json").stat().st_mode & 0o777 == 0o600
+    for name in ("demo.json", "operator.key"):
+        assert (home / name).stat().st_mode & 0o777 == 0o600
+    key = json.loads((home / "demo.json").read_text())["operator_key"]
+    assert (home / "operator.key").read_text() == f"{key}\n"
     assert "Traceback" not in (home / "hookfast.log").read_text()
 
 
@@ -53,8 +57,27 @@ def test_second_run_of_the_demo_reuses_its_data(tmp_path: Path) -> None:
     assert "Traceback" not in (home / "hookfast.log").read_text()
 
 
-def _run_until(expected: Sequence[str], home: Path) -> None:
-    """Run the demo until it has printed a match for each pattern, then end it by Ctrl-C."""
+def _emit_as_the_readme_does(home: Path, url: str) -> None:
+    """Run the commands that the README shows for a second terminal."""
+    [block] = [one for one in blocks(ROOT / "README.md") if one.mark == "with the demo"]
+    script = block.text.replace(".venv/bin", str(Path(sys.executable).parent))
+    done = subprocess.run(
+        ["bash", "-euc", script.replace("var/demo", str(home))],
+        env=environment() | {"HOOKFAST_URL": url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"evt_[0-9a-f]{32}", done.stdout)
+    assert "order.invoice.paid" in done.stdout
+
+
+def _run_until(
+    expected: Sequence[str], home: Path, *, then: Callable[[Path, str], None] | None = None
+) -> None:
+    """Run the demo until it has printed a match for each pattern, call `then` with its folder and
+    its URL, and end it by Ctrl-C."""
     names = ("PORT", "TEMPORAL_PORT", "TEMPORAL_UI_PORT")
     ports = {f"HOOKFAST_{name}": str(port) for name, port in zip(names, free_ports(3), strict=True)}
     with subprocess.Popen(
@@ -73,6 +96,8 @@ def _run_until(expected: Sequence[str], home: Path) -> None:
                 if not missing:
                     break
             assert not missing
+            if then is not None:
+                then(home, f"http://127.0.0.1:{ports['HOOKFAST_PORT']}")
             process.send_signal(signal.SIGINT)
             process.stdout.read()
             assert process.wait(timeout=PATIENCE) == 0

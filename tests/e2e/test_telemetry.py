@@ -399,11 +399,18 @@ def _rules() -> list[dict[str, Any]]:
 
 def _board_expressions() -> list[tuple[str, str]]:
     board = json.loads((ROOT / "deploy/grafana/hookfast.json").read_text())
-    return [
+    panels = [
         (panel["title"], target["expr"])
         for panel in board["panels"]
         for target in panel.get("targets", [])
     ]
+    annotations = [
+        (each["name"], each["target"]["expr"])
+        for each in board["annotations"]["list"]
+        if each["name"].startswith(("Circuit", "Endpoint"))
+    ]
+    assert len(annotations) == 3
+    return panels + annotations
 
 
 def test_metrics_and_labels_of_alerts_and_panels_exist(service: Service) -> None:

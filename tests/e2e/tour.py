@@ -33,9 +33,9 @@ def on_ports(script: str, ports: dict[str, str]) -> str:
 
 
 @contextmanager
-def service(folder: Path, ports: dict[str, str]) -> Iterator[None]:
-    """Run `hookfast up` as the tours do, with its data in the folder, and check that SIGTERM ends
-    all of its processes."""
+def service(folder: Path, ports: dict[str, str], **more: str) -> Iterator[None]:
+    """Run `hookfast up` as the tours do, with its data in the folder and `more` settings, and check
+    that SIGTERM ends all of its processes."""
     settings = {
         "HOOKFAST_HOME": str(folder / "var"),
         "HOOKFAST_OPERATOR_KEY": KEY,
@@ -44,7 +44,7 @@ def service(folder: Path, ports: dict[str, str]) -> Iterator[None]:
         "HOOKFAST_PORT": ports["8080"],
         "HOOKFAST_TEMPORAL_PORT": ports["7233"],
         "HOOKFAST_TEMPORAL_UI_PORT": ports["8233"],
-    }
+    } | more
     log = folder / "up.log"
     with (
         log.open("w") as errors,

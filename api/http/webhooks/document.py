@@ -79,7 +79,7 @@ def add_webhooks(document: dict[str, Any]) -> None:
         _schemas(DeliveredEvent, ThinDeliveredEvent, *OPERATIONAL.values())
     )
     components["parameters"] = header_parameters()
-    components["responses"] = {_response_name(status): one for status, one in _ANSWERS.items()}
+    components["responses"] |= {_response_name(status): one for status, one in _ANSWERS.items()}
     document["webhooks"] = {
         "event": {"post": _event()},
         **{

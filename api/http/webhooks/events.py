@@ -47,4 +47,4 @@ class EventLink(BaseModel):
 class ThinDeliveredEvent(Envelope):
     """The body of a delivery with payload style `thin`, which leaves out the event's data."""
 
-    data: EventLink
+    data: EventLink = Field(description="Where to read the event with its data.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -20,6 +20,10 @@ from api.http.webhooks.events import Envelope
 from hookfast.deliveries.outcome import Reason
 from hookfast.endpoints.circuit import Cause
 from hookfast.events.operational import Kind
+
+_T = TypeVar("_T")
+OperationalType = Annotated[_T, Field(description="The kind of operational event.")]
+OperationalData = Annotated[_T, Field(description="What happened, and to what.")]
 
 
 class AboutEndpoint(BaseModel):
@@ -64,10 +68,14 @@ class AboutDeadLetter(BaseModel):
     endpoint_id: EndpointId
     subscription_id: SubscriptionId
     event_id: EventId
-    event_type: str = Field(examples=["order.invoice.paid"])
-    attempt_count: int
-    status: Literal["dead", "gone"]
-    reason: Reason
+    event_type: str = Field(
+        description="Type of the event, e.g. `order.invoice.paid`.", examples=["order.invoice.paid"]
+    )
+    attempt_count: int = Field(description="Requests made for it, including resends.")
+    status: Literal["dead", "gone"] = Field(
+        description="`gone`: the receiver answered 410. `dead`: it failed for any other reason."
+    )
+    reason: Reason = Field(description="Why it ended, for programs; stable.")
 
 
 class AboutLoop(BaseModel):
@@ -75,51 +83,51 @@ class AboutLoop(BaseModel):
 
     source_id: SourceId
     tenant_id: TenantId
-    hops: int
-    max_hops: int
-    detected_at: Time
+    hops: int = Field(description="Sources that the rejected request had already passed.")
+    max_hops: int = Field(description="The limit of that, set by `HOOKFAST_MAX_HOPS`.")
+    detected_at: Time = Field(description="When the request was rejected.")
 
 
 class CircuitOpened(Envelope):
     """An endpoint fails: its deliveries are held, and it is probed."""
 
-    type: Literal[Kind.CIRCUIT_OPENED]
-    data: AboutOutage
+    type: OperationalType[Literal[Kind.CIRCUIT_OPENED]]
+    data: OperationalData[AboutOutage]
 
 
 class CircuitClosed(Envelope):
     """An endpoint's outage is over: nothing is held for it any more."""
 
-    type: Literal[Kind.CIRCUIT_CLOSED]
-    data: AboutRecovery
+    type: OperationalType[Literal[Kind.CIRCUIT_CLOSED]]
+    data: OperationalData[AboutRecovery]
 
 
 class EndpointDisabled(Envelope):
     """An endpoint was disabled: by a person, by its answer 410, or after failing for too long."""
 
-    type: Literal[Kind.ENDPOINT_DISABLED]
-    data: AboutDisabled
+    type: OperationalType[Literal[Kind.ENDPOINT_DISABLED]]
+    data: OperationalData[AboutDisabled]
 
 
 class EndpointEnabled(Envelope):
     """A person enabled an endpoint again."""
 
-    type: Literal[Kind.ENDPOINT_ENABLED]
-    data: AboutEndpoint
+    type: OperationalType[Literal[Kind.ENDPOINT_ENABLED]]
+    data: OperationalData[AboutEndpoint]
 
 
 class DeliveryDead(Envelope):
     """A delivery ended without success. It can be sent again."""
 
-    type: Literal[Kind.DELIVERY_DEAD]
-    data: AboutDeadLetter
+    type: OperationalType[Literal[Kind.DELIVERY_DEAD]]
+    data: OperationalData[AboutDeadLetter]
 
 
 class LoopDetected(Envelope):
     """A source rejects requests that go round in a loop; at most one event per source and hour."""
 
-    type: Literal[Kind.LOOP_DETECTED]
-    data: AboutLoop
+    type: OperationalType[Literal[Kind.LOOP_DETECTED]]
+    data: OperationalData[AboutLoop]
 
 
 OPERATIONAL: Mapping[Kind, type[Envelope]] = {

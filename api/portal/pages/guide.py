@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
+from functools import lru_cache
 from typing import Annotated, Any, Final
 
 from fastapi import Query, Response
@@ -16,6 +17,7 @@ from api.portal.site import GUIDE, PORTAL
 from api.routes.endpoint_secrets import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
 from api.routes.endpoint_tests import TEST_HEADER
 from api.routes.signing_keys import PATH as KEY_DIRECTORY
+from api.site.endpoint_credentials import OVERLAPS
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.session import cookie_name, current_visitor, set_cookie
@@ -57,9 +59,10 @@ async def guide_page(view: PageView, slug: str, chosen: Chosen = None) -> Respon
     page = guide.BY_SLUG.get(slug)
     if page is None:
         return _unknown(view)
-    response = _render(view, slug, page=page, language=_language(view, chosen))
-    if chosen is not None and chosen in snippets.LANGUAGES:
-        set_cookie(view.request, response, _LANGUAGE, chosen, seconds=_LANGUAGE_SECONDS)
+    language = _language(view, chosen)
+    response = _render(view, slug, page=page, language=language)
+    if language.id == chosen:
+        set_cookie(view.request, response, _LANGUAGE, language.id, seconds=_LANGUAGE_SECONDS)
     return response
 
 
@@ -86,8 +89,8 @@ async def _greet(view: View) -> None:
 def _language(view: View, chosen: str | None) -> snippets.Language:
     """Return the chosen language, else the remembered one, else the first."""
     kept = view.request.cookies.get(cookie_name(view.request, _LANGUAGE))
-    known = [snippets.LANGUAGES.get(name or "") for name in (chosen, kept)]
-    return next(filter(None, known), next(iter(snippets.LANGUAGES.values())))
+    wanted = (snippets.LANGUAGES.get(name or "") for name in (chosen, kept))
+    return next(filter(None, wanted), next(iter(snippets.LANGUAGES.values())))
 
 
 def _render(
@@ -133,6 +136,7 @@ def _facts(view: View) -> dict[str, Any]:
         f"{CHALLENGE_HEADER}: tnt_0199f0a17c4e7d2f8b6a3c5e9d1f7040.order.invoice.paid",
         "overlap": timedelta(seconds=DEFAULT_OVERLAP_SECONDS),
         "max_overlap": timedelta(seconds=MAX_OVERLAP_SECONDS),
+        "overlap_none": OVERLAPS["0"],
         "max_secrets": MAX_LIVE,
         "allow_http": settings.allow_http,
         "max_event_bytes": settings.max_event_bytes,
@@ -145,6 +149,7 @@ def _facts(view: View) -> dict[str, Any]:
     }
 
 
+@lru_cache
 def _code(language: snippets.Language) -> dict[str, Any]:
     """Return the programs in a language, which read the secret from the environment."""
     return {

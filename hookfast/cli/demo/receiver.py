@@ -28,7 +28,7 @@ from hookfast.cli.demo.scene import ENDPOINTS, Behaviour
 _SLOW_SECONDS = 2.0
 _FAILURES = 2
 _TOLERANCE_SECONDS = 300
-_OUTAGE_EVERY, _OUTAGE_SECONDS = 300.0, 15.0
+_OUTAGE_SECONDS = 15.0
 
 _BEHAVIOURS = {endpoint.name: endpoint.behaviour for endpoint in ENDPOINTS}
 
@@ -36,10 +36,12 @@ _BEHAVIOURS = {endpoint.name: endpoint.behaviour for endpoint in ENDPOINTS}
 @dataclass(slots=True)
 class Receiver:
     """The receiver of all endpoints, which counts verified and rejected requests. `secrets` are by
-    endpoint name; the code that creates an endpoint adds its secret."""
+    endpoint name; the code that creates an endpoint adds its secret. `outage_every` is the time in
+    seconds from the beginning of one outage to the next."""
 
     port: int
     secrets: Mapping[str, str]
+    outage_every: float = 300.0
     verified: int = 0
     rejected: int = 0
     _seen: Counter[str] = field(default_factory=Counter)
@@ -86,7 +88,7 @@ class Receiver:
             case Behaviour.OUTAGES:
                 if self._outages_since is None:
                     self._outages_since = time.monotonic()
-                if (time.monotonic() - self._outages_since) % _OUTAGE_EVERY < _OUTAGE_SECONDS:
+                if (time.monotonic() - self._outages_since) % self.outage_every < _OUTAGE_SECONDS:
                     return Response("down for maintenance", status_code=503)
                 return Response("thanks")
             case _:
@@ -124,11 +126,15 @@ def _recent(timestamp: str) -> bool:
 
 
 @asynccontextmanager
-async def run_receiver(port: int, *, secrets: Mapping[str, str]) -> AsyncIterator[Receiver]:
+async def run_receiver(
+    port: int, *, secrets: Mapping[str, str], outage_every: float
+) -> AsyncIterator[Receiver]:
     """Serve the receiver on loopback during the block: on `port`, or on a free port if that is
     taken or 0."""
     with _listen(port) as listener:
-        receiver = Receiver(port=listener.getsockname()[1], secrets=secrets)
+        receiver = Receiver(
+            port=listener.getsockname()[1], secrets=secrets, outage_every=outage_every
+        )
         app = Starlette(
             routes=[
                 Route("/{name}", receiver.challenge, methods=["GET"]),

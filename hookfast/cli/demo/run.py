@@ -50,8 +50,9 @@ class DemoFailed(HookfastError):
     code = "demo_failed"
 
 
-def main() -> None:
-    """Run until Ctrl-C. Variables of the environment override the demo's own settings."""
+def main(*, outage_every: float) -> None:
+    """Run until Ctrl-C. Variables of the environment override the demo's own settings. One endpoint
+    is down for 15 s every `outage_every` seconds."""
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     settings = read_settings()
@@ -67,16 +68,20 @@ def main() -> None:
     with (settings.home / "hookfast.log").open("ab") as log:
         configure_logging(settings, process="demo", output=log)  # lines would tear the table
         try:
-            asyncio.run(_run(settings, state, log))
+            asyncio.run(_run(settings, state, log, outage_every=outage_every))
         except hookfast_client.HookfastError as error:
             raise DemoFailed(str(error)) from None
 
 
-async def _run(settings: Settings, state: SavedState, log: BufferedWriter) -> None:
+async def _run(
+    settings: Settings, state: SavedState, log: BufferedWriter, *, outage_every: float
+) -> None:
     out.print(f"Starting Temporal, the API and a worker; they log to {log.name}.", highlight=False)
     async with (
         interruptible() as hurry,
-        run_receiver(state.receiver_port, secrets=state.secrets) as receiver,
+        run_receiver(
+            state.receiver_port, secrets=state.secrets, outage_every=outage_every
+        ) as receiver,
         service(make_plan(settings), hurry, output=log.fileno()) as running,
         _client(running.api_url, state.operator_key) as hookfast,
     ):

@@ -22,8 +22,9 @@ Found = TypeVar("Found")
 
 @dataclass(slots=True)
 class SavedState:
-    """The state that one run leaves for the next, in `demo.json` of the home folder (mode 600,
-    because it has the keys and secrets that the API shows only once)."""
+    """The state that one run leaves for the next, in `demo.json` of the home folder, and the key
+    alone in `operator.key`, for `hookfast --key-file`. Both have mode 600, because the API shows
+    keys and secrets only once."""
 
     path: Path
     operator_key: str = field(default_factory=new_key)
@@ -41,14 +42,19 @@ class SavedState:
         return cls(path, **json.loads(path.read_text()))
 
     def save(self) -> None:
-        """Write the file, completely or not at all."""
+        """Write the files, each completely or not at all."""
         members = asdict(self)
         del members["path"]
-        new = self.path.with_suffix(".new")
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "w") as file:
-            json.dump(members, file, indent=2)
-        new.replace(self.path)
+        _write(self.path, json.dumps(members, indent=2))
+        _write(self.path.with_name("operator.key"), f"{self.operator_key}\n")
+
+
+def _write(path: Path, text: str) -> None:
+    new = path.with_suffix(".new")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w") as file:
+        file.write(text)
+    new.replace(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

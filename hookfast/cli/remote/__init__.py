@@ -24,6 +24,7 @@ _NOUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "The endpoints that receive: their settings, health and recovery.",
         ("endpoints", "endpoint_credentials", "endpoint_health", "endpoint_poll"),
     ),
+    "tests": ("Test events that were sent to endpoints, with the answers.", ("tests",)),
     "dead-letters": (
         "Deliveries that ended without success: list, count and redrive them.",
         ("dead_letters",),

@@ -56,14 +56,17 @@ def send_test(
     ] = False,
     data: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help="With --dry-run: the event's data; - is standard input."),
+        typer.Option(
+            metavar="JSON", help="The event's data; - is standard input; default: a sample."
+        ),
     ] = None,
     mapping: MappingText = None,
     mapping_file: MappingFile = None,
 ) -> None:
-    """Send a sample event to an endpoint now and show the answer. Exit code: 1 when it failed.
+    """Send a test event to an endpoint now and show the answer. Exit code: 1 when it failed.
 
-    With --dry-run, a --mapping that is not saved yet can be tried.
+    The event has sample data of its type, or --data. `hookfast tests show` shows the whole request
+    for some days. With --dry-run, a --mapping that is not saved yet can be tried.
     """
     form = {
         "type": event_type,

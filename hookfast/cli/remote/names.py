@@ -100,6 +100,7 @@ NOUNS: Mapping[str, Noun] = {
             has_details=False,
         ),
         Noun(word="delivery", path="/deliveries", prefix="dlv"),
+        Noun(word="test", path="/tests", prefix="dlv"),
         Noun(word="event", path="/events", prefix="evt"),
         Noun(word="job", path="/jobs", prefix="job"),
         Noun(word="inbox entry", path="/inbox", prefix="inb"),

@@ -1,4 +1,4 @@
-"""The log lines of a circuit: opened, probed, draining, closed."""
+"""The log lines of a circuit: opened, probed, draining, closed; and the metric that counts them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import structlog
 from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import Cause, Circuit, State
 from hookfast.logs.catalogue import Kind
+from hookfast.telemetry import instruments
 
 log = structlog.get_logger()
 
 
 def log_transition(before: Circuit, after: Circuit, *, ids: Mapping[str, str]) -> None:
-    """Log what happened to a circuit. `ids` are the fields that say whose circuit it is."""
+    """Log and count what happened to a circuit. `ids` are the fields that say whose circuit it is.
+
+    Closing is only counted after failures: a circuit also closes after an endpoint was disabled, or
+    resumed after a pause.
+    """
     line: dict[str, Any] = {**ids, "outage": after.episode}
     if after.cause is not None:
         line["cause"] = after.cause.value
@@ -25,6 +30,7 @@ def log_transition(before: Circuit, after: Circuit, *, ids: Mapping[str, str]) -
         log.info("A probe failed.", kind=Kind.CIRCUIT_PROBED, probes=after.probes, **line)
     elif after.state is State.OPEN and before.state in (State.CLOSED, State.DRAINING):
         failures = after.consecutive_failures
+        instruments.CIRCUIT_CHANGES.add(change="opened")
         log.info("A circuit opened.", kind=Kind.CIRCUIT_OPENED, failures=failures, **line)
     if after.state not in (State.DRAINING, State.CLOSED) or after.state is before.state:
         return
@@ -33,4 +39,6 @@ def log_transition(before: Circuit, after: Circuit, *, ids: Mapping[str, str]) -
     if after.state is State.DRAINING:
         log.info("A circuit drains.", kind=Kind.CIRCUIT_DRAINING, **line)
     else:
+        if after.cause is Cause.FAILURES:
+            instruments.CIRCUIT_CHANGES.add(change="closed")
         log.info("A circuit closed.", kind=Kind.CIRCUIT_CLOSED, **line)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Delete, Select, Table, delete, insert, select
+from sqlalchemy import Select, Table, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import AnswerFilter
@@ -73,17 +73,18 @@ async def add(connection: AsyncConnection, test: SentTest) -> None:
     caller has the endpoint locked, so that it is not deleted meanwhile."""
     await connection.execute(insert(_TESTS).values(test.model_dump()))
     for column, most in (("endpoint_id", KEPT_PER_ENDPOINT), ("tenant_id", KEPT_PER_TENANT)):
-        await connection.execute(trim_statement(column, getattr(test, column), most=most))
+        # skips those that another transaction is deleting, so that neither waits for the other
+        beyond = beyond_newest(column, getattr(test, column), most=most)
+        old = beyond.with_for_update(skip_locked=True)
+        await connection.execute(delete(_TESTS).where(_C.id.in_(old)))
 
 
-def trim_statement(column: str, value: str, *, most: int) -> Delete:
-    """Return the statement that deletes all but the newest `most` tests with this value. It skips
-    rows that another transaction is deleting, instead of waiting for it."""
+def beyond_newest(column: str, value: str, *, most: int) -> Select[str]:
+    """Select the tests with this value, except for the newest `most`."""
     its = _C[column] == value
     newest = select(_C.id).where(its).order_by(_C.id.desc())
     first_beyond = newest.offset(most).limit(1).scalar_subquery()
-    beyond = select(_C.id).where(its, _C.id <= first_beyond)
-    return delete(_TESTS).where(_C.id.in_(beyond.with_for_update(skip_locked=True)))
+    return select(_C.id).where(its, _C.id <= first_beyond)
 
 
 async def get(connection: AsyncConnection, test_id: str) -> SentTest | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import Table, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -18,8 +19,10 @@ from hookfast.audit import SYSTEM, Change, differences
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State, closed, release_all
 from hookfast.storage.audit import audit_log
 from hookfast.storage.circuits import circuits
+from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.owners import announcements
 from hookfast.storage.tables import Endpoint
+from hookfast.telemetry import instruments
 
 _ENDPOINTS: Table = Endpoint.__table__
 _E = _ENDPOINTS.c
@@ -47,6 +50,7 @@ async def disable(
         now=now,
     ):
         return False
+    after_commit(connection, partial(instruments.CIRCUIT_CHANGES.add, change="disabled"))
     changed = await circuits.change(
         connection, endpoint_id, lambda locked: release_all(locked.circuit, cause, now=now), now=now
     )

@@ -17,8 +17,10 @@ class ListEventsQuery(TypedDict):
     """Query parameters of `GET /v1/events`."""
 
     type: NotRequired[str | None]
+    """Only those of exactly this event type."""
 
     tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
 
     since: NotRequired[datetime | str | None]
     """Created at this time or later."""
@@ -41,15 +43,20 @@ class EventSummary(TypedDict):
     """An event without its data."""
 
     id: str
+    """Id of the event, `evt_…`."""
 
     type: str
+    """The event's type, e.g. `order.invoice.paid`."""
 
     created_at: str
+    """When the event was emitted."""
 
     tenant_id: str | None
     """Null for a broadcast."""
 
     deliver_at: str | None
+    """The time until which delivery waits, chosen when the event was emitted; null: it is delivered
+    at once."""
 
     deliveries: int | None
     """The number of deliveries; null for a tenant's key and a broadcast."""
@@ -58,21 +65,28 @@ class EventSummary(TypedDict):
     """The inbox entry, if it was received as a webhook."""
 
     ordering_key: str | None
+    """The sequence that the event belongs to, chosen when it was emitted: where deliveries are
+    ordered, events with the same key are sent one after the other. Null: none was given."""
 
 
 class Event(TypedDict):
     """An event."""
 
     id: str
+    """Id of the event, `evt_…`."""
 
     type: str
+    """The event's type, e.g. `order.invoice.paid`."""
 
     created_at: str
+    """When the event was emitted."""
 
     tenant_id: str | None
     """Null for a broadcast."""
 
     deliver_at: str | None
+    """The time until which delivery waits, chosen when the event was emitted; null: it is delivered
+    at once."""
 
     deliveries: int | None
     """The number of deliveries; null for a tenant's key and a broadcast."""
@@ -81,6 +95,8 @@ class Event(TypedDict):
     """The inbox entry, if it was received as a webhook."""
 
     ordering_key: str | None
+    """The sequence that the event belongs to, chosen when it was emitted: where deliveries are
+    ordered, events with the same key are sent one after the other. Null: none was given."""
 
     data: Any
     """Exactly as it was emitted, byte for byte."""
@@ -122,11 +138,14 @@ class LastAnswer(TypedDict):
     """The answer to a delivery's newest recorded attempt."""
 
     result: Result
+    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
+    complete response, such as `dns`, `tls` or `timeout`."""
 
     status_code: int | None
     """Null if there was no complete response."""
 
     duration_ms: float
+    """Time from the start of the request to its end, in milliseconds."""
 
     attempt_at: str
     """When the attempt began."""
@@ -140,20 +159,32 @@ class Delivery(TypedDict):
     """One event on its way to one subscription. Its id is the message id the receiver sees."""
 
     id: str
+    """Id of the delivery, `dlv_…`: the `X-Hook-Id` of all its requests, by which receivers
+    recognise repetitions."""
 
     event_id: str
+    """Id of the event that this is about, `evt_…`."""
 
     event_type: str
+    """Type of the event, e.g. `order.invoice.paid`."""
 
     subscription_id: str
+    """Id of the subscription that this is about, `sub_…`."""
 
     endpoint_id: str
+    """Id of the endpoint that this is about, `ep_…`."""
 
     tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
 
     payload: Literal["full", "thin", "raw", "mapped"]
+    """What is sent of an event: `full` its data, `thin` its id and a URL, `raw` the request that a
+    source received, `mapped` the result of the subscription's mapping."""
 
     status: DeliveryStatus
+    """How far it is: `pending` before the first attempt, `retrying` after a failed one, `held` for
+    its endpoint, `paused` by a person; at the end `delivered`, `dead` (it can be resent), `gone`
+    (the receiver answered 410) or `cancelled`."""
 
     reason: str | None
     """Why it ended or waits; null if there is no problem."""
@@ -171,6 +202,8 @@ class Delivery(TypedDict):
     """When the next attempt is due; null if none is planned."""
 
     deliver_at: str | None
+    """The time until which delivery waits, chosen when the event was emitted; null: it is delivered
+    at once."""
 
     place: Place | None
     """Where deliveries are ordered: `queued` behind others with its ordering key, at the `head` of
@@ -178,30 +211,40 @@ class Delivery(TypedDict):
     up those behind it until it is resent or cancelled."""
 
     ordering_key: str | None
+    """The sequence that the event belongs to, chosen when it was emitted: where deliveries are
+    ordered, events with the same key are sent one after the other. Null: none was given."""
 
     waits_behind: str | None
     """If it is `queued`: the delivery that must be done before those behind it. Null at the moment
     when another moves up."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     updated_at: str
+    """When it was last changed; `created_at` if it never was."""
 
     finished_at: str | None
+    """When it ended; null while it has not."""
 
 
 class ListDeliveriesQuery(TypedDict):
     """Query parameters of `GET /v1/deliveries`."""
 
     status: NotRequired[DeliveryStatus | None]
+    """Only deliveries with this status."""
 
     endpoint_id: NotRequired[str | None]
+    """Only those of this endpoint."""
 
     subscription_id: NotRequired[str | None]
+    """Only those of this subscription."""
 
     event_id: NotRequired[str | None]
+    """Only those of this event."""
 
     event_type: NotRequired[str | None]
+    """Only those of exactly this event type."""
 
     answer: NotRequired[str | None]
     """A status code such as `503`, a class (`1xx`, `2xx`, `3xx`, `4xx`, `5xx`), or one of
@@ -209,6 +252,7 @@ class ListDeliveriesQuery(TypedDict):
     `timeout`, `reset`, `protocol`."""
 
     tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
 
     since: NotRequired[datetime | str | None]
     """Created at this time or later."""
@@ -227,19 +271,27 @@ class Attempt(TypedDict):
     """One request and its result."""
 
     id: str
+    """Id of the attempt, `att_…`."""
 
     number: int
     """1 for the first."""
 
     trigger: Literal["first", "retry", "resend", "probe"]
+    """Why it was made: `retry` by the retry plan, `resend` by request, `probe` to find out whether
+    a failing endpoint is back."""
 
     started_at: str
+    """When the request began."""
 
     duration_ms: float
+    """Time from the start of the request to its end, in milliseconds."""
 
     result: Result
+    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
+    complete response, such as `dns`, `tls` or `timeout`."""
 
     status_code: int | None
+    """HTTP status of the response; null if none arrived completely."""
 
     error: str | None
     """What went wrong, in a sentence; null on success."""
@@ -266,6 +318,7 @@ class Workflow(TypedDict):
     """A Temporal workflow."""
 
     id: str
+    """Workflow id in Temporal, for its CLI and UI."""
 
     url: str | None
     """Its page in the Temporal UI; null if the UI's address is not configured, or after
@@ -281,20 +334,32 @@ class DeliveryDetail(TypedDict):
     """A delivery with its attempts."""
 
     id: str
+    """Id of the delivery, `dlv_…`: the `X-Hook-Id` of all its requests, by which receivers
+    recognise repetitions."""
 
     event_id: str
+    """Id of the event that this is about, `evt_…`."""
 
     event_type: str
+    """Type of the event, e.g. `order.invoice.paid`."""
 
     subscription_id: str
+    """Id of the subscription that this is about, `sub_…`."""
 
     endpoint_id: str
+    """Id of the endpoint that this is about, `ep_…`."""
 
     tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
 
     payload: Literal["full", "thin", "raw", "mapped"]
+    """What is sent of an event: `full` its data, `thin` its id and a URL, `raw` the request that a
+    source received, `mapped` the result of the subscription's mapping."""
 
     status: DeliveryStatus
+    """How far it is: `pending` before the first attempt, `retrying` after a failed one, `held` for
+    its endpoint, `paused` by a person; at the end `delivered`, `dead` (it can be resent), `gone`
+    (the receiver answered 410) or `cancelled`."""
 
     reason: str | None
     """Why it ended or waits; null if there is no problem."""
@@ -312,6 +377,8 @@ class DeliveryDetail(TypedDict):
     """When the next attempt is due; null if none is planned."""
 
     deliver_at: str | None
+    """The time until which delivery waits, chosen when the event was emitted; null: it is delivered
+    at once."""
 
     place: Place | None
     """Where deliveries are ordered: `queued` behind others with its ordering key, at the `head` of
@@ -319,16 +386,21 @@ class DeliveryDetail(TypedDict):
     up those behind it until it is resent or cancelled."""
 
     ordering_key: str | None
+    """The sequence that the event belongs to, chosen when it was emitted: where deliveries are
+    ordered, events with the same key are sent one after the other. Null: none was given."""
 
     waits_behind: str | None
     """If it is `queued`: the delivery that must be done before those behind it. Null at the moment
     when another moves up."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     updated_at: str
+    """When it was last changed; `created_at` if it never was."""
 
     finished_at: str | None
+    """When it ended; null while it has not."""
 
     attempts: list[Attempt]
     """Oldest first; if there are more than 200, the newest."""
@@ -348,22 +420,29 @@ class AcceptedAction(TypedDict):
     """The action is stored; the delivery applies it at once, and its status follows."""
 
     id: str
+    """Id of the delivery, `dlv_…`."""
 
     action: Literal["pause", "resume", "resend", "cancel"]
+    """The action that was requested."""
 
 
 class DeliveryChoiceForm(TypedDict):
     """Selects deliveries that match all members."""
 
     endpoint_id: NotRequired[str | None]
+    """Only those of this endpoint."""
 
     subscription_id: NotRequired[str | None]
+    """Only those of this subscription."""
 
     event_id: NotRequired[str | None]
+    """Only those of this event."""
 
     event_type: NotRequired[str | None]
+    """Only those of exactly this event type."""
 
     tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
 
     since: NotRequired[datetime | str | None]
     """Created at this time or later."""
@@ -399,8 +478,10 @@ class DeliveryActionForm(TypedDict):
     """Must be true if the filter is empty."""
 
     action: Literal["pause", "resume", "resend", "cancel"]
+    """What to do with each of the deliveries."""
 
     filter: NotRequired[DeliveryChoiceForm]
+    """Which deliveries; see `all` for all."""
 
 
 JobKind: TypeAlias = Literal["action", "redrive", "recover", "replay", "limits"]
@@ -415,12 +496,19 @@ class Job(TypedDict):
     """One action on many deliveries."""
 
     id: str
+    """Id of the job, `job_…`."""
 
     kind: JobKind
+    """The request that created it: `action` on filtered deliveries, `redrive` of dead letters,
+    `recover` of an endpoint, `replay` of an event, or raised `limits`."""
 
     action: Literal["pause", "resume", "resend", "cancel", "ask_again"]
+    """What is done with each delivery. `ask_again`: it checks its endpoint's limits again, because
+    these were raised."""
 
     status: JobStatus
+    """`pending` until a worker begins it, then `running`; at the end `done`, `cancelled`, or
+    `failed` (`error` says why)."""
 
     filter: dict[str, Any]
     """The filter that selected the deliveries."""
@@ -441,37 +529,48 @@ class Job(TypedDict):
     """Always 0; kept for programs that read it."""
 
     percent: float
+    """Progress from 0 to 100, with one decimal."""
 
     rate_per_second: float
+    """Highest number of deliveries acted on per second."""
 
     cancel_requested: bool
+    """Whether somebody asked to stop it."""
 
     error: str | None
+    """Why it failed; null if it did not."""
 
     requested_by: str | None
     """Id of the API key that created the job, or that created the portal link used for it. A tenant
     sees only its own keys."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     started_at: str | None
+    """When a worker began it; null while it waits."""
 
     finished_at: str | None
+    """When it ended; null while it has not."""
 
     eta_seconds: float | None
     """Estimated remaining time; null at the end."""
 
     workflow: Workflow
+    """The Temporal workflow that carries it out."""
 
 
 class DryRun(TypedDict):
     """The deliveries that a job would act on, by their status."""
 
     dry_run: Literal[True]
+    """Always true: nothing was changed."""
 
     matching: int
+    """Deliveries that the job would act on."""
 
     by_status: dict[str, int]
+    """The same by their present status; a status without any is left out."""
 
 
 Health: TypeAlias = Literal["healthy", "failing", "circuit_open", "draining", "paused", "disabled"]
@@ -506,8 +605,10 @@ class Circuit(TypedDict):
     """Failed probes since the last success."""
 
     next_probe_at: str | None
+    """When a delivery probes the endpoint next; null unless it is failing."""
 
     drain_rate_per_second: float | None
+    """Held deliveries released per second while it is `draining`; otherwise null."""
 
     drained: int
     """Held deliveries released in the last outage."""
@@ -531,17 +632,24 @@ class Notice(TypedDict):
     """One mail to one owner."""
 
     kind: NoticeKind
+    """What it is about: the endpoint fails (`opened`), still fails, was disabled or has recovered,
+    or the daily list of its dead letters."""
 
     email: str
+    """The owner's address, from `owner_emails`."""
 
     status: NoticeStatus
+    """`sent`: a mail server accepted it. `refused`: it rejected the address. `dropped`: the
+    endpoint or the owner was removed before."""
 
     error: str | None
     """Why it waits or failed, in the mail server's words."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     sent_at: str | None
+    """When a mail server accepted it; null: not yet."""
 
 
 class Polling(TypedDict):
@@ -551,6 +659,7 @@ class Polling(TypedDict):
     """The cursor up to which everything is acknowledged."""
 
     acknowledged_at: str
+    """When the consumer acknowledged last."""
 
     behind: int
     """Events that the consumer has yet to acknowledge, counted among the tenant's next 1,000."""
@@ -563,28 +672,35 @@ class HealthView(TypedDict):
     """The health of an endpoint."""
 
     endpoint_id: str
+    """Id of the endpoint that this is about, `ep_…`."""
 
     health: Health
     """As in the endpoint itself."""
 
     state: str
+    """`enabled`, `paused` or `disabled`."""
 
     state_reason: str | None
+    """Why it is not enabled; null if it is."""
 
     circuit: Circuit
+    """The circuit breaker, and the last outage."""
 
     consecutive_failures: int
+    """Failed attempts since the last success."""
 
     first_failure_at: str | None
     """The first of the consecutive failures."""
 
     last_failure_at: str | None
+    """The newest of the consecutive failures."""
 
     last_success_at: str | None
     """The success that ended the last failures; later ones are not recorded here. Null until a
     success follows a failure."""
 
     last_error: str | None
+    """A sentence about the newest failure."""
 
     held: int
     """Deliveries held for the endpoint."""
@@ -603,63 +719,80 @@ class Bearer(TypedDict):
     """A fixed token, which is never shown."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     previous_expires_at: str | None
     """When the credential that it replaced is no longer tried; null: it ended at once, or there was
     none."""
 
     kind: Literal["bearer"]
+    """Always `bearer`: a fixed token."""
 
 
 class Basic(TypedDict):
     """A user name; its password is never shown."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     previous_expires_at: str | None
     """When the credential that it replaced is no longer tried; null: it ended at once, or there was
     none."""
 
     kind: Literal["basic"]
+    """Always `basic`: a user name and a password."""
 
     username: str
+    """The user name that requests carry."""
 
 
 class OAuth2(TypedDict):
     """An OAuth 2.0 client; its secret and its tokens are never shown."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     previous_expires_at: str | None
     """When the credential that it replaced is no longer tried; null: it ended at once, or there was
     none."""
 
     kind: Literal["oauth2"]
+    """Always `oauth2`: client credentials."""
 
     token_url: str
+    """The authorization server's token endpoint: https, at a public address."""
 
     client_id: str
+    """The client's id at that server."""
 
     scope: str | None
+    """Scopes, separated by spaces."""
 
     audience: str | None
+    """Sent as `audience`, which some servers need."""
 
     client_authentication: Literal["basic", "body"]
+    """Whether the token request carries id and secret of the client in its `Authorization` header
+    (`basic`) or in its `body`."""
 
 
 class Certificate(TypedDict):
     """Facts about a certificate. Names are in the form of RFC 4514."""
 
     subject: str
+    """Whom the certificate names."""
 
     issuer: str
+    """The authority that issued it."""
 
     serial_number: str
-    """In hexadecimal."""
+    """Its serial number, in hexadecimal."""
 
     not_before: str
+    """Start of its validity."""
 
     not_after: str
+    """End of its validity; replace it before."""
 
     sha256: str
     """The fingerprint, in hexadecimal."""
@@ -669,6 +802,7 @@ class Tls(TypedDict):
     """A TLS identity; its private key is never shown."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     previous_expires_at: str | None
     """When the credential that it replaced is no longer tried; null: it ended at once, or there was
@@ -693,17 +827,20 @@ class EncryptionForm(TypedDict):
     """`RSA-OAEP-256` for RSA keys, else `ECDH-ES+A256KW`."""
 
     enc: Literal["A256GCM"]
+    """The cipher of the body."""
 
 
 class Secret(TypedDict):
     """Facts about a secret, without the secret itself."""
 
     kind: Literal["hmac", "ed25519"]
+    """Which signatures it makes."""
 
     public_key: str | None
     """The public part of an ed25519 key, `whpk_…`; it verifies `v1a` signatures."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     expires_at: str | None
     """When it stops signing; null: when it is rotated."""
@@ -713,33 +850,52 @@ class Endpoint(TypedDict):
     """An endpoint. Its secrets are shown when they are created, and never again."""
 
     id: str
+    """Id of the endpoint, `ep_…`."""
 
     tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
 
     mode: Literal["push", "poll"]
+    """`push` sends each event to `url`. `poll` sends nothing and creates no deliveries: a consumer
+    that cannot receive requests fetches the events from `GET /v1/endpoints/{endpoint_id}/poll`. The
+    mode cannot be changed."""
 
     url: str | None
-    """Null with the mode `poll`."""
+    """The URL that events are sent to, normalised; null with the mode `poll`."""
 
     description: str
+    """A note for people, up to 1,000 characters."""
 
     owner_emails: list[str]
+    """Addresses that get mail when the endpoint fails, recovers or is disabled."""
 
     verification: Literal["header", "query", "none"]
+    """How the receiver confirms that it wants the events: it returns the header `X-Hook-Challenge`,
+    or the query parameter `challenge` as its body; `none` if the server's settings allow it."""
 
     signatures: list[str]
+    """Signature profiles; each adds its headers to every delivery: hook, standard,
+    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
 
     signature_hash: str
+    """The hash of the profile `hook`."""
 
     retry_plan: str | dict[str, Any]
+    """A preset (hourly, stepped, capped, standard) or an object with `delays_seconds`, `jitter` and
+    `retry_on`."""
 
     timeout_seconds: float
+    """Total time for one attempt."""
 
     rate_limit_per_second: float | None
+    """Maximum deliveries per second; default: no limit."""
 
     max_in_flight: int | None
+    """Maximum requests in progress; default: no limit."""
 
     ordered: bool
+    """Send events with the same `ordering_key` one after the other, each when the one before it is
+    done, for every subscription of this endpoint."""
 
     headers: dict[str, str]
     """Names of headers, with masked values."""
@@ -751,21 +907,25 @@ class Endpoint(TypedDict):
     """Set by `PUT /v1/endpoints/{endpoint_id}/tls`."""
 
     encryption: EncryptionForm | None
+    """Encrypt deliveries to the receiver's key; default: not encrypted."""
 
     secrets: list[Secret]
     """The secrets that sign, newest first."""
 
     allowed_networks: list[str]
+    """Networks (CIDR) that the URL must resolve to; default: any public address."""
 
     circuit: dict[str, Any]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: dict[str, Any]
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     state: str
     """`enabled`, `paused` or `disabled`."""
 
     state_reason: str | None
-    """Why it is not enabled."""
+    """Why it is not enabled; null if it is."""
 
     health: Health
     """One word for how it is doing, derived from its state, its circuit and its failures.
@@ -778,8 +938,10 @@ class Endpoint(TypedDict):
     it is enabled."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     updated_at: str
+    """When it was last changed; `created_at` if it never was."""
 
 
 class EnableForm(TypedDict):
@@ -793,33 +955,52 @@ class EnabledEndpoint(TypedDict):
     """The endpoint, and the job that sends its dead letters again, if one was requested."""
 
     id: str
+    """Id of the endpoint, `ep_…`."""
 
     tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
 
     mode: Literal["push", "poll"]
+    """`push` sends each event to `url`. `poll` sends nothing and creates no deliveries: a consumer
+    that cannot receive requests fetches the events from `GET /v1/endpoints/{endpoint_id}/poll`. The
+    mode cannot be changed."""
 
     url: str | None
-    """Null with the mode `poll`."""
+    """The URL that events are sent to, normalised; null with the mode `poll`."""
 
     description: str
+    """A note for people, up to 1,000 characters."""
 
     owner_emails: list[str]
+    """Addresses that get mail when the endpoint fails, recovers or is disabled."""
 
     verification: Literal["header", "query", "none"]
+    """How the receiver confirms that it wants the events: it returns the header `X-Hook-Challenge`,
+    or the query parameter `challenge` as its body; `none` if the server's settings allow it."""
 
     signatures: list[str]
+    """Signature profiles; each adds its headers to every delivery: hook, standard,
+    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
 
     signature_hash: str
+    """The hash of the profile `hook`."""
 
     retry_plan: str | dict[str, Any]
+    """A preset (hourly, stepped, capped, standard) or an object with `delays_seconds`, `jitter` and
+    `retry_on`."""
 
     timeout_seconds: float
+    """Total time for one attempt."""
 
     rate_limit_per_second: float | None
+    """Maximum deliveries per second; default: no limit."""
 
     max_in_flight: int | None
+    """Maximum requests in progress; default: no limit."""
 
     ordered: bool
+    """Send events with the same `ordering_key` one after the other, each when the one before it is
+    done, for every subscription of this endpoint."""
 
     headers: dict[str, str]
     """Names of headers, with masked values."""
@@ -831,21 +1012,25 @@ class EnabledEndpoint(TypedDict):
     """Set by `PUT /v1/endpoints/{endpoint_id}/tls`."""
 
     encryption: EncryptionForm | None
+    """Encrypt deliveries to the receiver's key; default: not encrypted."""
 
     secrets: list[Secret]
     """The secrets that sign, newest first."""
 
     allowed_networks: list[str]
+    """Networks (CIDR) that the URL must resolve to; default: any public address."""
 
     circuit: dict[str, Any]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: dict[str, Any]
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     state: str
     """`enabled`, `paused` or `disabled`."""
 
     state_reason: str | None
-    """Why it is not enabled."""
+    """Why it is not enabled; null if it is."""
 
     health: Health
     """One word for how it is doing, derived from its state, its circuit and its failures.
@@ -858,74 +1043,29 @@ class EnabledEndpoint(TypedDict):
     it is enabled."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     updated_at: str
+    """When it was last changed; `created_at` if it never was."""
 
     job: Job | None
-
-
-class TestForm(TypedDict):
-    """The event to send as a test, or to preview."""
-
-    type: str
-    """A registered event type. Its data is the first of the `examples` in the schema; without
-    examples, a sample of the provider's for an event type such as `github.push.received`; otherwise
-    `{"test": true}`."""
-
-    subscription_id: NotRequired[str | None]
-    """The endpoint's subscription whose payload to use; default: the oldest active one to this
-    event type. A `mapped` body is sent as its mapping makes it, all others as `full`."""
-
-    data: NotRequired[Any]
-    """Only with `dry_run`: the event's data, instead of the sample."""
-
-    mapping: NotRequired[str | None]
-    """Only with `dry_run`: a mapping to try, instead of the subscription's."""
-
-
-class Test(TypedDict):
-    """One test request and its result. In a dry run, the members of the result are null."""
-
-    endpoint_id: str
-
-    message_id: str
-    """Its `X-Hook-Id`; there is no delivery with this id."""
-
-    type: str
-
-    dry_run: bool
-    """Nothing was sent."""
-
-    payload: Literal["full", "mapped"]
-
-    body: str
-    """The body, before any encryption."""
-
-    succeeded: bool | None
-
-    result: Result | None
-
-    status_code: int | None
-
-    error: str | None
-
-    duration_ms: float | None
-
-    response_excerpt: str | None
-    """The start of the response's body."""
+    """Null unless `redrive` was requested."""
 
 
 class Verified(TypedDict):
     """The topics that the receiver agreed to."""
 
     endpoint_id: str
+    """Id of the endpoint that this is about, `ep_…`."""
 
     url: str
+    """The URL that was asked."""
 
     verification: Literal["header", "query", "none"]
     """`none`: only the URL's address was checked."""
 
     topics: list[str]
+    """The patterns of its subscriptions."""
 
 
 class GetEndpointStatsQuery(TypedDict):
@@ -942,38 +1082,49 @@ class DeliveryCounts(TypedDict):
     """Deliveries by their current status."""
 
     total: int
+    """All deliveries of the time window."""
 
     by_status: dict[str, int]
+    """The same by their present status."""
 
 
 class AttemptCounts(TypedDict):
     """Attempts by their result."""
 
     total: int
+    """All attempts of these deliveries."""
 
     by_result: dict[str, int]
+    """The same by their result."""
 
 
 class Latency(TypedDict):
     """Durations of the attempts that got a response, in milliseconds."""
 
     p50: float
+    """Half of them were as fast or faster (the median)."""
 
     p95: float
+    """95 % of them were as fast or faster."""
 
     p99: float
+    """99 % of them were as fast or faster."""
 
     max: float
+    """The slowest of them took so long."""
 
 
 class Stats(TypedDict):
     """The deliveries of a time window, and their attempts so far."""
 
     endpoint_id: str
+    """Id of the endpoint that this is about, `ep_…`."""
 
     since: str
+    """Start of the counted time."""
 
     until: str
+    """End of the counted time."""
 
     complete: bool
     """False if there were more than 5,000 deliveries or 20,000 attempts, of which only the newest
@@ -981,22 +1132,231 @@ class Stats(TypedDict):
     counted. `since` is the start of the counted time."""
 
     deliveries: DeliveryCounts
+    """The deliveries created in that time."""
 
     success_rate: float | None
     """Share of the ended deliveries (`delivered`, `dead`, `gone`) that were delivered; null while
     none has ended."""
 
     attempts: AttemptCounts
+    """The attempts of these deliveries."""
 
     latency_ms: Latency | None
+    """How fast the receiver responded; null if it never did."""
+
+
+class TestForm(TypedDict):
+    """The event to send as a test, or to preview."""
+
+    type: str
+    """A registered event type."""
+
+    subscription_id: NotRequired[str | None]
+    """The endpoint's subscription whose payload to use; default: the oldest active one to this
+    event type. A `mapped` body is sent as its mapping makes it, all others as `full`."""
+
+    data: NotRequired[Any]
+    """The event's data, any JSON value, which is sent byte for byte. Unless it is a dry run, it
+    must match the event type's schema. Default: the sample of the event type, see `GET
+    /v1/event-types/{name}/sample`."""
+
+    mapping: NotRequired[str | None]
+    """Only with `dry_run`: a mapping to try, instead of the subscription's."""
+
+
+class Test(TypedDict):
+    """One test and its answer. In a dry run, the members of the request's headers and of the answer
+    are null."""
+
+    endpoint_id: str
+    """Id of the endpoint that this is about, `ep_…`."""
+
+    message_id: str
+    """Its `X-Hook-Id` and `webhook-id`, and the id of the kept test. There is no delivery with this
+    id."""
+
+    type: str
+    """The event type of the test."""
+
+    dry_run: bool
+    """Whether nothing was sent."""
+
+    kept: bool
+    """Whether `GET /v1/tests/{message_id}` has it. False for a dry run, and if it was sent but
+    could not be stored."""
+
+    payload: Literal["full", "mapped"]
+    """Whether the body is the event's (`full`) or what the subscription's mapping makes of it."""
+
+    method: Literal["POST"]
+    """The request's method: always `POST`."""
+
+    url: str
+    """Where the request was sent."""
+
+    body: str
+    """The body, before any encryption."""
+
+    request_headers: list[list[Any]] | None
+    """The headers as sent, as pairs; signatures, credentials and the endpoint's own headers are
+    masked. Null if nothing was sent."""
+
+    started_at: str | None
+    """When the request began."""
+
+    succeeded: bool | None
+    """Whether the receiver answered 2xx."""
+
+    result: Result | None
+    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
+    complete response, such as `dns`, `tls` or `timeout`."""
+
+    status_code: int | None
+    """HTTP status of the response; null if none arrived completely."""
+
+    error: str | None
+    """What went wrong, in a sentence; null on success."""
+
+    duration_ms: float | None
+    """Time from the start of the request to its end, in milliseconds."""
+
+    response_headers: list[list[Any]] | None
+    """The headers of the answer, as pairs; cookies are masked. Null without a complete answer."""
+
+    response_excerpt: str | None
+    """The start of the response's body."""
+
+
+class ListTestsQuery(TypedDict):
+    """Query parameters of `GET /v1/tests`."""
+
+    endpoint_id: NotRequired[str | None]
+    """Only those of this endpoint."""
+
+    event_type: NotRequired[str | None]
+    """Only those of exactly this event type."""
+
+    answer: NotRequired[str | None]
+    """A status code such as `503`, a class (`1xx`, `2xx`, `3xx`, `4xx`, `5xx`), or one of
+    `success`, `status`, `credentials`, `dns`, `address`, `refused`, `unreachable`, `tls`,
+    `timeout`, `reset`, `protocol`."""
+
+    succeeded: NotRequired[bool | None]
+    """Only tests that the receiver accepted, or only others."""
+
+    tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
+
+    since: NotRequired[datetime | str | None]
+    """Sent at this time or later."""
+
+    until: NotRequired[datetime | str | None]
+    """Sent before this time."""
+
+    limit: NotRequired[int]
+    """Rows per page."""
+
+    cursor: NotRequired[str | None]
+    """The `next_cursor` of the previous page."""
+
+
+class ListedTest(TypedDict):
+    """A test that was sent, as lists show it."""
+
+    id: str
+    """The message id that the receiver saw."""
+
+    tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
+
+    endpoint_id: str
+    """Id of the endpoint that this is about, `ep_…`."""
+
+    event_type: str
+    """Type of the event, e.g. `order.invoice.paid`."""
+
+    payload: Literal["full", "mapped"]
+    """Whether the body is the event's (`full`) or what the subscription's mapping makes of it."""
+
+    started_at: str
+    """When the request began."""
+
+    duration_ms: float
+    """Time from the start of the request to its end, in milliseconds."""
+
+    result: Result
+    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
+    complete response, such as `dns`, `tls` or `timeout`."""
+
+    status_code: int | None
+    """Null if there was no complete answer."""
+
+    error: str | None
+    """What went wrong, in a sentence; null on success."""
+
+
+class KeptTest(TypedDict):
+    """A test that was sent, with the whole request and the answer."""
+
+    id: str
+    """The message id that the receiver saw."""
+
+    tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
+
+    endpoint_id: str
+    """Id of the endpoint that this is about, `ep_…`."""
+
+    event_type: str
+    """Type of the event, e.g. `order.invoice.paid`."""
+
+    payload: Literal["full", "mapped"]
+    """Whether the body is the event's (`full`) or what the subscription's mapping makes of it."""
+
+    started_at: str
+    """When the request began."""
+
+    duration_ms: float
+    """Time from the start of the request to its end, in milliseconds."""
+
+    result: Result
+    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
+    complete response, such as `dns`, `tls` or `timeout`."""
+
+    status_code: int | None
+    """Null if there was no complete answer."""
+
+    error: str | None
+    """What went wrong, in a sentence; null on success."""
+
+    method: Literal["POST"]
+    """The request's method: always `POST`."""
+
+    url: str
+    """Where the request was sent."""
+
+    request_headers: list[list[Any]] | None
+    """The headers as sent, as pairs; signatures, credentials and the endpoint's own headers are
+    masked. Null if nothing was sent."""
+
+    request_body: str
+    """The body, before any encryption."""
+
+    response_headers: list[list[Any]] | None
+    """The headers of the answer, as pairs; cookies are masked. Null without a complete answer."""
+
+    response_excerpt: str | None
+    """The start of the answer's body, as text."""
 
 
 class ListDeadLettersQuery(TypedDict):
     """Query parameters of `GET /v1/dead-letters`."""
 
     endpoint_id: NotRequired[str | None]
+    """Only those of this endpoint."""
 
     event_type: NotRequired[str | None]
+    """Only those of exactly this event type."""
 
     reason: NotRequired[str | None]
     """One of `endpoint_limit`, `endpoint_paused`, `circuit_open`, `retries_exhausted`,
@@ -1009,6 +1369,7 @@ class ListDeadLettersQuery(TypedDict):
     `timeout`, `reset`, `protocol`."""
 
     tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
 
     since: NotRequired[datetime | str | None]
     """Created at this time or later."""
@@ -1027,38 +1388,47 @@ class CountDeadLettersQuery(TypedDict):
     """Query parameters of `GET /v1/dead-letters/stats`."""
 
     endpoint_id: NotRequired[str | None]
+    """Only those of this endpoint."""
 
     tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
 
 
 class EndpointCount(TypedDict):
     """The number of dead letters of one endpoint."""
 
     endpoint_id: str
+    """Id of the endpoint that this is about, `ep_…`."""
 
     count: int
+    """Its dead letters that are kept."""
 
 
 class EventTypeCount(TypedDict):
     """The number of dead letters of one event type."""
 
     event_type: str
+    """Type of the event, e.g. `order.invoice.paid`."""
 
     count: int
+    """Dead letters of this type."""
 
 
 class ReasonCount(TypedDict):
     """The number of dead letters with one reason."""
 
     reason: str | None
+    """Why they ended, e.g. `retries_exhausted`."""
 
     count: int
+    """Dead letters with this reason."""
 
 
 class AgeCounts(TypedDict):
     """The number of dead letters by age."""
 
     under_1_hour: int
+    """Less than an hour old."""
 
     under_1_day: int
     """At least an hour old."""
@@ -1067,37 +1437,45 @@ class AgeCounts(TypedDict):
     """At least a day old."""
 
     older: int
+    """Seven days old, or older."""
 
 
 class DeadLetterStats(TypedDict):
     """The number of dead letters, in total and by group; the most frequent groups first."""
 
     total: int
+    """All dead letters that match."""
 
     by_endpoint: list[EndpointCount]
-    """At most 100."""
+    """The most frequent first, at most 100."""
 
     by_event_type: list[EventTypeCount]
-    """At most 100."""
+    """The most frequent first, at most 100."""
 
     by_reason: list[ReasonCount]
-    """At most 100."""
+    """The most frequent first, at most 100."""
 
     by_age: AgeCounts
+    """By the time since they ended."""
 
 
 class DeadLetterChoiceForm(TypedDict):
     """Selects dead letters that match all members."""
 
     endpoint_id: NotRequired[str | None]
+    """Only those of this endpoint."""
 
     subscription_id: NotRequired[str | None]
+    """Only those of this subscription."""
 
     event_id: NotRequired[str | None]
+    """Only those of this event."""
 
     event_type: NotRequired[str | None]
+    """Only those of exactly this event type."""
 
     tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
 
     since: NotRequired[datetime | str | None]
     """Created at this time or later."""
@@ -1130,6 +1508,7 @@ class RedriveForm(TypedDict):
     """Must be true if the filter is empty."""
 
     filter: NotRequired[DeadLetterChoiceForm]
+    """Which dead letters; see `all` for all."""
 
 
 class RecoverForm(TypedDict):
@@ -1168,12 +1547,19 @@ class Replay(TypedDict):
     """A replay: a job for the existing deliveries, and new deliveries."""
 
     id: str
+    """Id of the job, `job_…`."""
 
     kind: JobKind
+    """The request that created it: `action` on filtered deliveries, `redrive` of dead letters,
+    `recover` of an endpoint, `replay` of an event, or raised `limits`."""
 
     action: Literal["pause", "resume", "resend", "cancel", "ask_again"]
+    """What is done with each delivery. `ask_again`: it checks its endpoint's limits again, because
+    these were raised."""
 
     status: JobStatus
+    """`pending` until a worker begins it, then `running`; at the end `done`, `cancelled`, or
+    `failed` (`error` says why)."""
 
     filter: dict[str, Any]
     """The filter that selected the deliveries."""
@@ -1194,27 +1580,35 @@ class Replay(TypedDict):
     """Always 0; kept for programs that read it."""
 
     percent: float
+    """Progress from 0 to 100, with one decimal."""
 
     rate_per_second: float
+    """Highest number of deliveries acted on per second."""
 
     cancel_requested: bool
+    """Whether somebody asked to stop it."""
 
     error: str | None
+    """Why it failed; null if it did not."""
 
     requested_by: str | None
     """Id of the API key that created the job, or that created the portal link used for it. A tenant
     sees only its own keys."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     started_at: str | None
+    """When a worker began it; null while it waits."""
 
     finished_at: str | None
+    """When it ended; null while it has not."""
 
     eta_seconds: float | None
     """Estimated remaining time; null at the end."""
 
     workflow: Workflow
+    """The Temporal workflow that carries it out."""
 
     new_deliveries: int
     """Deliveries created for subscriptions without one."""
@@ -1224,20 +1618,26 @@ class ReplayDryRun(TypedDict):
     """The deliveries that a replay would send."""
 
     dry_run: Literal[True]
+    """Always true: nothing was changed."""
 
     matching: int
+    """Deliveries that the job would act on."""
 
     by_status: dict[str, int]
+    """The same by their present status; a status without any is left out."""
 
     new_deliveries: int
+    """Deliveries that would be created for subscriptions without one."""
 
 
 class ListJobsQuery(TypedDict):
     """Query parameters of `GET /v1/jobs`."""
 
     status: NotRequired[JobStatus | None]
+    """Only jobs with this status."""
 
     tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
 
     limit: NotRequired[int]
     """Rows per page."""
@@ -1250,6 +1650,7 @@ class ListEndpointsQuery(TypedDict):
     """Query parameters of `GET /v1/endpoints`."""
 
     tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
 
     state: NotRequired[Literal["enabled", "paused", "disabled"] | None]
     """Only endpoints in this state."""
@@ -1288,6 +1689,7 @@ class BearerForm(TypedDict):
     rejects this one. 0 ends it now, for example after a leak."""
 
     kind: Literal["bearer"]
+    """Always `bearer`: a fixed token."""
 
     token: str
     """Visible ASCII, without spaces."""
@@ -1301,11 +1703,13 @@ class BasicForm(TypedDict):
     rejects this one. 0 ends it now, for example after a leak."""
 
     kind: Literal["basic"]
+    """Always `basic`: a user name and a password."""
 
     username: str
-    """Without a colon."""
+    """The user name, without a colon."""
 
     password: str
+    """Encrypted at rest, and never shown."""
 
 
 class OAuth2Form(TypedDict):
@@ -1318,13 +1722,16 @@ class OAuth2Form(TypedDict):
     rejects this one. 0 ends it now, for example after a leak."""
 
     kind: Literal["oauth2"]
+    """Always `oauth2`: client credentials."""
 
     token_url: str
     """The authorization server's token endpoint: https, at a public address."""
 
     client_id: str
+    """The client's id at that server."""
 
     client_secret: str
+    """Encrypted at rest, and never shown."""
 
     scope: NotRequired[str | None]
     """Scopes, separated by spaces."""
@@ -1368,6 +1775,7 @@ class NewEndpoint(TypedDict):
     `push`; not allowed with `poll`, like all other settings of requests."""
 
     description: NotRequired[str]
+    """A note for people, up to 1,000 characters."""
 
     owner_emails: NotRequired[Sequence[str]]
     """Addresses that get mail when the endpoint fails, recovers or is disabled."""
@@ -1410,9 +1818,10 @@ class NewEndpoint(TypedDict):
     """Networks (CIDR) that the URL must resolve to; default: any public address."""
 
     circuit: NotRequired[CircuitForm]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: NotRequired[Mapping[str, Any]]
-    """Your own data about it: a JSON object of at most 8 KiB."""
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     tenant_id: NotRequired[str | None]
     """The owner; a tenant's key implies its own tenant."""
@@ -1427,32 +1836,52 @@ class NewEndpoint(TypedDict):
     tls: NotRequired[TlsForm | None]
     """For mutual TLS, or a private authority."""
 
+    secret: NotRequired[str | None]
+    """The secret that signs, for a receiver that has one already: `whsec_` and the base64 of 24 to
+    64 bytes, such as an endpoint's of Svix. Default: a new one."""
+
 
 class Subscription(TypedDict):
     """A subscription of an endpoint to event types."""
 
     id: str
+    """Id of the subscription, `sub_…`."""
 
     endpoint_id: str
+    """Id of the endpoint that gets the events, `ep_…`."""
 
     tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
 
     events: list[str]
+    """Event types or patterns, e.g. `order.invoice.paid`, `order.*.paid`, `order.**`, `**`."""
 
     payload: Literal["full", "thin", "raw", "mapped"]
+    """`full` sends the event's data; `thin` its id and the URL to fetch it from; `raw` the body,
+    content type and headers of the request that a source received, byte for byte and signed by us,
+    and `full` for all other events; `mapped` what the `mapping` makes of the event."""
 
     mapping: str | None
+    """Required with the payload `mapped`: a JMESPath expression. It is evaluated on the `full`
+    body, and its result is sent instead, as JSON. If it fails for an event, nothing is sent and the
+    delivery becomes a dead letter with the reason `mapping_failed`. A corrected mapping is used for
+    retries and resends too."""
 
     filter: dict[str, Any] | None
     """The condition that an event's `data` must match; null: none."""
 
     active: bool
+    """If false, events emitted meanwhile are not sent, now or later."""
 
     ordered: bool
+    """Send events with the same `ordering_key` one after the other, each when the one before it is
+    done. An endpoint that is `ordered` orders all its subscriptions."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     updated_at: str
+    """When it was last changed; `created_at` if it never was."""
 
 
 class PatternWarning(TypedDict):
@@ -1472,33 +1901,52 @@ class CreatedEndpoint(TypedDict):
     """A new endpoint. Only this response shows `secret`, with which every delivery is signed."""
 
     id: str
+    """Id of the endpoint, `ep_…`."""
 
     tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
 
     mode: Literal["push", "poll"]
+    """`push` sends each event to `url`. `poll` sends nothing and creates no deliveries: a consumer
+    that cannot receive requests fetches the events from `GET /v1/endpoints/{endpoint_id}/poll`. The
+    mode cannot be changed."""
 
     url: str | None
-    """Null with the mode `poll`."""
+    """The URL that events are sent to, normalised; null with the mode `poll`."""
 
     description: str
+    """A note for people, up to 1,000 characters."""
 
     owner_emails: list[str]
+    """Addresses that get mail when the endpoint fails, recovers or is disabled."""
 
     verification: Literal["header", "query", "none"]
+    """How the receiver confirms that it wants the events: it returns the header `X-Hook-Challenge`,
+    or the query parameter `challenge` as its body; `none` if the server's settings allow it."""
 
     signatures: list[str]
+    """Signature profiles; each adds its headers to every delivery: hook, standard,
+    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
 
     signature_hash: str
+    """The hash of the profile `hook`."""
 
     retry_plan: str | dict[str, Any]
+    """A preset (hourly, stepped, capped, standard) or an object with `delays_seconds`, `jitter` and
+    `retry_on`."""
 
     timeout_seconds: float
+    """Total time for one attempt."""
 
     rate_limit_per_second: float | None
+    """Maximum deliveries per second; default: no limit."""
 
     max_in_flight: int | None
+    """Maximum requests in progress; default: no limit."""
 
     ordered: bool
+    """Send events with the same `ordering_key` one after the other, each when the one before it is
+    done, for every subscription of this endpoint."""
 
     headers: dict[str, str]
     """Names of headers, with masked values."""
@@ -1510,21 +1958,25 @@ class CreatedEndpoint(TypedDict):
     """Set by `PUT /v1/endpoints/{endpoint_id}/tls`."""
 
     encryption: EncryptionForm | None
+    """Encrypt deliveries to the receiver's key; default: not encrypted."""
 
     secrets: list[Secret]
     """The secrets that sign, newest first."""
 
     allowed_networks: list[str]
+    """Networks (CIDR) that the URL must resolve to; default: any public address."""
 
     circuit: dict[str, Any]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: dict[str, Any]
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     state: str
     """`enabled`, `paused` or `disabled`."""
 
     state_reason: str | None
-    """Why it is not enabled."""
+    """Why it is not enabled; null if it is."""
 
     health: Health
     """One word for how it is doing, derived from its state, its circuit and its failures.
@@ -1537,8 +1989,10 @@ class CreatedEndpoint(TypedDict):
     it is enabled."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     updated_at: str
+    """When it was last changed; `created_at` if it never was."""
 
     secret: str | None
     """`whsec_` and the base64 of the signing key; null with the mode `poll`."""
@@ -1554,38 +2008,62 @@ class ChangeEndpoint(TypedDict):
     """A merge patch (RFC 7396)."""
 
     mode: NotRequired[Literal["push", "poll"] | None]
+    """`push` sends each event to `url`. `poll` sends nothing and creates no deliveries: a consumer
+    that cannot receive requests fetches the events from `GET /v1/endpoints/{endpoint_id}/poll`. The
+    mode cannot be changed."""
 
     url: NotRequired[str | None]
+    """The URL that events are sent to: https, no credentials, no fragment. Required with the mode
+    `push`; not allowed with `poll`, like all other settings of requests."""
 
     description: NotRequired[str | None]
+    """A note for people, up to 1,000 characters."""
 
     owner_emails: NotRequired[Sequence[str] | None]
+    """Addresses that get mail when the endpoint fails, recovers or is disabled."""
 
     verification: NotRequired[Literal["header", "query", "none"] | None]
+    """How the receiver confirms that it wants the events: it returns the header `X-Hook-Challenge`,
+    or the query parameter `challenge` as its body; `none` if the server's settings allow it."""
 
     signatures: NotRequired[Sequence[str] | None]
+    """Signature profiles; each adds its headers to every delivery: hook, standard,
+    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
 
     signature_hash: NotRequired[Literal["sha1", "sha256", "sha512"] | None]
+    """The hash of the profile `hook`."""
 
     retry_plan: NotRequired[str | Mapping[str, Any] | None]
+    """A preset (hourly, stepped, capped, standard) or an object with `delays_seconds`, `jitter` and
+    `retry_on`."""
 
     timeout_seconds: NotRequired[float | None]
+    """Total time for one attempt; default: the retry plan's."""
 
     rate_limit_per_second: NotRequired[float | None]
+    """Maximum deliveries per second; default: no limit."""
 
     max_in_flight: NotRequired[int | None]
+    """Maximum requests in progress; default: no limit."""
 
     ordered: NotRequired[bool | None]
+    """Send events with the same `ordering_key` one after the other, each when the one before it is
+    done, for every subscription of this endpoint."""
 
     headers: NotRequired[Mapping[str, str] | None]
+    """Headers added to every delivery. Responses show only their names."""
 
     encryption: NotRequired[EncryptionForm | None]
+    """Encrypt deliveries to the receiver's key; default: not encrypted."""
 
     allowed_networks: NotRequired[Sequence[str] | None]
+    """Networks (CIDR) that the URL must resolve to; default: any public address."""
 
     circuit: NotRequired[CircuitForm | None]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: NotRequired[Mapping[str, Any] | None]
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
 
 class RotationForm(TypedDict):
@@ -1599,33 +2077,52 @@ class RotatedEndpoint(TypedDict):
     """The endpoint with its new secret, which only this response shows."""
 
     id: str
+    """Id of the endpoint, `ep_…`."""
 
     tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
 
     mode: Literal["push", "poll"]
+    """`push` sends each event to `url`. `poll` sends nothing and creates no deliveries: a consumer
+    that cannot receive requests fetches the events from `GET /v1/endpoints/{endpoint_id}/poll`. The
+    mode cannot be changed."""
 
     url: str | None
-    """Null with the mode `poll`."""
+    """The URL that events are sent to, normalised; null with the mode `poll`."""
 
     description: str
+    """A note for people, up to 1,000 characters."""
 
     owner_emails: list[str]
+    """Addresses that get mail when the endpoint fails, recovers or is disabled."""
 
     verification: Literal["header", "query", "none"]
+    """How the receiver confirms that it wants the events: it returns the header `X-Hook-Challenge`,
+    or the query parameter `challenge` as its body; `none` if the server's settings allow it."""
 
     signatures: list[str]
+    """Signature profiles; each adds its headers to every delivery: hook, standard,
+    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
 
     signature_hash: str
+    """The hash of the profile `hook`."""
 
     retry_plan: str | dict[str, Any]
+    """A preset (hourly, stepped, capped, standard) or an object with `delays_seconds`, `jitter` and
+    `retry_on`."""
 
     timeout_seconds: float
+    """Total time for one attempt."""
 
     rate_limit_per_second: float | None
+    """Maximum deliveries per second; default: no limit."""
 
     max_in_flight: int | None
+    """Maximum requests in progress; default: no limit."""
 
     ordered: bool
+    """Send events with the same `ordering_key` one after the other, each when the one before it is
+    done, for every subscription of this endpoint."""
 
     headers: dict[str, str]
     """Names of headers, with masked values."""
@@ -1637,21 +2134,25 @@ class RotatedEndpoint(TypedDict):
     """Set by `PUT /v1/endpoints/{endpoint_id}/tls`."""
 
     encryption: EncryptionForm | None
+    """Encrypt deliveries to the receiver's key; default: not encrypted."""
 
     secrets: list[Secret]
     """The secrets that sign, newest first."""
 
     allowed_networks: list[str]
+    """Networks (CIDR) that the URL must resolve to; default: any public address."""
 
     circuit: dict[str, Any]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: dict[str, Any]
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     state: str
     """`enabled`, `paused` or `disabled`."""
 
     state_reason: str | None
-    """Why it is not enabled."""
+    """Why it is not enabled; null if it is."""
 
     health: Health
     """One word for how it is doing, derived from its state, its circuit and its failures.
@@ -1664,8 +2165,10 @@ class RotatedEndpoint(TypedDict):
     it is enabled."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     updated_at: str
+    """When it was last changed; `created_at` if it never was."""
 
     secret: str
     """`whsec_` and the base64 of the signing key."""
@@ -1675,8 +2178,10 @@ class ListSubscriptionsQuery(TypedDict):
     """Query parameters of `GET /v1/subscriptions`."""
 
     tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
 
     endpoint_id: NotRequired[str | None]
+    """Only those of this endpoint."""
 
     matches: NotRequired[str | None]
     """An event type: only active subscriptions that would receive it."""
@@ -1732,27 +2237,43 @@ class SavedSubscription(TypedDict):
     """A subscription as it was created or changed."""
 
     id: str
+    """Id of the subscription, `sub_…`."""
 
     endpoint_id: str
+    """Id of the endpoint that gets the events, `ep_…`."""
 
     tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
 
     events: list[str]
+    """Event types or patterns, e.g. `order.invoice.paid`, `order.*.paid`, `order.**`, `**`."""
 
     payload: Literal["full", "thin", "raw", "mapped"]
+    """`full` sends the event's data; `thin` its id and the URL to fetch it from; `raw` the body,
+    content type and headers of the request that a source received, byte for byte and signed by us,
+    and `full` for all other events; `mapped` what the `mapping` makes of the event."""
 
     mapping: str | None
+    """Required with the payload `mapped`: a JMESPath expression. It is evaluated on the `full`
+    body, and its result is sent instead, as JSON. If it fails for an event, nothing is sent and the
+    delivery becomes a dead letter with the reason `mapping_failed`. A corrected mapping is used for
+    retries and resends too."""
 
     filter: dict[str, Any] | None
     """The condition that an event's `data` must match; null: none."""
 
     active: bool
+    """If false, events emitted meanwhile are not sent, now or later."""
 
     ordered: bool
+    """Send events with the same `ordering_key` one after the other, each when the one before it is
+    done. An endpoint that is `ordered` orders all its subscriptions."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     updated_at: str
+    """When it was last changed; `created_at` if it never was."""
 
     warnings: list[PatternWarning]
     """Patterns that match no registered event type. They are valid: the event types may be
@@ -1781,10 +2302,13 @@ class PreviewedEvent(TypedDict):
     """A past event."""
 
     id: str
+    """Id of the event, `evt_…`."""
 
     type: str
+    """The event's type, e.g. `order.invoice.paid`."""
 
     created_at: str
+    """When the event was emitted."""
 
     matches: bool
     """Whether the filter lets it pass."""
@@ -1808,22 +2332,40 @@ class ChangeSubscription(TypedDict):
     """A merge patch (RFC 7396)."""
 
     events: NotRequired[Sequence[str] | None]
+    """Event types or patterns, e.g. `order.invoice.paid`, `order.*.paid`, `order.**`, `**`."""
 
     payload: NotRequired[Literal["full", "thin", "raw", "mapped"] | None]
+    """`full` sends the event's data; `thin` its id and the URL to fetch it from; `raw` the body,
+    content type and headers of the request that a source received, byte for byte and signed by us,
+    and `full` for all other events; `mapped` what the `mapping` makes of the event."""
 
     mapping: NotRequired[str | None]
+    """Required with the payload `mapped`: a JMESPath expression. It is evaluated on the `full`
+    body, and its result is sent instead, as JSON. If it fails for an event, nothing is sent and the
+    delivery becomes a dead letter with the reason `mapping_failed`. A corrected mapping is used for
+    retries and resends too."""
 
     filter: NotRequired[Mapping[str, Any] | None]
+    """A condition on the event's `data`: only events that match are sent. Values must be equal,
+    objects lead to their members, paths may have dots, and a condition on an array holds if one of
+    its elements matches. Operators: `$eq`, `$neq`, `$gt`, `$gte`, `$lt`, `$lte`, `$in`, `$nin`,
+    `$exist`, `$startsWith`, `$endsWith`, `$contains`, `$and`, `$or`, `$not`. At most 8192 bytes,
+    100 conditions, 16 levels, and 200 values of `$in`. `null` and `{}` send all events. A PATCH
+    replaces the whole filter. A change applies to events emitted from then on."""
 
     active: NotRequired[bool | None]
+    """If false, events emitted meanwhile are not sent, now or later."""
 
     ordered: NotRequired[bool | None]
+    """Send events with the same `ordering_key` one after the other, each when the one before it is
+    done. An endpoint that is `ordered` orders all its subscriptions."""
 
 
 class ListSourcesQuery(TypedDict):
     """Query parameters of `GET /v1/sources`."""
 
     tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
 
     provider: NotRequired[str | None]
     """Only sources of this provider."""
@@ -1839,6 +2381,7 @@ class SourceSecret(TypedDict):
     """Facts about a secret, without the secret itself."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     expires_at: str | None
     """When it stops verifying; null: when rotated."""
@@ -1860,12 +2403,16 @@ class Source(TypedDict):
     """A source. Its secrets are never shown again."""
 
     id: str
+    """Id of the source, `src_…`."""
 
     tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
 
     name: str
+    """A name for people; it need not be unique."""
 
     provider: str
+    """Whose webhooks it receives, e.g. `github`."""
 
     url: str
     """The URL to configure at the provider."""
@@ -1874,26 +2421,37 @@ class Source(TypedDict):
     """The secrets that verify requests, newest first."""
 
     options: dict[str, Any]
+    """Options of the provider; see docs/receiving.md."""
 
     allowed_networks: list[str]
+    """Networks (CIDR) that may send requests; default: any, since requests are signed."""
 
     event_types: dict[str, str]
+    """Renames: the provider's event types, or patterns of them, and the event type to emit instead.
+    If several match, the narrowest applies."""
 
     id_expression: str | None
+    """A JMESPath expression over the payload for the delivery id, if the provider sends none.
+    Without either, the body's hash is the id."""
 
     idempotency: IdempotencyForm | None
+    """Emit each business fact once; default: emit every delivery."""
 
     active: bool
+    """If false, requests get 404."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     updated_at: str
+    """When it was last changed; `created_at` if it never was."""
 
 
 class NewSource(TypedDict):
     """A new source."""
 
     name: str
+    """A name for people; it need not be unique."""
 
     options: NotRequired[Mapping[str, Any]]
     """Options of the provider; see docs/receiving.md."""
@@ -1919,7 +2477,8 @@ class NewSource(TypedDict):
     """The owner; a tenant's key implies its own tenant."""
 
     provider: str
-    """bitbucket, generic, gitea, github, gitlab, hook, shopify, slack, standard, stripe, twilio."""
+    """Whose webhooks it receives: bitbucket, generic, gitea, github, gitlab, hook, shopify, slack,
+    standard, stripe, twilio."""
 
     secrets: NotRequired[Sequence[str] | None]
     """The secrets that the provider signs with, the current one first. If left out and the provider
@@ -1930,12 +2489,16 @@ class CreatedSource(TypedDict):
     """A new source."""
 
     id: str
+    """Id of the source, `src_…`."""
 
     tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
 
     name: str
+    """A name for people; it need not be unique."""
 
     provider: str
+    """Whose webhooks it receives, e.g. `github`."""
 
     url: str
     """The URL to configure at the provider."""
@@ -1944,20 +2507,30 @@ class CreatedSource(TypedDict):
     """The secrets that verify requests, newest first."""
 
     options: dict[str, Any]
+    """Options of the provider; see docs/receiving.md."""
 
     allowed_networks: list[str]
+    """Networks (CIDR) that may send requests; default: any, since requests are signed."""
 
     event_types: dict[str, str]
+    """Renames: the provider's event types, or patterns of them, and the event type to emit instead.
+    If several match, the narrowest applies."""
 
     id_expression: str | None
+    """A JMESPath expression over the payload for the delivery id, if the provider sends none.
+    Without either, the body's hash is the id."""
 
     idempotency: IdempotencyForm | None
+    """Emit each business fact once; default: emit every delivery."""
 
     active: bool
+    """If false, requests get 404."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     updated_at: str
+    """When it was last changed; `created_at` if it never was."""
 
     secret: str | None
     """The generated secret, which only this response shows; null if you gave one."""
@@ -1967,24 +2540,34 @@ class ChangeSource(TypedDict):
     """A merge patch (RFC 7396)."""
 
     name: NotRequired[str | None]
+    """A name for people; it need not be unique."""
 
     options: NotRequired[Mapping[str, Any] | None]
+    """Options of the provider; see docs/receiving.md."""
 
     allowed_networks: NotRequired[Sequence[str] | None]
+    """Networks (CIDR) that may send requests; default: any, since requests are signed."""
 
     event_types: NotRequired[Mapping[str, str] | None]
+    """Renames: the provider's event types, or patterns of them, and the event type to emit instead.
+    If several match, the narrowest applies."""
 
     id_expression: NotRequired[str | None]
+    """A JMESPath expression over the payload for the delivery id, if the provider sends none.
+    Without either, the body's hash is the id."""
 
     idempotency: NotRequired[IdempotencyForm | None]
+    """Emit each business fact once; default: emit every delivery."""
 
     active: NotRequired[bool | None]
+    """If false, requests get 404."""
 
 
 class SourceStats(TypedDict):
     """The results of a source's requests since it was created."""
 
     source_id: str
+    """Id of the source that this is about, `src_…`."""
 
     accepted: int
     """Stored, and emitted as events."""
@@ -2005,8 +2588,10 @@ class SourceStats(TypedDict):
     """Rejected, except with 404 and 503; counted within some seconds."""
 
     last_accepted_at: str | None
+    """The newest accepted request; null: none."""
 
     last_rejected_at: str | None
+    """The newest rejected request; null: none."""
 
     last_error: str | None
     """Why the last request was rejected."""
@@ -2028,20 +2613,27 @@ class EventType(TypedDict):
     """An event type that can be emitted."""
 
     name: str
+    """The event type, e.g. `order.invoice.paid`."""
 
     description: str
+    """A note for people, up to 1,000 characters."""
 
     schema: dict[str, Any] | bool | None
+    """JSON Schema 2020-12 that the `data` of every event of this type must match. References must
+    stay inside the schema; nothing is fetched."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     updated_at: str
+    """When it was last changed; `created_at` if it never was."""
 
 
 class EventTypeForm(TypedDict):
     """The settings of an event type."""
 
     description: NotRequired[str]
+    """A note for people, up to 1,000 characters."""
 
     schema: NotRequired[Mapping[str, Any] | bool | None]
     """JSON Schema 2020-12 that the `data` of every event of this type must match. References must
@@ -2056,6 +2648,21 @@ class ListEventTypesQuery(TypedDict):
 
     cursor: NotRequired[str | None]
     """The `next_cursor` of the previous page."""
+
+
+class Sample(TypedDict):
+    """Sample data of an event type, for a test to start from."""
+
+    type: str
+    """The event type, e.g. `order.invoice.paid`."""
+
+    data: Any
+    """What a test sends if it gives no `data`."""
+
+    origin: Literal["example", "provider", "schema", "default"]
+    """`example`: the first of the schema's `examples`. `provider`: a sample request of the
+    provider, such as GitHub's. `schema`: generated from the schema; it may have to be edited to
+    match it. `default`: the event type has no schema that says more."""
 
 
 class ListTenantsQuery(TypedDict):
@@ -2073,55 +2680,94 @@ class TenantQuotas(TypedDict):
     `HOOKFAST_MAX_…_PER_TENANT` sets."""
 
     endpoints: int | None
+    """Most endpoints that the tenant may have."""
 
     subscriptions: int | None
+    """Most subscriptions that the tenant may have."""
 
     sources: int | None
+    """Most sources that the tenant may have."""
 
     events_per_day: int | None
+    """Most events emitted for it or received by its sources per day (UTC)."""
+
+
+class TenantPortal(TypedDict):
+    """The tenant's own look of the portal, the pages that its portal links open. A member that is
+    null is that of all tenants, which `HOOKFAST_PORTAL_…` sets."""
+
+    name: str | None
+    """Name at the top of the pages instead of the platform's, such as a brand."""
+
+    logo_url: str | None
+    """https URL of the logo, shown 24 pixels high."""
+
+    accent: str | None
+    """Colour of buttons, links and the current page, such as `#4338ca`."""
 
 
 class Tenant(TypedDict):
     """A customer of yours."""
 
     id: str
+    """Id of the tenant, `tnt_…`."""
 
     name: str
+    """Your customer's name, for people."""
 
     metadata: dict[str, Any]
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     quotas: TenantQuotas
+    """How much the tenant may have and emit."""
+
+    portal: TenantPortal
+    """How the customer's portal looks for this tenant."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     updated_at: str
+    """When it was last changed; `created_at` if it never was."""
 
 
 class TenantForm(TypedDict):
     """The settings of a tenant."""
 
     name: str
+    """Your customer's name, for people."""
 
     metadata: NotRequired[Mapping[str, Any]]
-    """Your own data about it: a JSON object of at most 8 KiB."""
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     quotas: NotRequired[TenantQuotas]
+    """How much the tenant may have and emit."""
+
+    portal: NotRequired[TenantPortal]
+    """How the customer's portal looks for this tenant."""
 
 
 class ChangeTenant(TypedDict):
     """A merge patch (RFC 7396)."""
 
     name: NotRequired[str | None]
+    """Your customer's name, for people."""
 
     metadata: NotRequired[Mapping[str, Any] | None]
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     quotas: NotRequired[TenantQuotas | None]
+    """How much the tenant may have and emit."""
+
+    portal: NotRequired[TenantPortal | None]
+    """How the customer's portal looks for this tenant."""
 
 
 class ResourceUsage(TypedDict):
     """How many of a resource a tenant has."""
 
     used: int
+    """How many the tenant has now."""
 
     limit: int | None
     """The quota; null: no limit."""
@@ -2137,6 +2783,7 @@ class EventUsage(TypedDict):
     """The quota; null: no limit."""
 
     day: str
+    """The day that is counted, in UTC."""
 
     resets_at: str
     """When the next day begins."""
@@ -2146,14 +2793,19 @@ class Usage(TypedDict):
     """A tenant's quotas, and how much of each it uses."""
 
     tenant_id: str
+    """Id of the tenant that it belongs to, `tnt_…`."""
 
     endpoints: ResourceUsage
+    """The tenant's endpoints, deleted ones excluded."""
 
     subscriptions: ResourceUsage
+    """The subscriptions of all its endpoints."""
 
     sources: ResourceUsage
+    """The sources that receive webhooks for it."""
 
     events_per_day: EventUsage
+    """The events of the present day."""
 
 
 class ListTenantKeysQuery(TypedDict):
@@ -2170,22 +2822,29 @@ class Key(TypedDict):
     """An API key, without the key itself."""
 
     id: str
+    """Id of the key, `key_…`, by which the audit log names it."""
 
     tenant_id: str | None
+    """The tenant that the key belongs to; null: the operator."""
 
     scope: Literal["operator", "tenant", "tenant:read", "emit"]
+    """What the key may do: `operator` everything, `tenant` what its tenant may, `tenant:read` only
+    read that, `emit` only emit events."""
 
     name: str
+    """The purpose of the key, to recognise it in lists."""
 
     hint: str
     """The key's first characters."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     expires_at: str | None
+    """When it stops working; null: never."""
 
     last_used_at: str | None
-    """Accurate to about a minute."""
+    """Accurate to about a minute; null: never used."""
 
 
 class NewTenantKey(TypedDict):
@@ -2195,33 +2854,43 @@ class NewTenantKey(TypedDict):
     """The purpose of the key, to recognise it in lists."""
 
     expires_at: NotRequired[datetime | str | None]
-    """When it stops working."""
+    """When it stops working; default: never."""
 
     scope: NotRequired[Literal["tenant", "tenant:read", "emit"]]
+    """What the key may do: `operator` everything, `tenant` what its tenant may, `tenant:read` only
+    read that, `emit` only emit events."""
 
 
 class CreatedKey(TypedDict):
     """A new key, which only this response shows."""
 
     id: str
+    """Id of the key, `key_…`, by which the audit log names it."""
 
     tenant_id: str | None
+    """The tenant that the key belongs to; null: the operator."""
 
     scope: Literal["operator", "tenant", "tenant:read", "emit"]
+    """What the key may do: `operator` everything, `tenant` what its tenant may, `tenant:read` only
+    read that, `emit` only emit events."""
 
     name: str
+    """The purpose of the key, to recognise it in lists."""
 
     hint: str
     """The key's first characters."""
 
     created_at: str
+    """When it was created, in UTC."""
 
     expires_at: str | None
+    """When it stops working; null: never."""
 
     last_used_at: str | None
-    """Accurate to about a minute."""
+    """Accurate to about a minute; null: never used."""
 
     key: str
+    """Send it as `Authorization: Bearer hf_…`, and keep it secret."""
 
 
 class ListOperatorKeysQuery(TypedDict):
@@ -2241,9 +2910,11 @@ class NewOperatorKey(TypedDict):
     """The purpose of the key, to recognise it in lists."""
 
     expires_at: NotRequired[datetime | str | None]
-    """When it stops working."""
+    """When it stops working; default: never."""
 
     scope: Literal["operator", "emit"]
+    """What the key may do: `operator` everything, `tenant` what its tenant may, `tenant:read` only
+    read that, `emit` only emit events."""
 
 
 class PortalLinkForm(TypedDict):
@@ -2266,9 +2937,13 @@ class PortalLink(TypedDict):
     """Anyone with this URL gets access: send it to one person only."""
 
     tenant_id: str
+    """The tenant whose data the link shows."""
 
     endpoint_id: str | None
+    """The only endpoint that it shows; null: all of the tenant."""
 
     scope: Literal["tenant", "tenant:read"]
+    """Whether it can also change things (`tenant`), or only read."""
 
     expires_at: str
+    """When the link stops working."""

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
-import json
 from datetime import timedelta
 from typing import Any
 
@@ -42,112 +38,6 @@ async def endpoint(make_endpoint: Make, receiver: Receiver, tenant_id: str) -> J
     return await make_endpoint(
         tenant_id=tenant_id, url=receiver.url("/hook"), headers={"X-Token": "hush"}
     )
-
-
-async def test_test_request_is_signed_like_a_delivery_and_marked(
-    client: httpx2.AsyncClient, receiver: Receiver, endpoint: Json, tenant_id: str
-) -> None:
-    answer = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": TYPE})
-    assert answer.status_code == 200, answer.text
-    view = answer.json()
-    assert (view["succeeded"], view["result"], view["status_code"]) == (True, "success", 200)
-    assert (view["error"], view["response_excerpt"], view["type"]) == (None, "ok", TYPE)
-    [request] = receiver.requests
-    assert request.headers["x-hook-test"] == "true"
-    assert request.headers["x-token"] == "hush"
-    assert request.headers["x-hook-id"] == view["message_id"]
-    assert request.headers["x-hook-topic"] == TYPE
-    signed = request.headers["x-hook-timestamp"].encode() + b"." + request.body
-    key = base64.b64decode(endpoint["secret"].removeprefix("whsec_"))
-    digest = hmac.new(key, signed, hashlib.sha256).hexdigest()
-    assert request.headers["x-hook-signature"] == f"sha256={digest}"
-    event = json.loads(request.body)
-    assert (event["type"], event["tenant_id"], event["data"]) == (TYPE, tenant_id, {"test": True})
-
-
-async def test_test_request_stores_nothing(
-    client: httpx2.AsyncClient, receiver: Receiver, endpoint: Json
-) -> None:
-    receiver.routes["/hook"] = "/status/410"  # would disable it for a delivery
-    answer = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": TYPE})
-    view = answer.json()
-    assert (view["succeeded"], view["status_code"]) == (False, 410)
-    assert "hush" not in answer.text
-    for path in ("/events", "/deliveries", "/dead-letters"):
-        assert (await client.get(path)).json()["data"] == []
-    assert (await client.get(f"/deliveries/{view['message_id']}")).status_code == 404
-    health = (await client.get(f"/endpoints/{endpoint['id']}/health")).json()
-    assert (health["state"], health["consecutive_failures"]) == ("enabled", 0)
-
-
-@pytest.mark.parametrize("action", ["pause", "disable"])
-async def test_paused_or_disabled_endpoint_can_be_tested(
-    client: httpx2.AsyncClient, receiver: Receiver, endpoint: Json, action: str
-) -> None:
-    assert (await client.post(f"/endpoints/{endpoint['id']}/{action}")).status_code == 200
-    answer = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": TYPE})
-    assert answer.json()["succeeded"]
-    assert len(receiver.requests) == 1
-
-
-async def test_sample_is_the_first_example_of_the_schema(
-    client: httpx2.AsyncClient,
-    receiver: Receiver,
-    endpoint: Json,
-    make_event_type: MakeEventType,
-) -> None:
-    example = {"invoice_id": "in_1", "note": "grüße"}
-    await make_event_type("order.invoice.due", schema={"examples": [example, {}]})
-    path = f"/endpoints/{endpoint['id']}/test"
-    await client.post(path, json={"type": "order.invoice.due"})
-    assert json.loads(receiver.requests[0].body)["data"] == example
-
-
-@pytest.mark.parametrize(
-    ("body", "code", "pointer"),
-    [
-        ({"type": "no.such.type"}, "unknown_event_type", "/type"),
-        ({"type": "no nonsense"}, "invalid_event_type", "/type"),
-        ({}, "invalid_input", "/type"),
-        ({"type": TYPE, "data": {"forged": True}}, "invalid_input", "/data"),
-        ({"type": TYPE, "url": "http://127.0.0.1:4/"}, "invalid_input", "/url"),
-    ],
-)
-async def test_test_request_sends_only_data_from_the_catalogue(
-    client: httpx2.AsyncClient,
-    receiver: Receiver,
-    endpoint: Json,
-    body: Json,
-    code: str,
-    pointer: str,
-) -> None:
-    answer = await client.post(f"/endpoints/{endpoint['id']}/test", json=body)
-    assert_problem(answer, 422, code=code, pointer=pointer)
-    assert receiver.requests == []
-
-
-@pytest.mark.parametrize(
-    ("path", "result"),
-    [
-        ("/close", "reset"),
-        ("/garbage", "protocol"),
-        ("/redirect", "status"),
-        ("/slow/30", "timeout"),
-    ],
-)
-async def test_test_of_a_hostile_receiver_ends_like_an_attempt(
-    client: httpx2.AsyncClient,
-    receiver: Receiver,
-    make_endpoint: Make,
-    tenant_id: str,
-    path: str,
-    result: str,
-) -> None:
-    endpoint = await make_endpoint(tenant_id=tenant_id, url=receiver.url(path), timeout_seconds=1.0)
-    answer = await client.post(f"/endpoints/{endpoint['id']}/test", json={"type": TYPE})
-    assert answer.status_code == 200
-    assert answer.json()["result"] == result
-    assert answer.json()["error"]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import httpx2
 import pytest
 
 from api.process.context import Context
-from hookfast.endpoints.secrets import open_headers
+from hookfast.endpoints.secrets import open_headers, open_secrets
 from hookfast.signing.signature import secret_key
 from hookfast.storage.endpoints import endpoints, subscriptions
 from tests.support.api_client import KeyClient, Make, assert_problem
@@ -69,6 +71,57 @@ async def test_it_creates_an_endpoint_with_every_default(
         "updated_at": endpoint["created_at"],
     }
     assert (await client.get(f"/endpoints/{endpoint['id']}")).json() == endpoint
+
+
+@pytest.mark.parametrize("size", [24, 64])
+async def test_given_secret_is_the_only_one_that_signs(
+    client: httpx2.AsyncClient, context: Context, tenant_id: str, size: int
+) -> None:
+    secret = "whsec_" + base64.b64encode(bytes(range(size))).decode()
+    answer = await client.post(
+        "/endpoints",
+        json={"url": URL, "tenant_id": tenant_id, "verification": "none", "secret": secret},
+    )
+    assert answer.status_code == 201
+    assert answer.json()["secret"] == secret
+    async with context.database.read() as connection:
+        stored = await endpoints.get(connection, answer.json()["id"])
+    assert stored is not None
+    opened = open_secrets(
+        stored.secrets, context.keyring, endpoint_id=stored.id, now=context.clock()
+    )
+    assert opened.hmac == (bytes(range(size)),)
+    assert secret not in json.dumps(stored.secrets)
+    shown = await client.get(f"/endpoints/{stored.id}")
+    assert secret not in shown.text
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "",
+        "whsec_",
+        "whsec_" + "A" * 28,  # 21 bytes
+        "whsec_" + "A" * 88,  # 66 bytes
+        "whsec_" + "A" * 300,
+        "whsec_not+base64/not+base64/not+base64/=",
+        "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",  # without its prefix
+        "whsec_grüßegrüßegrüßegrüßegrüßegrüße",
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n",
+        7,
+    ],
+)
+async def test_unusable_secret_is_rejected_and_not_repeated(
+    client: httpx2.AsyncClient, tenant_id: str, secret: Any
+) -> None:
+    answer = await client.post(
+        "/endpoints",
+        json={"url": URL, "tenant_id": tenant_id, "verification": "none", "secret": secret},
+    )
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.json()["errors"]] == ["/secret"]
+    if len(str(secret)) > len("whsec_"):
+        assert str(secret) not in answer.text
 
 
 async def test_it_keeps_every_member_it_is_given(
@@ -318,7 +371,7 @@ async def test_a_tenants_key_implies_its_tenant(
         ("circuit", {"nonsense": 1}, "invalid_input", "/circuit/nonsense"),
         ("metadata", [], "invalid_input", "/metadata"),
         ("tenant_id", "tnt_x", "invalid_input", "/tenant_id"),
-        ("secret", "whsec_mine", "invalid_input", "/secret"),
+        ("secret", "whsec_mine", "invalid_secret", "/secret"),
         ("secrets", [], "invalid_input", "/secrets"),
         ("state", "disabled", "invalid_input", "/state"),
         ("id", "ep_" + "0" * 32, "invalid_input", "/id"),

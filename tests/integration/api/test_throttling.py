@@ -189,17 +189,17 @@ async def test_portal_session_has_its_own_rate(
     ):
         tenant = (await client.post("/tenants", json={"name": "Shop"})).json()["id"]
         made = await client.post(f"/tenants/{tenant}/portal-links")
-        link = made.json()["url"].partition("/dashboard")[2]
+        link = made.json()["url"].partition("/portal")[2]
         for visitor in (customer, another):
-            assert (await visitor.get(f"/dashboard{link}")).status_code == 303
-            pages = [(await visitor.get("/dashboard/jobs")).status_code for _ in range(5)]
+            assert (await visitor.get(f"/portal{link}")).status_code == 303
+            pages = [(await visitor.get("/portal/event-types")).status_code for _ in range(5)]
             assert pages == [200, 200, 200, 200, 429]
         assert await statuses(client, 3) == [200, 200, 429]  # two requests were used before
         # starting another session does not help
         opened = []
         for _ in range(3):
             async with browser(app) as visitor:
-                opened.append((await visitor.get(f"/dashboard{link}")).status_code)
+                opened.append((await visitor.get(f"/portal{link}")).status_code)
         assert opened == [303, 303, 429]
 
 

@@ -20,7 +20,7 @@ async def _set_up(served: ApiServer, home: Path) -> tuple[SavedState, int]:
     """Set the demo up as a run does. Return its state, and the new port of its receiver."""
     state = SavedState.load(home)
     async with (
-        run_receiver(0, secrets=state.secrets) as receiver,
+        run_receiver(0, secrets=state.secrets, outage_every=300) as receiver,
         AsyncHookfast(served.url, OPERATOR_KEY) as hookfast,
     ):
         await set_up(hookfast, state, receiver)

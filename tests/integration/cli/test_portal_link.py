@@ -18,10 +18,10 @@ async def test_the_link_is_printed_alone_and_opens(
     ended = await hookfast("portal-link", "--endpoint", endpoint["id"], "--for", "2h", "--may-act")
     assert ended.code == 0, ended.err
     assert f"can see and control {endpoint['id']} and its deliveries" in ended.error_text
-    sig = ended.out.strip().partition("/dashboard/portal?sig=")[2]
+    sig = ended.out.strip().partition("/portal/open?sig=")[2]
     assert sig
-    opened = await client.get(str(client.base_url.join(f"/dashboard/portal?sig={sig}")))
-    assert opened.headers["location"] == "/dashboard"
+    opened = await client.get(str(client.base_url.join(f"/portal/open?sig={sig}")))
+    assert opened.headers["location"] == "/portal"
 
 
 async def test_portal_link_needs_a_tenant_or_endpoint_and_a_valid_duration(

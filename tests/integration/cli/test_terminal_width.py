@@ -56,6 +56,7 @@ _PIPED: Mapping[str, str] = {
     "sources list": "id provider active tenant name",
     "subscriptions list": "id active endpoint events filter payload tenant created",
     "tenants list": "id name created",
+    "tests list": "id answer event_type endpoint sent error",
 }
 """The headings of every list in a pipe, whatever the width."""
 _SHOWN = (
@@ -73,6 +74,7 @@ _SHOWN = (
     "sources stats",
     "subscriptions show",
     "tenants usage",
+    "tests show",
 )
 
 
@@ -135,6 +137,8 @@ async def shown(served: ApiServer, client: httpx2.AsyncClient) -> dict[str, list
         await connection.execute(
             insert(RetentionRun.__table__), run | {"workflow_id": "retention", "started_at": now}
         )
+    test = await client.post(f"/endpoints/{named}/test", json={"type": _LONG_TYPE})
+    assert test.json()["kept"], test.text
     job = await seed_job(context.database)
     return {
         "deliveries show": [deliveries[0]["id"]],
@@ -150,6 +154,7 @@ async def shown(served: ApiServer, client: httpx2.AsyncClient) -> dict[str, list
         "sources stats": [source],
         "subscriptions show": [subscription],
         "tenants usage": [tenant],
+        "tests show": [test.json()["message_id"]],
         "dead-letters stats": [],
         **{command: [] for command in _PIPED},
         "keys list": ["--tenant", tenant],

@@ -64,6 +64,10 @@ async def test_settings_are_created_changed_listed_and_deleted(hookfast: Any, te
     assert "deliveries" in await hookfast.endpoints.stats(endpoint["id"], since=_hours(-1))
     answer = await hookfast.endpoints.test(endpoint["id"], type=TYPE)
     assert answer["succeeded"] is False
+    kept = await hookfast.tests.get(answer["message_id"])
+    assert kept["request_body"] == answer["body"]
+    assert [one["id"] for one in await _all(hookfast.tests.list())] == [kept["id"]]
+    assert (await hookfast.event_types.sample(TYPE))["type"] == TYPE
 
     subscription = await hookfast.subscriptions.create(
         endpoint_id=endpoint["id"], events=["order.invoice.paid"], payload="thin"

@@ -8,10 +8,10 @@ import httpx2
 import pytest
 import trustme
 from fastapi import FastAPI
-from tests.integration.dashboard.portal import link
 
 from tests.integration.dashboard.resources import new_endpoint, new_tenant
-from tests.integration.dashboard.visitor import Forms, browser, tenant_visitor, text_of
+from tests.integration.dashboard.visitor import Forms, tenant_visitor, text_of
+from tests.integration.portal.links import customer
 from tests.support.certificates import client_identity, pem
 
 pytestmark = pytest.mark.anyio
@@ -107,10 +107,8 @@ async def test_a_visitor_with_a_portal_link_sets_the_authentication_of_its_endpo
 ) -> None:
     tenant = await new_tenant(client)
     endpoint_id = await new_endpoint(client, tenant)
-    url = await link(client, tenant, scope="tenant", endpoint_id=endpoint_id)
-    async with browser(app) as visitor:
-        await visitor.get(url)
-        path = f"/dashboard/endpoints/{endpoint_id}"
+    async with customer(app, client, tenant, endpoint_id=endpoint_id) as visitor:
+        path = f"/portal/endpoints/{endpoint_id}"
         assert f"{path}/authentication" in (await visitor.get(path)).text
         bearer = {"kind": "bearer", "token": "t0ken", "overlap": "0"}
         page = await visitor.submit(f"{path}/authentication", **bearer)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import httpx2
 import pytest
 from fastapi import FastAPI
-from tests.integration.dashboard.portal import link
 
 from api.limits.token_bucket import TokenBuckets
 from api.process.context import Context
 from tests.integration.dashboard.resources import EVENT_TYPE, emit, new_endpoint, new_tenant
-from tests.integration.dashboard.visitor import Visitor, browser, tenant_visitor, text_of
+from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
+from tests.integration.portal.links import customer
 from tests.support.api_client import event_type_maker
 
 pytestmark = pytest.mark.anyio
@@ -46,14 +46,16 @@ async def test_page_and_portal_say_that_there_were_too_many_test_sends(
     tenant = await new_tenant(client)
     endpoint = await new_endpoint(client, tenant, verification="none")
     path = f"/dashboard/endpoints/{endpoint}"
-    portal = await link(client, tenant, scope="tenant", endpoint_id=endpoint)
     one_a_minute = TokenBuckets(per_second=1 / 60, burst=1, clock=lambda: 0.0)
     monkeypatch.setattr(context.receiver_checks, "_sends", one_a_minute)
     context.receiver_checks.count(tenant)
-    async with tenant_visitor(app, client, tenant) as visitor, browser(app) as customer:
-        await customer.client.get(portal, follow_redirects=True)
-        for one in (visitor, customer):
-            shown = await one.submit(f"{path}/test", type=EVENT_TYPE, back=path)
+    async with (
+        tenant_visitor(app, client, tenant) as visitor,
+        customer(app, client, tenant, endpoint_id=endpoint) as guest,
+    ):
+        test = {"type": EVENT_TYPE, "data": "{}", "back": path}
+        for one, at in ((visitor, path), (guest, f"/portal/endpoints/{endpoint}")):
+            shown = (await one.post(f"{at}/test", **test)).text
             assert "test sends and verifications a minute are allowed" in text_of(shown)
             assert "try again in 60 s" in text_of(shown)
         changed = {"url": "http://127.0.0.1:4/new", "verification": "header", "signatures": "hook"}

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 import httpx2
 import pytest
 from fastapi import FastAPI
-from tests.integration.dashboard.portal import link
 
 from api.process.context import Context
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import (
     Forms,
     Visitor,
-    browser,
     tenant_visitor,
     text_of,
 )
@@ -105,27 +103,6 @@ async def test_secret_is_neither_searched_nor_shown_again(operator: Visitor) -> 
     assert "looks like a secret" in text_of(answer.text)
     assert secret not in answer.text.replace("/dashboard/search?q=" + secret, "")
     assert (await operator.get("/dashboard/search")).status_code == 200
-
-
-async def test_endpoint_link_finds_only_its_endpoint_with_deliveries(
-    app: FastAPI, client: httpx2.AsyncClient, desk: Desk
-) -> None:
-    own, other = desk.deliveries[desk.ledger], desk.deliveries[desk.depot]
-    event = (await client.get(f"/deliveries/{own}")).json()["event_id"]
-    async with browser(app) as guest:
-        await guest.get(await link(client, desk.tenant_id, endpoint_id=desk.ledger))
-        for text in (own, event, f"dlv_…{own[-8:]}"):
-            answer = await guest.get("/dashboard/search", params={"q": text})
-            assert answer.headers["location"] == f"/dashboard/deliveries/{own}", text
-        found = await guest.get("/dashboard/search", params={"q": desk.name})
-        assert found.headers["location"] == f"/dashboard/endpoints/{desk.ledger}"
-        for text in (other, desk.depot, "order.invoice.paid", desk.tenant_id, f"dlv_…{other[-8:]}"):
-            answer = await guest.get("/dashboard/search", params={"q": text})
-            assert (answer.status_code, "Nothing found" in answer.text) == (200, True), text
-        # its lists keep to its endpoint, without a field for another
-        page = (await guest.get("/dashboard/deliveries", params={"endpoint_id": desk.ledger})).text
-        assert "Depot" not in page
-        assert ("get", "/dashboard/deliveries", {"endpoint_id": desk.ledger}) in Forms(page).found
 
 
 async def test_filters_take_names_parts_of_them_and_shortened_ids(

@@ -28,7 +28,7 @@ NEW_ENDPOINT = {
     "plan": "hourly",
     "description": "Only one",
 }
-SECRET = re.compile(r"whsec_[A-Za-z0-9+/=]{40}|hf_[A-Za-z0-9_-]{32,}|/dashboard/portal\?")
+SECRET = re.compile(r"whsec_[A-Za-z0-9+/=]{40}|hf_[A-Za-z0-9_-]{32,}|/portal/open\?")
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ async def test_an_owner_gets_one_mail_and_the_workflow_ends(
     text = mail.part("plain")
     assert "Last error: The receiver answered 500." in text
     assert "Held: 1 delivery" in text
-    (sig,) = re.findall(r"More: https://hooks.example/dashboard/portal\?sig=(\S+)", text)
+    (sig,) = re.findall(r"More: https://hooks.example/portal/open\?sig=(\S+)", text)
     link = open_link(sig, KEYRING, now=utc_now())
     assert (link.endpoint_id, link.scope) == (endpoint_id, "tenant:read")
     assert link.owner_hash == owner_hash(stack.owner)

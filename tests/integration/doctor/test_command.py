@@ -57,8 +57,10 @@ async def test_doctor_reports_each_unreachable_part_as_json_and_exits_with_1(
 
 
 async def test_every_printed_problem_says_what_to_do(tmp_path: Path) -> None:
-    code, out, _ = await _run(tmp_path)
+    runbook = "https://docs.example.com/runbook/"
+    code, out, _ = await _run(tmp_path, HOOKFAST_RUNBOOK_URL=runbook)
     lines = out.splitlines()
+    assert lines[-1] == f"Runbook: {runbook}"
     wrong = [number for number, line in enumerate(lines) if line.startswith(("FAIL", "warn"))]
     assert wrong
     assert all("→" in lines[number + 1] for number in wrong)

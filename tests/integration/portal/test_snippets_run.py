@@ -28,6 +28,7 @@ from api.portal.snippets import (
     challenge_snippet,
     literal,
     run_command,
+    send_snippet,
     verify_snippet,
 )
 from hookfast.deliveries.headers import request_headers
@@ -305,7 +306,7 @@ def test_receiver_does_not_start_without_a_secret(language: str, tmp_path: Path)
 
 
 @pytest.mark.skipif(shutil.which("php") is None, reason="php is missing")
-@pytest.mark.parametrize("secret", NO_SECRETS)
+@pytest.mark.parametrize("secret", NO_SECRETS, ids=("empty", "placeholder", "one of two"))
 def test_php_receiver_rejects_everything_without_a_secret(secret: str, tmp_path: Path) -> None:
     """It has no start of its own: each request runs the whole file."""
     port = free_port()
@@ -322,6 +323,30 @@ def test_php_receiver_rejects_everything_without_a_secret(secret: str, tmp_path:
     ) as process:
         wait_for(process, tmp_path / "it", port)
         assert asyncio.run(check()) == 500
+
+
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("bash", "openssl", "curl"))), reason="no bash, openssl or curl here"
+)
+def test_sample_message_of_the_guide_is_accepted_with_the_right_secret(tmp_path: Path) -> None:
+    port = free_port()
+    code = verify_snippet("python", signatures=["standard"], secrets=[SECRET], port=port)
+    body = """{"note":"it's 5 €, $HOME \\"`x`\\""}"""
+    commands = send_snippet(body, port=port)
+    with running("python", code, tmp_path / "it", port=port) as process:
+        wait_for(process, tmp_path / "it", port)
+        answers = [
+            subprocess.run(
+                ["bash", "-euc", commands],
+                env={**os.environ, VARIABLE: secret},
+                capture_output=True,
+                timeout=60,
+                check=True,
+                text=True,
+            ).stdout.split()[1]
+            for secret in (SECRET, FOREIGN)
+        ]
+    assert answers == ["204", "401"]
 
 
 @pytest.mark.parametrize("language", EACH_LANGUAGE)

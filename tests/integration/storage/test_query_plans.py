@@ -22,10 +22,18 @@ from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.endpoints.health import Health
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
-from hookfast.storage.deliveries import dead_letters, deliveries, life_rows, outbox, selection
+from hookfast.storage.deliveries import (
+    dead_letters,
+    deliveries,
+    life_rows,
+    outbox,
+    selection,
+    sent_tests,
+)
 from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.selection import DeliverySelection
+from hookfast.storage.deliveries.sent_tests import SentTestFilter
 from hookfast.storage.endpoints import endpoints
 from hookfast.storage.events import event_types, events, lanes, recent
 from hookfast.storage.events.events import EventFilter
@@ -43,7 +51,7 @@ from hookfast.storage.figures import (
 )
 from hookfast.storage.search import ids, keys, names
 from hookfast.storage.search.hit import SCANNED, Scope
-from hookfast.storage.tables import Delivery, Endpoint, Event
+from hookfast.storage.tables import Delivery, Endpoint, Event, SentTest
 from tests.support.seed import claim
 
 pytestmark = pytest.mark.anyio
@@ -181,6 +189,19 @@ _TABLES = {
         "result": "'success'",
         "status_code": "200",
         "position": "n / 5",
+    },
+    "sent_tests": {
+        "id": "'dlv_' || (100000 + n)",
+        "tenant_id": _TENANT,
+        "endpoint_id": "'ep_' || (n % 499)",
+        "event_type": _TYPE,
+        "payload": "'full'",
+        "url": "'https://example.com'",
+        "started_at": "'2026-11-20T00:00:00.000000Z'",
+        "duration_ms": "12.5",
+        "result": "CASE WHEN n % 10 = 0 THEN 'status' ELSE 'success' END",
+        "status_code": "CASE WHEN n % 10 = 0 THEN 503 ELSE 200 END",
+        "request_body": "'{}'",
     },
 }
 
@@ -455,6 +476,31 @@ ATTEMPT_LISTS = [
 ]
 
 
+TEST_LISTS = [
+    # the filter of the tests, and the index whose range SQLite reads
+    (SentTestFilter(), "sqlite_autoindex_sent_tests_1"),
+    (SentTestFilter(event_type=COMMON, succeeded=True), "sqlite_autoindex_sent_tests_1"),
+    (SentTestFilter(since=MOMENT, until=MOMENT), "sqlite_autoindex_sent_tests_1"),
+    (SentTestFilter(tenant_id=TENANT), "ix_sent_tests_tenant"),
+    (SentTestFilter(tenant_id=SMALL_TENANT, answer=FAILED), "ix_sent_tests_tenant"),
+    (SentTestFilter(tenant_id=TENANT, event_type=COMMON, succeeded=False), "ix_sent_tests_tenant"),
+    (SentTestFilter(endpoint_id=ENDPOINT), "ix_sent_tests_endpoint"),
+    (
+        SentTestFilter(endpoint_id=ENDPOINT, tenant_id=TENANT, event_type=RARE),
+        "ix_sent_tests_endpoint",
+    ),
+]
+
+
+async def test_a_page_of_tests_is_one_range_of_an_index(connection: AsyncConnection) -> None:
+    for (chosen, index), after in product(TEST_LISTS, DELIVERY_PAGES):
+        statement = sent_tests.page_statement(chosen, after=after, limit=51)
+        await check(connection, statement, index=index)
+    for column, value in (("endpoint_id", ENDPOINT), ("tenant_id", SMALL_TENANT)):
+        trimming = sent_tests.beyond_newest(column, value, most=40)
+        await check(connection, trimming, index=f"ix_sent_tests_{column.removesuffix('_id')}")
+
+
 async def test_a_page_of_attempts_scans_one_range_of_an_index(connection: AsyncConnection) -> None:
     for (chosen, index), after in product(ATTEMPT_LISTS, (None, "att_115000")):
         end = attempt_feed.scan_end(chosen, after=after)
@@ -622,6 +668,11 @@ SEARCHES = [
     (
         ids.shortened_statement(Delivery.__table__, "0007", scope=Scope()),
         "sqlite_autoindex_deliveries_1",
+        ids.NEWEST,
+    ),
+    (
+        ids.shortened_statement(SentTest.__table__, "0007", scope=Scope(endpoint_id=ENDPOINT)),
+        "ix_sent_tests_endpoint",
         ids.NEWEST,
     ),
     (

@@ -30,11 +30,13 @@ _NOUNS = [
     "sources",
     "subscriptions",
     "tenants",
+    "tests",
 ]
 
 
 def test_command_line_has_the_documented_commands() -> None:
     assert sorted(command.name or "" for command in app.registered_commands) == [
+        "alerts",
         "api",
         "config",
         "demo",

@@ -7,6 +7,7 @@ import re
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -22,8 +23,8 @@ from hookfast.temporal.connection import CLOSED_WORKFLOWS_KEPT
 ROOT = Path(__file__).parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-JOBS = {"migrate", "temporal-schema", "temporal-namespace"}
-OURS = {"migrate", "api-1", "api-2", "worker-1", "worker-2"}
+JOBS = {"migrate", "temporal-schema", "temporal-namespace", "alert-rules"}
+OURS = {"migrate", "api-1", "api-2", "worker-1", "worker-2", "alert-rules"}
 NO_SHELL = {"otel-collector"}  # its image has no program for a health check
 
 each_service = pytest.mark.parametrize("name", sorted(SERVICES))
@@ -61,7 +62,7 @@ def _bytes(text: str) -> int:
 
 def test_trial_without_profiles_is_six_services_within_three_gigabytes() -> None:
     trial = {name: one for name, one in SERVICES.items() if "profiles" not in one}
-    assert trial.keys() == JOBS | {
+    assert trial.keys() == JOBS - {"alert-rules"} | {
         *("postgresql", "temporal", "temporal-ui", "api-1", "worker-1", "proxy")
     }
     running = [one for name, one in trial.items() if name not in JOBS]
@@ -77,7 +78,7 @@ def test_profiles_add_the_second_processes_mail_and_monitoring() -> None:
     assert added == {
         "second": {"api-2", "worker-2"},
         "mail": {"mailpit"},
-        "observe": {"otel-collector", "prometheus", "grafana"},
+        "observe": {"otel-collector", "prometheus", "grafana", "alert-rules"},
     }
 
 
@@ -338,7 +339,30 @@ def test_prometheus_scrapes_every_service() -> None:
         for name in found["names"]
     }
     assert hosts == {"api-1", "api-2", "worker-1", "worker-2", "temporal"}
-    assert config["rule_files"] == ["/etc/prometheus/rules.yml"]
+    assert config["rule_files"] == ["/etc/prometheus/rules/rules.yml"]
+
+
+def test_job_writes_the_alert_rules_where_prometheus_reads_them(tmp_path: Path) -> None:
+    """Runs the job's own command, with its folder in another place."""
+    job, prometheus = SERVICES["alert-rules"], SERVICES["prometheus"]
+    assert "alert-rules:/var/lib/hookfast" in job["volumes"]
+    assert "alert-rules:/etc/prometheus/rules:ro" in prometheus["volumes"]
+    folder = tmp_path / "rules"
+    folder.mkdir(mode=0o700)
+    (command,) = job["command"]
+    subprocess.run(
+        [*job["entrypoint"], command.replace("/var/lib/hookfast", str(folder))],
+        env={"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+        | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        | {name: _filled(value) for name, value in job["environment"].items()},
+        cwd=tmp_path,
+        check=True,
+    )
+    (rules,) = folder.iterdir()
+    assert rules.name == "rules.yml"
+    assert stat.S_IMODE(rules.stat().st_mode) == 0o644
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+    assert "http://localhost:3000/d/hookfast/hookfast?viewPanel=" in rules.read_text()
 
 
 def test_the_collectors_and_grafanas_files_fit_together() -> None:

@@ -18,12 +18,20 @@ from typer.main import get_command
 
 from hookfast.cli import app
 from hookfast.settings.settings import Settings
+from hookfast.telemetry.alert_rules import alert_rules
 
 ROOT = Path(__file__).parents[3]
-RULES = ROOT / "deploy/prometheus/rules.yml"
+RULES = ROOT / "deploy/prometheus/rules.yml"  # a link to hookfast/telemetry/alert_rules.yml
 TESTS = sorted((ROOT / "deploy/prometheus/tests").glob("*.yml"))
 RUNBOOK = (ROOT / "docs/runbook.md").read_text()
 BOARD = json.loads((ROOT / "deploy/grafana/hookfast.json").read_text())
+PANELS: dict[int, dict[str, Any]] = {panel["id"]: panel for panel in BOARD["panels"]}
+RECORDED: dict[str, str] = {
+    rule["record"]: rule["expr"]
+    for group in yaml.safe_load(RULES.read_text())["groups"]
+    for rule in group["rules"]
+    if "record" in rule
+}
 ALERTS: list[dict[str, Any]] = [
     rule
     for group in yaml.safe_load(RULES.read_text())["groups"]
@@ -44,6 +52,63 @@ def test_promtool_accepts_the_rules_and_their_tests_pass() -> None:
         [promtool, "test", "rules", *map(str, TESTS)], check=False, capture_output=True, text=True
     )
     assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
+def _metrics(expression: str) -> set[str]:
+    """Return the metrics of a query, those of the rules that it uses included."""
+    for name, recorded in RECORDED.items():
+        expression = expression.replace(name, recorded)
+    return set(re.findall(r"\b(?:hookfast|temporal)_\w+", expression))
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_an_alert_links_to_the_panel_that_shows_its_metric(alert: dict[str, Any]) -> None:
+    path, _, panel = alert["annotations"]["dashboard_url"].partition("?viewPanel=")
+    assert path == f"/d/{BOARD['uid']}/hookfast"
+    shown = {m for target in PANELS[int(panel)]["targets"] for m in _metrics(target["expr"])}
+    assert _metrics(alert["expr"]) & shown
+
+
+def test_links_of_alerts_are_absolute_and_prometheus_accepts_any_url(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yml"
+    rules.write_text(
+        alert_rules(
+            runbook_url='https://docs.example.com/{{ "runbook" }}/?a=1&b=2',
+            grafana_url="https://grafana.example.com/team/",
+            public_url="https://hooks.example.com/",
+        )
+    )
+    found = [
+        rule["annotations"]
+        for group in yaml.safe_load(rules.read_text())["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
+    assert len(found) == len(ALERTS)
+    runbook = "https://docs.example.com/%7B%7B%20%22runbook%22%20%7D%7D/?a=1&b=2"
+    for alert, links in zip(ALERTS, found, strict=True):
+        path = alert["annotations"]
+        assert links["runbook_url"] == f"{runbook}#{alert['alert'].lower()}"
+        assert links["dashboard_url"] == (
+            f"https://grafana.example.com/team{path['dashboard_url']}"
+            "&var-hookfast=https%3A%2F%2Fhooks.example.com"
+        )
+        assert links["hookfast_url"] == f"https://hooks.example.com{path['hookfast_url']}"
+    if promtool := shutil.which("promtool"):
+        subprocess.run([promtool, "check", "rules", str(rules)], check=True, capture_output=True)
+
+
+def test_links_to_runbook_and_grafana_stay_paths_without_their_settings() -> None:
+    text = alert_rules(runbook_url=None, grafana_url=None, public_url="http://127.0.0.1:8080")
+    first = next(
+        rule["annotations"]
+        for group in yaml.safe_load(text)["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    )
+    assert first["runbook_url"] == "docs/runbook.md#hookfastsuccessratelow"
+    assert first["dashboard_url"].startswith("/d/hookfast/hookfast?viewPanel=")
+    assert first["hookfast_url"] == "http://127.0.0.1:8080/dashboard/dead-letters"
 
 
 def test_every_alert_has_a_unit_test_in_which_it_fires() -> None:
@@ -105,5 +170,20 @@ def test_the_dashboards_panels_do_not_overlap_and_use_its_datasource() -> None:
         occupied |= cells
         for target in panel.get("targets", []):
             assert target["datasource"]["uid"] == "${datasource}"
-    [variable] = BOARD["templating"]["list"]
-    assert (variable["name"], variable["query"]) == ("datasource", "prometheus")
+    datasource, ours = BOARD["templating"]["list"]
+    assert (datasource["name"], datasource["query"]) == ("datasource", "prometheus")
+    assert (ours["name"], ours["type"]) == ("hookfast", "textbox")
+
+
+def test_every_change_of_a_circuit_is_an_annotation() -> None:
+    own = [each for each in BOARD["annotations"]["list"] if "builtIn" not in each]
+    marked = {
+        change
+        for each in own
+        for change in re.findall(r'hookfast_circuit_changes_total\{change="(\w+)"', str(each))
+    }
+    assert marked == {"opened", "closed", "disabled"}
+    for each in own:
+        assert each["datasource"]["uid"] == "${datasource}"
+        assert each["enable"]
+        assert each["titleFormat"]

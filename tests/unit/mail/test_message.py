@@ -236,10 +236,10 @@ def test_mail_says_until_when_links_open_without_a_key() -> None:
         message_id="<1@platform.example>",
         public_url="https://hooks.example",
         at=AT,
-        links={"ep_1": "https://hooks.example/dashboard/portal?sig=abc"},
+        links={"ep_1": "https://hooks.example/portal/open?sig=abc"},
         links_until=datetime(2026, 11, 28, 11, 15, tzinfo=UTC),
     )
     plain = text(message_from_bytes(written.as_bytes(policy=SMTP), policy=default))  # type: ignore[arg-type]
-    assert "  More: https://hooks.example/dashboard/portal?sig=abc\n" in plain
+    assert "  More: https://hooks.example/portal/open?sig=abc\n" in plain
     assert "  More: https://hooks.example/dashboard/endpoints/ep_2\n" in plain
     assert "Until 28 November 2026, 11:15 UTC the links in this mail open for anyone" in plain

@@ -37,7 +37,7 @@ def test_an_opened_link_has_its_permissions() -> None:
 
 def test_the_text_of_a_link_reveals_nothing() -> None:
     url = LINK.url(KEYRING, public_url="https://hooks.example")
-    assert url.startswith("https://hooks.example/dashboard/portal?sig=")
+    assert url.startswith("https://hooks.example/portal/open?sig=")
     assert not {"tnt_1", "ep_1", "key_1"} & set(url.split("=")[1:])
     assert made() != made()  # each has a new nonce
 

@@ -21,6 +21,7 @@ from hookfast_client.aio.jobs import AsyncJobs
 from hookfast_client.aio.sources import AsyncSources
 from hookfast_client.aio.subscriptions import AsyncSubscriptions
 from hookfast_client.aio.tenants import AsyncTenants
+from hookfast_client.aio.tests import AsyncTests
 from hookfast_client.answer import Response, connection_error, parse_answer
 from hookfast_client.call import Call
 from hookfast_client.errors import HookfastError, NotFound, TimedOut, UnexpectedAnswer
@@ -140,6 +141,11 @@ class AsyncHookfast:
     def tenants(self) -> AsyncTenants:
         """Tenants, their API keys and portal links."""
         return AsyncTenants(self)
+
+    @property
+    def tests(self) -> AsyncTests:
+        """Tests that were sent to endpoints: list."""
+        return AsyncTests(self)
 
     def with_options(
         self,

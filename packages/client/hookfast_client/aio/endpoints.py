@@ -88,7 +88,7 @@ class AsyncEndpoints:
         return cast("Verified", await self._client.fetch(request))
 
     async def test(self, endpoint_id: str, **form: Unpack[TestForm]) -> Test:
-        """Send a test event to this endpoint only, and return the receiver's answer."""
+        """Send a test event to this endpoint only, with `data` or a sample; return the answer."""
         request = call.post(path("endpoints", endpoint_id, "test"), form)
         return cast("Test", await self._client.fetch(request))
 

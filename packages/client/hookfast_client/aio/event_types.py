@@ -10,7 +10,7 @@ from hookfast_client.call import path
 
 if TYPE_CHECKING:
     from hookfast_client.aio.client import AsyncHookfast
-    from hookfast_client.types import EventType, EventTypeForm, ListEventTypesQuery
+    from hookfast_client.types import EventType, EventTypeForm, ListEventTypesQuery, Sample
 
 
 class AsyncEventTypes:
@@ -31,6 +31,11 @@ class AsyncEventTypes:
     async def get(self, name: str) -> EventType:
         """Return an event type. Raises NotFound."""
         return cast("EventType", await self._client.fetch(call.get(path("event-types", name))))
+
+    async def sample(self, name: str) -> Sample:
+        """Return sample data of an event type, to edit and send as a test."""
+        request = call.get(path("event-types", name, "sample"))
+        return cast("Sample", await self._client.fetch(request))
 
     async def delete(self, name: str) -> None:
         """Delete an event type: it cannot be emitted any more."""

@@ -27,6 +27,7 @@ from hookfast_client.sync.jobs import Jobs
 from hookfast_client.sync.sources import Sources
 from hookfast_client.sync.subscriptions import Subscriptions
 from hookfast_client.sync.tenants import Tenants
+from hookfast_client.sync.tests import Tests
 from hookfast_client.traceparent import current_traceparent
 from hookfast_client.url import checked_api_key, checked_url, is_local, trusted
 from hookfast_client.version import VERSION
@@ -142,6 +143,11 @@ class Hookfast:
     def tenants(self) -> Tenants:
         """Tenants, their API keys and portal links."""
         return Tenants(self)
+
+    @property
+    def tests(self) -> Tests:
+        """Tests that were sent to endpoints: list."""
+        return Tests(self)
 
     def with_options(
         self,

@@ -90,7 +90,7 @@ class Endpoints:
         return cast("Verified", self._client.fetch(request))
 
     def test(self, endpoint_id: str, **form: Unpack[TestForm]) -> Test:
-        """Send a test event to this endpoint only, and return the receiver's answer."""
+        """Send a test event to this endpoint only, with `data` or a sample; return the answer."""
         request = call.post(path("endpoints", endpoint_id, "test"), form)
         return cast("Test", self._client.fetch(request))
 

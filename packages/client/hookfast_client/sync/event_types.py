@@ -12,7 +12,7 @@ from hookfast_client.sync.pages import Pages
 
 if TYPE_CHECKING:
     from hookfast_client.sync.client import Hookfast
-    from hookfast_client.types import EventType, EventTypeForm, ListEventTypesQuery
+    from hookfast_client.types import EventType, EventTypeForm, ListEventTypesQuery, Sample
 
 
 class EventTypes:
@@ -33,6 +33,11 @@ class EventTypes:
     def get(self, name: str) -> EventType:
         """Return an event type. Raises NotFound."""
         return cast("EventType", self._client.fetch(call.get(path("event-types", name))))
+
+    def sample(self, name: str) -> Sample:
+        """Return sample data of an event type, to edit and send as a test."""
+        request = call.get(path("event-types", name, "sample"))
+        return cast("Sample", self._client.fetch(request))
 
     def delete(self, name: str) -> None:
         """Delete an event type: it cannot be emitted any more."""

@@ -68,6 +68,12 @@ async def test_request_settings_of_a_polled_endpoint_are_rejected(
     assert_problem(changed, 422, code="invalid_input", pointer=f"/{member}")
 
 
+async def test_polled_endpoint_takes_no_secret(tenant: httpx2.AsyncClient) -> None:
+    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    answer = await tenant.post("/endpoints", json={"mode": "poll", "secret": secret})
+    assert_problem(answer, 422, code="invalid_input", pointer="/secret")
+
+
 async def test_operations_that_send_requests_answer_409_for_a_polled_endpoint(
     tenant: httpx2.AsyncClient, polled: str
 ) -> None:

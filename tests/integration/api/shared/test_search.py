@@ -57,6 +57,7 @@ class Shop:
             (f"https://x.test/dashboard/jobs/{ids['job_id']}?a=1", "job", ids["job_id"]),
             (self.own_key, "event", ids["keyed_event_id"]),
             (self.github_id, "inbox_entry", ids["keyed_inbox_id"]),
+            (ids["test_id"], "test", ids["test_id"]),
             (f"id:{self.github_id}", "inbox_entry", ids["keyed_inbox_id"]),
             (self.url, "endpoint", ids["endpoint_id"]),
             (f"{self.url.upper()}/?challenge=1#x", "endpoint", ids["endpoint_id"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -21,6 +22,7 @@ from hookfast.storage.circuits.circuits import CircuitWorkflowRequests
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
 from hookfast.storage.tables import EndpointHealth
+from hookfast.telemetry.instruments import CIRCUIT_CHANGES
 from tests.integration.storage.circuits.stored_circuits import (
     HOUR,
     NOON,
@@ -133,6 +135,7 @@ async def test_each_endpoint_is_counted_by_its_own_policy(database: Database) ->
 async def test_owners_are_notified_once_of_an_outage_and_of_the_recovery(
     database: Database, endpoint: str
 ) -> None:
+    before = _counted()
     await open_circuit(database, endpoint)
     await record(database, endpoint, 100, succeeded=True)
     await record(database, endpoint, 101, 102, 103, 104, 105)  # the drain fails
@@ -149,6 +152,12 @@ async def test_owners_are_notified_once_of_an_outage_and_of_the_recovery(
     assert await close(database, endpoint)
     both = [Kind.CIRCUIT_OPENED, Kind.CIRCUIT_CLOSED]
     assert await notified(database) == (to_owners("opened", "recovered"), both)
+    assert _counted() - before == {"opened": 2, "closed": 1}
+
+
+def _counted() -> Counter[str]:
+    changes = ("opened", "closed", "disabled")
+    return Counter({name: int(CIRCUIT_CHANGES.total(change=name)) for name in changes})
 
 
 # -- holding ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint, Notice
+from hookfast.telemetry.instruments import CIRCUIT_CHANGES
 from tests.integration.storage.circuits.stored_circuits import (
     OWNERS,
     admitted,
@@ -257,7 +258,11 @@ async def test_enabling_an_endpoint_resets_its_circuit(
     await open_circuit(database, endpoint)
     if some_held:
         await hold(database, endpoint)
+    closed = CIRCUIT_CHANGES.total(change="closed")
+    disabled = CIRCUIT_CHANGES.total(change="disabled")
     await do(database, endpoint, disable, enable)
+    assert CIRCUIT_CHANGES.total(change="disabled") == disabled + 1
+    assert CIRCUIT_CHANGES.total(change="closed") == closed  # it has not recovered
     circuit = await circuit_of(database, endpoint)
     assert circuit.state is (State.DRAINING if some_held else State.CLOSED)
     assert (circuit.consecutive_failures, circuit.first_failure_at) == (0, None)

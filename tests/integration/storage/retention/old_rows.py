@@ -11,7 +11,16 @@ from sqlalchemy import func, insert, select
 from hookfast.ids import new_id
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Attempt, Delivery, Endpoint, Event, IdempotencyKey, Job, Notice
+from hookfast.storage.tables import (
+    Attempt,
+    Delivery,
+    Endpoint,
+    Event,
+    IdempotencyKey,
+    Job,
+    Notice,
+    SentTest,
+)
 
 NOW = datetime(2026, 11, 20, 3, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -191,3 +200,20 @@ async def number_of(database: Database, table: Any) -> int:
     async with database.read() as connection:
         count = await connection.execute(select(func.count()).select_from(table.__table__))
         return int(count.scalar_one())
+
+
+async def add_test(database: Database, at: datetime) -> str:
+    return await add(
+        database,
+        SentTest,
+        id=new_id("dlv", at),
+        tenant_id=TENANT,
+        endpoint_id=ENDPOINT,
+        event_type="order.invoice.paid",
+        payload="full",
+        url="https://shop.example/hooks",
+        started_at=at,
+        duration_ms=1.0,
+        result="success",
+        request_body="{}",
+    )

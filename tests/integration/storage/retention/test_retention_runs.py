@@ -25,6 +25,7 @@ from hookfast.storage.tables import (
     IdempotencyKey,
     RetentionRun,
     RetentionSweep,
+    SentTest,
     TenantDay,
 )
 from tests.integration.storage.retention.old_rows import (
@@ -38,6 +39,7 @@ from tests.integration.storage.retention.old_rows import (
     add_endpoint,
     add_event,
     add_key,
+    add_test,
     create_partitions,
     left,
     number_of,
@@ -227,6 +229,21 @@ async def test_run_deletes_the_counts_of_events_of_days_that_are_over(database: 
     await run(database)
     # yesterday's stay, for a request that was received before midnight and is stored after it
     assert sorted(days[day] for day in await left(database, TenantDay, column="day")) == [0, 1]
+
+
+async def test_run_deletes_tests_after_seven_days_and_a_dry_run_none(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activities.retention, "_ROWS_AT_ONCE", 2)
+    midnight = NOW.replace(hour=0) - 7 * DAY
+    old = [midnight - timedelta(microseconds=1000 * n) for n in range(1, 6)]
+    for at in old:
+        await add_test(database, at)
+    kept = {await add_test(database, at) for at in (midnight, NOW)}
+    await run(database, only=(), dry_run=True)
+    assert await number_of(database, SentTest) == 7
+    await run(database, only=())
+    assert await left(database, SentTest) == kept
 
 
 def _moment(database: Database) -> str:
