@@ -133,15 +133,17 @@ def lines(
     top_of: Callable[[float], float] | None = None,
     links: Sequence[str] = (),
 ) -> Chart:
-    """Draw a line per series over the same steps. `unit` formats a value of the scale, whose top
-    `top_of` returns for the highest value; `links` has the address that each step opens."""
+    """Draw a line per series over the same steps. A step without a value has no bar. `unit`
+    formats a value of the scale, whose top `top_of` returns for the highest value; `links` has the
+    address that each step opens."""
     values = [value for _, each in series for value in each if value is not None]
     top = (top_of or ceiling)(max(values, default=0))
     slot = WIDTH / max(1, len(tooltips))
     drawn = tuple(Line(name, _segments(each, top=top, slot=slot)) for name, each in series)
     bars = tuple(
-        _bar(place, slot, tooltip, links, empty=all(each[place] is None for _, each in series))
+        _bar(place, slot, tooltip, links, empty=False)
         for place, tooltip in enumerate(tooltips)
+        if any(each[place] is not None for _, each in series)
     )
     return Chart(levels=_levels(top, unit), labels=_labels(labels), lines=drawn, bars=bars)
 

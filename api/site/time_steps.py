@@ -73,12 +73,14 @@ class Span:
             return self
         length = next(each for each in _LENGTHS if each * _STEPS >= age or each == self.length)
         count = max(_STEPS // 2, age // length + 2)
-        every = next(each for each in _LENGTHS if each * _LABELS >= count * length)
+        shown = count * length
+        least = _DAY if shown > _DAY else length  # no time of day is there twice
+        every = next(each for each in _LENGTHS if each >= max(least, shown / _LABELS))
         return Span(
             count=count,
             length=length,
             words=f"{self.words.partition(',')[0]}, by {_LENGTHS[length]}",
-            labels=Labels(every, "%-d %b" if every >= _DAY else "%H:%M"),
+            labels=Labels(every, _form(every)),
         )
 
     def edges(self, now: datetime, zone: ZoneInfo) -> list[datetime]:
@@ -100,7 +102,14 @@ WINDOWS: Final[dict[Window, Span]] = {
 }
 
 
+def _form(every: timedelta) -> str:
+    """Return the form of labels at this distance, in which no two of them are the same."""
+    if every >= _DAY:
+        return "%-d %b"
+    return "%H:%M" if every >= _MINUTE else "%H:%M:%S"
+
+
 def step_name(start: datetime, end: datetime, zone: ZoneInfo) -> str:
     """Return when a step begins, e.g. `24 Nov 14:30 CET`; of a day or more, without the time."""
-    form = "%-d %b %Z" if end - start >= _DAY else "%-d %b %H:%M %Z"
+    form = "%-d %b %Z" if end - start >= _DAY else f"%-d %b {_form(end - start)} %Z"
     return start.astimezone(zone).strftime(form)

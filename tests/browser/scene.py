@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 import trustme
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from api.app import create_app
 from api.process.context import Context
@@ -17,7 +17,7 @@ from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.tables import Attempt, Delivery, EndpointHealth, RetentionRun
+from hookfast.storage.tables import Attempt, Delivery, Endpoint, EndpointHealth, RetentionRun
 from tests.integration.api.inbound import SECRET, send
 from tests.support.api_client import (
     OPERATOR_KEY,
@@ -61,6 +61,7 @@ async def set_scene(database: Database, settings: Settings) -> Scene:
         async with client_with(app, OPERATOR_KEY) as client:
             ids = await _create_resources(client)
         now = context.clock()
+        await _age_endpoints(database, now)
         await _deliveries(database, ids, now)
         failed = await add_delivery(database, ids, "broken", now - timedelta(minutes=4), "retrying")
         await _attempts(database, failed, ids["broken"], now)
@@ -140,6 +141,14 @@ async def _set_credentials(client: httpx2.AsyncClient, endpoint_id: str) -> None
         for member, form in changes.items():
             changed = await client.put(f"{path}/{member}", json=form)
             assert changed.status_code == 200, changed.text
+
+
+async def _age_endpoints(database: Database, now: datetime) -> None:
+    """Make the endpoints older than their deliveries: their charts begin when they were created."""
+    async with database.write() as connection:
+        await connection.execute(
+            update(Endpoint.__table__).values(created_at=now - timedelta(days=2))
+        )
 
 
 async def _deliveries(database: Database, ids: dict[str, str], now: datetime) -> None:

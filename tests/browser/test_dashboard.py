@@ -156,6 +156,7 @@ def test_content_filter_is_checked_and_saved_without_script(
         page.goto(f"/dashboard/endpoints/{site.scene.broken}")
         subscriptions = page.get_by_role("region", name="Subscriptions")
         expect(subscriptions.get_by_text('{"amount":{"$gte":100000}')).to_be_visible()
+        page.get_by_text("Add a subscription").click()
         page.get_by_label("Events", exact=True).fill(EVENT_TYPE)
         page.locator('textarea[name="filter"]').fill('{"invoice_id": {"$startWith": "in_4"}}')
         page.get_by_role("button", name="Check").click()
@@ -298,6 +299,7 @@ def test_pages_work_without_script(chromium: Browser, site: Site) -> None:
         page.get_by_label("Description").fill("The ledger")
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_role("heading", name="The ledger")).to_be_visible()
+        page.get_by_text("Add a subscription").click()
         page.get_by_label("Events", exact=True).fill("order.*, order.invoices.paid")
         page.get_by_role("button", name="Subscribe").click()
         expect(page.get_by_role("status").first).to_contain_text(

@@ -37,6 +37,7 @@ def test_an_hour_of_yesterday_is_replayed_in_under_a_minute(chromium: Browser, s
         page.get_by_role("region", name="Endpoints that need attention").get_by_role(
             "link", name="Warehouse"
         ).click()
+        page.get_by_text("More", exact=True).click()
         page.get_by_role("link", name="Replay…").click()
         page.get_by_role("link", name="Yesterday").click()
         expect(page.get_by_text(f"from {yesterday} 00:00").first).to_be_visible()

@@ -30,6 +30,7 @@ UNTESTED = {
     "": "requests and output; those in signatures.md are written by signature_vectors.py",
     "text": "drawings, and the output of programs",
     "mermaid": "drawings, for forges",
+    "html": "the frame of portal.md: tests/browser/test_portal.py embeds one",
 }
 NOT_RUN = {
     "it listens until it is stopped",

@@ -23,7 +23,7 @@ _MOST_READ: Final = 1_000
 _MAX_STEPS: Final = 48
 _MAX_LABELS: Final = 6
 _DEFAULT: Final = timedelta(hours=24)
-_SHORTEST: Final = timedelta(minutes=20)
+_SHORTEST: Final = timedelta(minutes=10)
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _LENGTHS: Final = (
     *(_MINUTE * count for count in (1, 2, 5, 10, 15, 30)),

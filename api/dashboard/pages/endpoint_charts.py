@@ -148,8 +148,6 @@ def _latency(
         [("p95", slow), ("p50", medians)],
         tooltips=[
             f"{moment}: half answered within {millis(p50)}, 95 % within {millis(p95)}"
-            if p50 is not None
-            else f"{moment}: nothing answered"
             for moment, p50, p95 in zip(moments, medians, slow, strict=True)
         ],
         labels=labels,

@@ -319,8 +319,6 @@ def _latency(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Ch
         [("p95", slow), ("p50", medians)],
         tooltips=[
             f"{name}: half within {seconds(p50)}, 95 % within {seconds(p95)}"
-            if p50 is not None
-            else f"{name}: nothing delivered"
             for name, p50, p95 in zip(names, medians, slow, strict=True)
         ],
         labels=labels,

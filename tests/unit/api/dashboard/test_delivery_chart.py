@@ -54,6 +54,6 @@ def test_range_of_centuries_has_few_steps() -> None:
 def test_list_of_a_new_installation_begins_with_the_oldest_delivery() -> None:
     edges = edges_between(None, None, NOW, oldest=NOW - 3 * HOUR)
     assert NOW - 3 * HOUR - 5 * MINUTE < edges[0] <= NOW - 3 * HOUR
-    assert edges_between(None, None, NOW, oldest=NOW)[0] <= NOW - 20 * MINUTE
+    assert edges_between(None, None, NOW, oldest=NOW)[0] <= NOW - 10 * MINUTE
     assert edges_between(None, None, NOW, oldest=NOW - 9 * DAY) == edges_between(None, None, NOW)
     assert edges_between(NOW - HOUR, None, NOW, oldest=NOW)[0] == NOW - HOUR
