@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 from playwright.sync_api import Browser, Page, ViewportSize
 
 from tests.browser.conftest import Site
@@ -36,6 +37,15 @@ def browsing(chromium: Browser, site: Site, **options: Any) -> Iterator[Page]:
     finally:
         context.close()
     assert complaints == []
+
+
+def portal_link(site: Site, **form: Any) -> str:
+    """Create a portal link of the scene's tenant."""
+    headers = {"Authorization": f"Bearer {site.key}"}
+    path = f"{site.origin}/v1/tenants/{site.scene.tenant_id}/portal-links"
+    made = httpx2.post(path, json={"scope": "tenant"} | form, headers=headers, trust_env=False)
+    url = str(made.raise_for_status().json()["url"])
+    return site.origin + url[url.index("/portal") :]
 
 
 def _is_ours(said: str) -> bool:

@@ -20,6 +20,7 @@ from api.app import create_app
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
+from tests.browser.customers import customers_site
 from tests.browser.scene import Scene, set_scene
 from tests.support.api_client import OPERATOR_KEY, development_settings
 
@@ -64,13 +65,24 @@ def chromium(chromium_path: str, site: Site) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def site(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def customers() -> Iterator[str]:
+    """The origin of a customer's site, which may embed the portal."""
+    with customers_site() as origin:
+        yield origin
+
+
+@pytest.fixture(scope="module")
+def site(
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory, customers: str
+) -> Iterator[Site]:
     """The API on a port of its own, with data to show. Temporal is unavailable (port 9 is closed):
     actions that need it show an error."""
     home = tmp_path_factory.mktemp("browser")
     url = f"sqlite+aiosqlite:///{home / 'hookfast.db'}"
     shutil.copyfile(sqlite_template, home / "hookfast.db")
-    settings = development_settings(url, home)
+    settings = development_settings(url, home).model_copy(
+        update={"portal_frame_origins": (customers,)}
+    )
     with pytest.MonkeyPatch.context() as patch, closing(socket.socket()) as listener:
         patch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
         listener.bind(("127.0.0.1", 0))

@@ -8,10 +8,11 @@ from typing import Literal
 
 from playwright.sync_api import Browser, ViewportSize, expect
 
-from api.dashboard.application import routers
+from api.dashboard import application as dashboard
+from api.portal import application as portal
 from api.portal.guide import PAGES
 from api.site.page_route import PageRoute
-from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, browsing
+from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, browsing, portal_link
 from tests.browser.conftest import Site
 from tests.browser.scene import EVENT_TYPE
 
@@ -23,7 +24,7 @@ LOOKS: tuple[tuple[Literal["light", "dark"], ViewportSize], ...] = (
 
 
 def paths(site: Site) -> list[str]:
-    """Return every page that the scene has data for, and some pages in other states."""
+    """Return every page of both sites that the scene has data for, and some in other states."""
     scene = site.scene
     ids = {
         "tenant_id": scene.tenant_id,
@@ -40,11 +41,11 @@ def paths(site: Site) -> list[str]:
     }
     found = [
         route.path.format(**ids)
-        for router in routers()
+        for router in (*dashboard.routers(), *portal.routers())
         for route in router.routes
         if isinstance(route, PageRoute)
-        if "GET" in route.methods and not route.path.startswith("/dashboard/live/")
-        if not route.path.endswith("/body")  # a download
+        if "GET" in route.methods and "/live/" not in route.path
+        if not route.path.endswith(("/body", "/example"))  # a download, and a part of a page
         if not route.path.startswith("/dashboard/choices/")  # the options of a field
         if set(re.findall(r"\{(\w+)\}", route.path)) <= set(ids)
     ]
@@ -68,6 +69,13 @@ def paths(site: Site) -> list[str]:
         "/dashboard/inbox?status=failed",
         "/dashboard/event-types/github.push.received",
         "/dashboard/nothing",
+        f"/portal/endpoints/{scene.gone}",
+        f"/portal/endpoints/{scene.fine}",
+        f"/portal/activity/{scene.dead[0]}",
+        f"/portal/activity/{scene.test_id}",
+        "/portal/activity?kind=test",
+        "/portal/activity?event_type=No&within=24h",
+        "/portal/nothing",
     ]
 
 
@@ -80,6 +88,7 @@ def test_every_page_passes_the_accessibility_checks(
 ) -> None:
     problems: dict[str, list[str]] = {}
     with browsing(chromium, site) as page:
+        page.goto(portal_link(site))
         for place, path in enumerate(paths(site)):
             page.goto(path)
             for theme, viewport in LOOKS:

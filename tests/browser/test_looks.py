@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize, expect
 
-from tests.browser.browsing import NARROW, WIDE, browsing
+from tests.browser.browsing import NARROW, WIDE, browsing, portal_link
 from tests.browser.conftest import Site
 from tests.browser.test_every_page import OPEN, file_name, paths
 
@@ -36,6 +36,7 @@ def test_pages_look_tidy_at_every_width(chromium: Browser, site: Site) -> None:
     weights: dict[str, int] = {}
     assets: dict[str, int] = {}
     with browsing(chromium, site) as page:
+        page.goto(portal_link(site))
         for path in paths(site):
             response = page.goto(path)
             assert response is not None
@@ -90,6 +91,7 @@ def test_screenshots_of_every_page(chromium: Browser, site: Site, artefacts: Pat
     folder = artefacts / "pages"
     folder.mkdir(exist_ok=True)
     with browsing(chromium, site) as page:
+        page.goto(portal_link(site))
         for place, path in enumerate(paths(site)):
             page.goto(path)
             for theme in THEMES:

@@ -1,0 +1,49 @@
+"""The site of a customer: a receiver, and a page that embeds the portal."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from hookfast.sender.verify import CHALLENGE_HEADER
+
+
+class _Customers(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        """Answer the challenge, and say thank you."""
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._answer("text/plain", b"thank you")
+
+    def do_GET(self) -> None:
+        """Show a page with the query in a frame."""
+        link = self.path.partition("?")[2]
+        frame = f'<iframe src="{link}" title="Webhooks" width="100%" height="2000"></iframe>'
+        page = f"<!doctype html><title>Account</title><h1>Account</h1>{frame}"
+        self._answer("text/html", page.encode())
+
+    def _answer(self, media_type: str, body: bytes) -> None:
+        self.send_response(200)
+        if (challenge := self.headers.get(CHALLENGE_HEADER)) is not None:
+            self.send_header(CHALLENGE_HEADER, challenge)
+        self.send_header("Content-Type", media_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def customers_site() -> Iterator[str]:
+    """Serve the site, and return its origin."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Customers) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

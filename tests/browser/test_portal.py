@@ -1,0 +1,151 @@
+"""What a customer does in the portal, on a phone and a desk, with and without script, embedded in
+another site and in a tab."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Frame, Page, ViewportSize, expect
+
+from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, portal_link
+from tests.browser.conftest import Site
+from tests.browser.customers import customers_site
+from tests.browser.scene import EVENT_TYPE
+
+Theme = Literal["light", "dark"]
+
+# Every pair of two of the four differences is here at least once, every combination in `slow`.
+SOME = [
+    (NARROW, "light", True, False),
+    (NARROW, "dark", False, True),
+    (WIDE, "light", False, False),
+    (WIDE, "dark", True, False),
+    (WIDE, "light", True, True),
+    (NARROW, "dark", True, True),
+]
+ALL = [
+    (size, theme, script, framed)
+    for size in (NARROW, WIDE)
+    for theme in ("light", "dark")
+    for script in (True, False)
+    for framed in (True, False)
+]
+WAYS = [
+    *(pytest.param(*way) for way in SOME),
+    *(pytest.param(*way, marks=pytest.mark.slow) for way in ALL if way not in SOME),
+]
+
+
+@pytest.mark.parametrize(("size", "theme", "script", "framed"), WAYS)
+def test_customer_adds_an_endpoint_sends_a_test_and_sees_request_and_answer(
+    chromium: Browser,
+    site: Site,
+    customers: str,
+    size: ViewportSize,
+    theme: Theme,
+    script: bool,
+    framed: bool,
+) -> None:
+    """No event type is typed, and no page outside of the portal is needed."""
+    options = {"viewport": size, "color_scheme": theme, "java_script_enabled": script}
+    with chromium.new_context(**options) as context:
+        tab = context.new_page()
+        tab.set_default_timeout(20_000)
+        page = opened(tab, portal_link(site), customers if framed else None)
+        page.get_by_role("link", name="New endpoint").click()
+        page.locator("[name=url]").fill(f"{customers}/{size['width']}")
+        if script:
+            page.get_by_label("Find an event").fill("invoice")
+            expect(page.get_by_text("github.push.received", exact=True)).to_be_hidden()
+        page.get_by_label(EVENT_TYPE).check()
+        if not script:
+            page.get_by_role("button", name="Count").click()
+            expect(page.get_by_label(EVENT_TYPE)).to_be_checked()
+        expect(page.get_by_text("Matches 1 event")).to_be_visible()
+        if script:
+            page.get_by_text("Example of " + EVENT_TYPE).click()
+            expect(page.get_by_role("region", name="Example of " + EVENT_TYPE)).to_be_visible()
+        check(page, script)
+        page.get_by_role("button", name="Create endpoint").click()
+
+        expect(page.get_by_role("region", name="The secret")).to_contain_text("whsec_")
+        secret = page.get_by_role("region", name="The secret").text_content()
+        assert secret is not None
+        for language, part in (("Ruby", "OpenSSL"), ("Python", "hmac")):
+            page.get_by_text(language, exact=True).click()
+            code = page.get_by_role("region", name=language)
+            expect(code).to_contain_text(part)
+            expect(code).to_contain_text(secret)
+        check(page, script)
+        page.get_by_role("link", name="Send a test").click()
+
+        data = page.get_by_label("Data of " + EVENT_TYPE)
+        expect(data).to_have_value('{\n  "invoice_id": "in_1",\n  "amount": 129900\n}')
+        data.fill('{"invoice_id": "mine"}')
+        page.get_by_role("button", name="Send the test").click()
+
+        expect(page.get_by_role("region", name="Request: body")).to_contain_text('"mine"')
+        expect(page.get_by_text("X-Hook-Test")).to_be_visible()
+        expect(page.get_by_role("region", name="Answer: body")).to_contain_text("thank you")
+        check(page, script)
+        page.get_by_role("navigation", name="Main").get_by_text("Activity").click()
+        row = page.get_by_role("row").nth(1)
+        expect(row).to_contain_text(EVENT_TYPE)
+        expect(row.get_by_text("test", exact=True)).to_be_visible()
+        expect(row.get_by_text("delivered", exact=True)).to_be_visible()
+        check(page, script)
+
+
+def opened(tab: Page, link: str, embedding: str | None) -> Page | Frame:
+    """Open a link in a tab, or in a frame of the customer's site."""
+    if embedding is None:
+        tab.goto(link)
+        return tab
+    tab.goto(f"{embedding}/?{link}")
+    frame = tab.frame_locator("iframe").owner.element_handle().content_frame()
+    assert frame is not None
+    frame.wait_for_url("**/portal/endpoints")
+    return frame
+
+
+def check(page: Page | Frame, script: bool) -> None:
+    if script:  # playwright evaluates without it too, but in a frame `document` has no styles then
+        assert page.evaluate(ACCESSIBILITY) == []
+
+
+def test_a_site_that_is_not_allowed_cannot_embed_the_portal(chromium: Browser, site: Site) -> None:
+    with customers_site() as stranger, chromium.new_context() as context:
+        tab = context.new_page()
+        refused: list[str] = []
+        tab.on("console", lambda said: refused.append(said.text))
+        tab.goto(f"{stranger}/?{portal_link(site)}")
+        tab.wait_for_timeout(500)
+        assert any("frame-ancestors" in each for each in refused), refused
+        assert all("portal/endpoints" not in frame.url for frame in tab.frames[1:])
+
+
+def test_frame_has_the_theme_and_colour_of_the_site_around_it(
+    chromium: Browser, site: Site, customers: str
+) -> None:
+    with chromium.new_context(color_scheme="light") as context:
+        tab = context.new_page()
+        page = opened(tab, portal_link(site) + "&theme=dark&accent=ffdd00", customers)
+        button = page.get_by_role("link", name="New endpoint")
+        style = "(each) => [getComputedStyle(each).backgroundColor, getComputedStyle(each).color]"
+        assert button.evaluate(style) == ["rgb(255, 221, 0)", "rgb(0, 0, 0)"]
+        assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
+        expect(page.get_by_role("button", name="Dark theme")).to_have_count(0)
+        assert page.evaluate(ACCESSIBILITY) == []
+
+
+def test_customer_sends_a_failed_message_again(chromium: Browser, site: Site) -> None:
+    with chromium.new_context(viewport=NARROW) as context:
+        page = context.new_page()
+        page.goto(portal_link(site))
+        page.get_by_role("link", name="Warehouse").click()
+        expect(page.get_by_text("on hold").first).to_be_visible()
+        page.get_by_role("link", name="All activity").click()
+        page.goto(f"{site.origin}/portal/activity/{site.scene.dead[0]}")
+        page.get_by_role("button", name="Send again").click()
+        expect(page.get_by_role("status").first).to_contain_text("is being sent again")
