@@ -32,7 +32,7 @@ async def test_pages_of_a_new_tenant_explain_the_next_step(
         assert "Get to your first delivery" in text
         assert "Create a tenant" not in text  # this is one
         assert "Create an endpoint next" in text
-        assert f"hookfast emit {EVENT_TYPE}" in text
+        assert "hookfast emit " in text
         assert f"--tenant {tenant}" in text
         assert "Time to delivery" not in text  # no figures of nothing
         assert "Create the first one" in (await visitor.get("/dashboard/endpoints")).text
