@@ -26,6 +26,9 @@ DELETE FROM notices WHERE notices.id IN (?, ?) AND notices.status != ?
 DELETE FROM process_writes WHERE process_writes.written_at < ?
 DELETE FROM retention_runs WHERE retention_runs.id < ?
 DELETE FROM retention_sweeps WHERE retention_sweeps.run_id < ?
+DELETE FROM sent_tests WHERE sent_tests.endpoint_id = ?
+DELETE FROM sent_tests WHERE sent_tests.id IN (SELECT sent_tests.id FROM sent_tests WHERE sent_tests.id < ? ORDER BY sent_tests.id LIMIT ? OFFSET ?)
+DELETE FROM sent_tests WHERE sent_tests.tenant_id = ?
 DELETE FROM signing_keys WHERE signing_keys.retired_at <= ?
 DELETE FROM subscription_patterns WHERE subscription_patterns.subscription_id IN (SELECT subscriptions.id FROM subscriptions WHERE subscriptions.endpoint_id = ?)
 DELETE FROM subscription_patterns WHERE subscription_patterns.subscription_id IN (SELECT subscriptions.id FROM subscriptions WHERE subscriptions.tenant_id = ?)
@@ -97,6 +100,7 @@ INSERT INTO process_writes (id, written_at) VALUES (?, ?) ON CONFLICT (id) DO UP
 INSERT INTO process_writes VALUES ('old', ?), ('new', ?)
 INSERT INTO retention_runs (id, status, dry_run, workflow_id, partitions, days, started_at, finished_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 INSERT INTO retention_sweeps (run_id, name, position, cutoff, cursor, deleted, kept, partitions, pinned, done) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO sent_tests (id, tenant_id, endpoint_id, event_type, payload, url, started_at, duration_ms, result, request_body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 INSERT INTO signing_keys (kid, kind, public, sealed, created_at, signs_from, retired_at) VALUES (?, ?, ?, ?, ?, ?, ?)
 INSERT INTO source_event_types (source_id, name) VALUES (?, ?) ON CONFLICT (source_id, name) DO NOTHING
 INSERT INTO source_stats (source_id, accepted, duplicates, conflicts, suppressed, failed, rejected, last_accepted_at, last_rejected_at, loop_reported_at, last_error) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -106,7 +110,7 @@ INSERT INTO subscriptions (id, endpoint_id, tenant_id, events, payload, active, 
 INSERT INTO subscriptions (id, endpoint_id, tenant_id, events, payload, mapping, filter, active, ordered, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 INSERT INTO tenant_days (tenant_id, day, events) VALUES (?, ?, ?) ON CONFLICT (tenant_id, day) DO UPDATE SET events = (tenant_days.events + excluded.events) RETURNING tenant_id, day, events
 INSERT INTO tenants (id, name, meta, created_at, updated_at) VALUES (?, ?, ?, ?, ?)
-INSERT INTO tenants (id, name, meta, quotas, created_at, updated_at, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO tenants (id, name, meta, quotas, portal, created_at, updated_at, deleted_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 INSERT INTO workers (id, version, started_at, seen_at, batching) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET seen_at = ?, batching = ?
 SELECT 1
 SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_2 FROM deliveries WHERE deliveries.started_at IS NULL LIMIT ? OFFSET ?) AS anon_1 UNION ALL SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_4 FROM deliveries WHERE deliveries.next_attempt_at IS NOT NULL AND deliveries.next_attempt_at < ? LIMIT ? OFFSET ?) AS anon_3 UNION ALL SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_6 FROM deliveries WHERE deliveries.status != 'delivered' AND deliveries.status = 'pending' LIMIT ? OFFSET ?) AS anon_5 UNION ALL SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_8 FROM deliveries WHERE deliveries.status != 'delivered' AND deliveries.status = 'retrying' LIMIT ? OFFSET ?) AS anon_7 UNION ALL SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_10 FROM deliveries WHERE deliveries.status != 'delivered' AND deliveries.status = 'held' LIMIT ? OFFSET ?) AS anon_9 UNION ALL SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_12 FROM deliveries WHERE deliveries.status != 'delivered' AND deliveries.status = 'paused' LIMIT ? OFFSET ?) AS anon_11 UNION ALL SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_14 FROM deliveries WHERE deliveries.status != 'delivered' AND deliveries.status = 'dead' LIMIT ? OFFSET ?) AS anon_13 UNION ALL SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_16 FROM deliveries WHERE deliveries.status != 'delivered' AND deliveries.status = 'gone' LIMIT ? OFFSET ?) AS anon_15 UNION ALL SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_18 FROM endpoint_health WHERE endpoint_health.circuit != 'closed' AND endpoint_health.circuit = 'open' LIMIT ? OFFSET ?) AS anon_17 UNION ALL SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_20 FROM endpoint_health WHERE endpoint_health.circuit != 'closed' AND endpoint_health.circuit = 'half_open' LIMIT ? OFFSET ?) AS anon_19 UNION ALL SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_22 FROM endpoint_health WHERE endpoint_health.circuit != 'closed' AND endpoint_health.circuit = 'draining' LIMIT ? OFFSET ?) AS anon_21 UNION ALL SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_24 FROM notices WHERE notices.status = 'pending' LIMIT ? OFFSET ?) AS anon_23 UNION ALL SELECT ? AS name, ? AS label, count(*) AS number FROM (SELECT ? AS anon_26 FROM workers WHERE workers.seen_at > ? LIMIT ? OFFSET ?) AS anon_25
@@ -299,6 +303,7 @@ SELECT count(*) AS count_1 FROM in_flight WHERE in_flight.endpoint_id = ?
 SELECT count(*) AS count_1 FROM inbox
 SELECT count(*) AS count_1 FROM inbox_keys WHERE inbox_keys.expires_at <= ?
 SELECT count(*) AS count_1 FROM retention_runs
+SELECT count(*) AS count_1 FROM sent_tests
 SELECT count(*) AS count_1 FROM signing_keys
 SELECT count(*) AS count_1 FROM sources
 SELECT count(*) AS count_1, count(CASE WHEN workers.batching THEN ? END) AS count_2 FROM workers WHERE workers.seen_at > ?
@@ -623,6 +628,7 @@ SELECT retention_sweeps.run_id, retention_sweeps.name, retention_sweeps.position
 SELECT retention_sweeps.run_id, retention_sweeps.name, retention_sweeps.position, retention_sweeps.cutoff, retention_sweeps.cursor, retention_sweeps.deleted, retention_sweeps.kept, retention_sweeps.partitions, retention_sweeps.pinned, retention_sweeps.done FROM retention_sweeps WHERE retention_sweeps.run_id = ? ORDER BY retention_sweeps.position
 SELECT retention_sweeps.run_id, retention_sweeps.name, retention_sweeps.position, retention_sweeps.cutoff, retention_sweeps.cursor, retention_sweeps.deleted, retention_sweeps.kept, retention_sweeps.partitions, retention_sweeps.pinned, retention_sweeps.done FROM retention_sweeps WHERE retention_sweeps.run_id IN (?, ?) ORDER BY retention_sweeps.position
 SELECT retention_sweeps.run_id, retention_sweeps.name, retention_sweeps.position, retention_sweeps.cutoff, retention_sweeps.cursor, retention_sweeps.deleted, retention_sweeps.kept, retention_sweeps.partitions, retention_sweeps.pinned, retention_sweeps.done FROM retention_sweeps WHERE retention_sweeps.run_id IN (SELECT 1 FROM (SELECT 1) WHERE 1!=1) ORDER BY retention_sweeps.position
+SELECT sent_tests.id FROM sent_tests
 SELECT signing_keys.kid FROM signing_keys WHERE signing_keys.retired_at IS NULL OR signing_keys.retired_at > ? ORDER BY signing_keys.kid
 SELECT signing_keys.kid, signing_keys.kind, signing_keys.public, signing_keys.sealed, signing_keys.created_at, signing_keys.signs_from, signing_keys.retired_at FROM signing_keys ORDER BY signing_keys.kid LIMIT ? OFFSET ?
 SELECT signing_keys.kid, signing_keys.kind, signing_keys.public, signing_keys.sealed, signing_keys.created_at, signing_keys.signs_from, signing_keys.retired_at FROM signing_keys WHERE signing_keys.kid > ? ORDER BY signing_keys.kid LIMIT ? OFFSET ?
@@ -651,9 +657,9 @@ SELECT tenant_days.events FROM tenant_days ORDER BY tenant_days.events
 SELECT tenant_days.tenant_id, tenant_days.day, tenant_days.events FROM tenant_days
 SELECT tenant_days.tenant_id, tenant_days.events FROM tenant_days WHERE tenant_days.tenant_id IN (?) AND tenant_days.day = ?
 SELECT tenants.id FROM tenants WHERE tenants.id IN (?) AND tenants.deleted_at IS NULL
-SELECT tenants.id, tenants.name, tenants.meta, tenants.quotas, tenants.created_at, tenants.updated_at, tenants.deleted_at FROM tenants WHERE tenants.deleted_at IS NULL AND tenants.id != ? AND tenants.id < ? ORDER BY tenants.id DESC LIMIT ? OFFSET ?
-SELECT tenants.id, tenants.name, tenants.meta, tenants.quotas, tenants.created_at, tenants.updated_at, tenants.deleted_at FROM tenants WHERE tenants.deleted_at IS NULL AND tenants.id != ? ORDER BY tenants.id DESC LIMIT ? OFFSET ?
-SELECT tenants.id, tenants.name, tenants.meta, tenants.quotas, tenants.created_at, tenants.updated_at, tenants.deleted_at FROM tenants WHERE tenants.id = ? AND tenants.deleted_at IS NULL
+SELECT tenants.id, tenants.name, tenants.meta, tenants.quotas, tenants.portal, tenants.created_at, tenants.updated_at, tenants.deleted_at FROM tenants WHERE tenants.deleted_at IS NULL AND tenants.id != ? AND tenants.id < ? ORDER BY tenants.id DESC LIMIT ? OFFSET ?
+SELECT tenants.id, tenants.name, tenants.meta, tenants.quotas, tenants.portal, tenants.created_at, tenants.updated_at, tenants.deleted_at FROM tenants WHERE tenants.deleted_at IS NULL AND tenants.id != ? ORDER BY tenants.id DESC LIMIT ? OFFSET ?
+SELECT tenants.id, tenants.name, tenants.meta, tenants.quotas, tenants.portal, tenants.created_at, tenants.updated_at, tenants.deleted_at FROM tenants WHERE tenants.id = ? AND tenants.deleted_at IS NULL
 SELECT tenants.id, tenants.quotas FROM tenants WHERE tenants.quotas IS NOT NULL AND tenants.deleted_at IS NULL
 SELECT version_num FROM alembic_version
 UPDATE alembic_version SET version_num = '0000'
@@ -731,11 +737,11 @@ UPDATE sources SET secrets=? WHERE sources.id = ?
 UPDATE sources SET secrets=?, updated_at=?, deleted_at=? WHERE sources.tenant_id = ? AND sources.deleted_at IS NULL
 UPDATE subscriptions SET filter=?
 UPDATE subscriptions SET tenant_id=?
-UPDATE tenants SET name=?, meta=?, quotas=?, updated_at=? WHERE tenants.id = ?
+UPDATE tenants SET name=?, meta=?, quotas=?, portal=?, updated_at=? WHERE tenants.id = ?
 UPDATE tenants SET updated_at=?, deleted_at=? WHERE tenants.id = ?
 WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n < 29999) INSERT INTO deliveries (id, event_id, subscription_id, endpoint_id, tenant_id, event_type, payload, status, attempts, retries, created_at, updated_at, started_at, finished_at) SELECT 'dlv_' || printf('%012x', 1794398400000 + n * 25920) || '7000800000000000' || substr('0000' || (n % 9999), -4, 4), 'evt_1', 'sub_1', 'ep_' || (n % 499), 'tnt_' || CASE WHEN n % 10 < 8 THEN 0 ELSE n % 199 END, 'order.invoice.paid', 'full', CASE WHEN n % 50 = 0 THEN 'dead' WHEN n % 1000 = 7 THEN 'held' ELSE 'delivered' END, 1, 0, '2026-11-20T00:00:00.000000Z', '2026-11-20T00:00:00.000000Z', '2026-11-20T00:00:00.000000Z', '2026-11-20T00:00:00.000000Z' FROM numbers
-WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000) INSERT INTO events (id, type, tenant_id, body, traceparent, deliveries, created_at, position) SELECT printf('evt_01a21515faa47%019x', n), 'order.invoice.paid', 'tnt_' || (n % 3), x'7b7d', '00', 0, '2026-11-25T23:41:31.684045Z', n FROM numbers
-WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000) INSERT INTO events (id, type, tenant_id, body, traceparent, deliveries, created_at, position) SELECT printf('evt_01a21515fb587%019x', n), 'order.invoice.paid', 'tnt_' || (n % 3), x'7b7d', '00', 0, '2026-11-25T23:41:31.864327Z', n FROM numbers
+WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000) INSERT INTO events (id, type, tenant_id, body, traceparent, deliveries, created_at, position) SELECT printf('evt_01a2171c1b627%019x', n), 'order.invoice.paid', 'tnt_' || (n % 3), x'7b7d', '00', 0, '2026-11-26T09:07:27.714862Z', n FROM numbers
+WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000) INSERT INTO events (id, type, tenant_id, body, traceparent, deliveries, created_at, position) SELECT printf('evt_01a2171c1bfa7%019x', n), 'order.invoice.paid', 'tnt_' || (n % 3), x'7b7d', '00', 0, '2026-11-26T09:07:27.866544Z', n FROM numbers
 WITH held AS (SELECT deliveries.id AS id FROM deliveries WHERE deliveries.id IN (?) AND deliveries.batch_id = ? AND deliveries.batch_until IS NOT NULL ORDER BY deliveries.id) UPDATE deliveries SET leased_until=?, batch_id=?, batch_until=? WHERE deliveries.id IN (SELECT held.id FROM held)
 WITH unmarked AS (SELECT deliveries.id AS id FROM deliveries WHERE deliveries.id IN (?) AND deliveries.started_at IS NULL AND deliveries.leased_until = ?) UPDATE deliveries SET leased_until=? WHERE deliveries.id IN (SELECT unmarked.id FROM unmarked)
-WITH unmarked AS (SELECT deliveries.id AS id FROM deliveries WHERE deliveries.id IN (?) AND deliveries.started_at IS NULL AND deliveries.leased_until = ?) UPDATE deliveries SET leased_until=?, started_at=? WHERE deliveries.id IN (SELECT unmarked.id FROM unmarked)
+WITH unmarked AS (SELECT deliveries.id AS id FROM deliveries WHERE deliveries.id IN (?) AND deliveries.started_at IS NULL AND deliveries.wakes = ?) UPDATE deliveries SET leased_until=?, started_at=? WHERE deliveries.id IN (SELECT unmarked.id FROM unmarked)
