@@ -110,6 +110,7 @@ def main() -> None:
 def _running_demo(home: Path) -> Iterator[Demo]:
     """Run the demo on separate ports."""
     settings = {f"HOOKFAST_{name}": port for name, port in _PORTS.items()}
+    settings["HOOKFAST_PORTAL_NAME"] = "Corner Shop"
     settings["HOOKFAST_FIRST_ATTEMPTS"] = "workflow"  # as on a machine that does nothing else
     command = ["hookfast.cli", "demo", "--outage-every", str(_OUTAGE_EVERY_SECONDS)]
     with _running([sys.executable, "-m", *command], **settings, HOOKFAST_HOME=str(home)) as process:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Literal
 
+import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
 from api.dashboard import application as dashboard
@@ -17,6 +18,8 @@ from tests.browser.conftest import Site
 from tests.browser.scene import EVENT_TYPE
 
 OPEN = "document.querySelectorAll('details').forEach((each) => each.open = {})"
+PARTS = 3
+"""So many tests share the pages: all of them take two minutes on a busy machine."""
 LOOKS: tuple[tuple[Literal["light", "dark"], ViewportSize], ...] = (
     ("light", WIDE),
     ("dark", NARROW),
@@ -83,13 +86,14 @@ def file_name(path: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"_[0-9a-f]{32}", "", path)).strip("-")
 
 
+@pytest.mark.parametrize("part", range(PARTS))
 def test_every_page_passes_the_accessibility_checks(
-    chromium: Browser, site: Site, artefacts: Path
+    chromium: Browser, site: Site, artefacts: Path, part: int
 ) -> None:
     problems: dict[str, list[str]] = {}
     with browsing(chromium, site) as page:
         page.goto(portal_link(site))
-        for place, path in enumerate(paths(site)):
+        for place, path in list(enumerate(paths(site)))[part::PARTS]:
             page.goto(path)
             for theme, viewport in LOOKS:
                 page.emulate_media(color_scheme=theme)

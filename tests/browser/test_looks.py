@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, expect
 
 from tests.browser.browsing import NARROW, WIDE, browsing, portal_link
 from tests.browser.conftest import Site
-from tests.browser.test_every_page import OPEN, file_name, paths
+from tests.browser.test_every_page import OPEN, PARTS, file_name, paths
 
 MEASURE = (Path(__file__).parent / "looks.js").read_text()
 SIZES: tuple[ViewportSize, ...] = (
@@ -31,13 +31,14 @@ def problems(page: Page, what: str) -> list[str]:
     return found
 
 
-def test_pages_look_tidy_at_every_width(chromium: Browser, site: Site) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_pages_look_tidy_at_every_width(chromium: Browser, site: Site, part: int) -> None:
     wrong: dict[str, list[str]] = {}
     weights: dict[str, int] = {}
     assets: dict[str, int] = {}
     with browsing(chromium, site) as page:
         page.goto(portal_link(site))
-        for path in paths(site):
+        for path in paths(site)[part::PARTS]:
             response = page.goto(path)
             assert response is not None
             weights[path] = len(response.body())
