@@ -10,8 +10,10 @@ function keepZone() {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const stored = () => document.cookie.split("; ").includes(`${name}=${zone}`);
   if (!zone || stored()) return;
-  const secure = location.protocol === "https:" ? "; secure" : "";
-  document.cookie = `${name}=${zone}; path=/; max-age=31536000; samesite=lax${secure}`;
+  const secure = location.protocol === "https:";
+  // in another site's frame, browsers keep only partitioned cookies
+  const jar = secure && window !== top ? "samesite=none; secure; partitioned" : `samesite=lax${secure ? "; secure" : ""}`;
+  document.cookie = `${name}=${zone}; path=/; max-age=31536000; ${jar}`;
   const shown = document.querySelector("main :is(time, .chart, .range)");
   if (shown && "reloadable" in page.dataset && stored()) location.reload();
 }
