@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import Depends, Query, Response
+from fastapi import Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
@@ -17,15 +17,14 @@ from api.routes.endpoint_credentials import (
     set_endpoint_authentication,
     set_endpoint_tls,
 )
-from api.routes.endpoints import get_endpoint
 from api.site.form import Form, validated
 from api.site.formatting import endpoint_name
+from api.site.from_path import StoredEndpoint
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.site import Site
 from hookfast.errors import Conflict, HookfastError, InvalidInput
 
-StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
 Kind = Literal["oauth2", "basic", "bearer"]
 KINDS: Final[dict[Kind, str]] = {
     "oauth2": "OAuth 2.0",

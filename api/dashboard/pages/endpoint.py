@@ -11,7 +11,6 @@ from api.access.authentication import Principal, Reader
 from api.dashboard.pages import endpoint_charts
 from api.dashboard.pages.endpoint_charts import Window, WindowQuery
 from api.dashboard.site import DASHBOARD
-from api.forms.endpoint import EndpointView
 from api.forms.unmatched import explain_unmatched
 from api.http.fields import EndpointPath
 from api.http.pagination import Page
@@ -31,7 +30,6 @@ from hookfast.storage.deliveries import sent_tests
 
 routes = PageRouter(DASHBOARD)
 
-StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
 
 _RECENT = Page(limit=10, after=None)
 _ALL = Page(limit=200, after=None)

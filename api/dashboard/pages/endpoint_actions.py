@@ -8,7 +8,6 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
-from api.dashboard.pages.endpoint import StoredEndpoint
 from api.dashboard.site import DASHBOARD
 from api.http.fields import EndpointPath
 from api.routes.endpoint_checks import VerifiedView, verify_endpoint
@@ -22,6 +21,7 @@ from api.routes.endpoint_control import (
 from api.routes.endpoint_secrets import RotationForm, rotate_endpoint_secret
 from api.routes.endpoints import delete_endpoint
 from api.site.formatting import endpoint_name
+from api.site.from_path import StoredEndpoint
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 from hookfast.endpoints.circuit import EndpointState

@@ -11,7 +11,6 @@ from fastapi import Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
-from api.dashboard.pages.endpoint import StoredEndpoint
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.forms.jobs import JobView, count
@@ -20,6 +19,7 @@ from api.routes.deliveries import DeliveryActionForm, act_on_deliveries
 from api.routes.recovery import RecoverForm, recover_endpoint
 from api.site.form import validated
 from api.site.formatting import number
+from api.site.from_path import StoredEndpoint
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.time_range import RangeQuery, TimeRange

@@ -9,13 +9,13 @@ from fastapi import Depends, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
-from api.dashboard.pages.endpoint import StoredEndpoint
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.routes.endpoints import change_endpoint
 from api.site import endpoint_fields
 from api.site.endpoint_fields import GROUPS, Group
 from api.site.form import check_unchanged, seen_version
+from api.site.from_path import StoredEndpoint
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound, TooManyRequests

@@ -8,13 +8,14 @@ from fastapi import Depends, Response
 
 from api.access.authentication import Principal, Reader, Writer
 from api.answers.problems import problem_of
-from api.dashboard.pages.endpoint import StoredEndpoint, render_endpoint
+from api.dashboard.pages.endpoint import render_endpoint
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.forms.endpoint_test import KeptTest, TestForm
 from api.forms.sample import parse_edited
 from api.routes.endpoint_tests import get_test, run_test
 from api.site.form import validated
+from api.site.from_path import StoredEndpoint
 from api.site.json_view import pretty
 from api.site.page import InvalidField, PageView, View
 from api.site.page_route import PageRouter, error_sentence

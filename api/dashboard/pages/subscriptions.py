@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, Response
+from fastapi import Response
 
 from api.access.audit import Audit
-from api.access.authentication import Principal, Reader, Writer
+from api.access.authentication import Principal, Writer
 from api.dashboard.pages.endpoint import render_endpoint
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint_test import TestForm
-from api.http.fields import EndpointPath, SubscriptionPath
+from api.http.fields import EndpointPath
 from api.process.context import AppContext
 from api.routes.endpoint_tests import run_test
 from api.routes.endpoints import get_endpoint
@@ -26,36 +26,19 @@ from api.routes.subscriptions import (
     change_subscription,
     create_subscription,
     delete_subscription,
-    get_subscription,
     preview_subscription,
 )
 from api.site.flash import Tone
 from api.site.form import Form, changed_members, check_unchanged, seen_version, validated
+from api.site.from_path import OwnSubscription
 from api.site.json_view import pretty
 from api.site.page import InvalidField, PageView, View
 from api.site.page_route import PageRouter, error_sentence
 from api.site.sample_editor import example_types
-from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
+from hookfast.errors import Conflict, HookfastError, InvalidInput
 from hookfast.events.filter import filter_text
 
 routes = PageRouter(DASHBOARD)
-
-
-async def _subscription_of_endpoint(
-    endpoint_id: EndpointPath,
-    subscription_id: SubscriptionPath,
-    context: AppContext,
-    principal: Reader,
-) -> SubscriptionView:
-    """Return the endpoint's subscription. Raises NotFound for another endpoint's: a session about
-    one endpoint must not reach others through this path."""
-    subscription = await get_subscription(subscription_id, context, principal)
-    if subscription.endpoint_id != endpoint_id:
-        raise NotFound("The endpoint has no such subscription.")
-    return subscription
-
-
-OwnSubscription = Annotated[SubscriptionView, Depends(_subscription_of_endpoint)]
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import Depends, Response
 
 from api.access.authentication import Reader
-from api.forms.endpoint import EndpointView
 from api.http.fields import EndpointPath
 from api.http.pagination import MAX_LIMIT, Page
 from api.portal.pages.activity import entries
@@ -24,7 +23,6 @@ from hookfast.deliveries.retry_plan import parse_plan
 
 routes = PageRouter(PORTAL)
 
-StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
 
 _RECENT = Page(limit=10, after=None)
 _ALL = Page(limit=MAX_LIMIT, after=None)

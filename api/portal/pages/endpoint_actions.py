@@ -10,7 +10,6 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.http.fields import EndpointPath
-from api.portal.pages.endpoint import StoredEndpoint
 from api.portal.pages.secret import render_secret
 from api.portal.site import PORTAL
 from api.routes.endpoint_checks import verify_endpoint
@@ -25,6 +24,7 @@ from api.routes.endpoints import delete_endpoint
 from api.routes.recovery import RecoverForm, recover_endpoint
 from api.site.form import validated
 from api.site.formatting import endpoint_name
+from api.site.from_path import StoredEndpoint
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 from hookfast.errors import InvalidInput

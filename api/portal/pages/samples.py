@@ -12,12 +12,12 @@ from api.forms.endpoint_test import TestForm
 from api.forms.sample import parse_edited
 from api.http.pagination import MAX_LIMIT, Page
 from api.portal.errors import render_form
-from api.portal.pages.endpoint import StoredEndpoint
 from api.portal.site import PORTAL
 from api.portal.words import state_of_test
 from api.routes.endpoint_tests import run_test
 from api.routes.subscriptions import list_subscriptions
 from api.site.form import validated
+from api.site.from_path import StoredEndpoint
 from api.site.json_view import pretty
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter

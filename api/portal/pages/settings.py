@@ -10,11 +10,11 @@ from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.forms.endpoint import EndpointView
 from api.portal.errors import render_form
-from api.portal.pages.endpoint import StoredEndpoint
 from api.portal.site import PORTAL
 from api.routes.endpoints import change_endpoint
 from api.site import endpoint_fields
 from api.site.form import check_unchanged, seen_version
+from api.site.from_path import StoredEndpoint
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.errors import Conflict, HookfastError, InvalidInput, TooManyRequests

@@ -3,16 +3,12 @@ most endpoints have one."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Depends, Response
+from fastapi import Response
 
 from api.access.audit import Audit
-from api.access.authentication import Principal, Reader, Writer
+from api.access.authentication import Principal, Writer
 from api.forms.endpoint import EndpointView
-from api.http.fields import EndpointPath, SubscriptionPath
 from api.portal.errors import render_form
-from api.portal.pages.endpoint import StoredEndpoint
 from api.portal.pages.event_tree import ticked, tree_values
 from api.portal.site import PORTAL
 from api.process.context import AppContext
@@ -22,35 +18,18 @@ from api.routes.subscriptions import (
     change_subscription,
     create_subscription,
     delete_subscription,
-    get_subscription,
 )
 from api.site.form import changed_members, check_unchanged, seen_version, validated
+from api.site.from_path import OwnSubscription, StoredEndpoint
 from api.site.json_view import pretty
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
-from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound, TooManyRequests
+from hookfast.errors import Conflict, HookfastError, InvalidInput, TooManyRequests
 from hookfast.events.filter import filter_text
 
 routes = PageRouter(PORTAL)
 
 _NOTHING_TICKED = "tick at least one event, or all of them"
-
-
-async def _subscription_of_endpoint(
-    endpoint_id: EndpointPath,
-    subscription_id: SubscriptionPath,
-    context: AppContext,
-    principal: Reader,
-) -> SubscriptionView:
-    """Return the endpoint's subscription. Raises NotFound for another endpoint's: a session about
-    one endpoint must not reach others through this path."""
-    subscription = await get_subscription(subscription_id, context, principal)
-    if subscription.endpoint_id != endpoint_id:
-        raise NotFound("The endpoint has no such events.")
-    return subscription
-
-
-OwnSubscription = Annotated[SubscriptionView, Depends(_subscription_of_endpoint)]
 
 
 @routes.get("/endpoints/{endpoint_id}/events/new")
