@@ -1,4 +1,4 @@
-"""The values of the examples in the OpenAPI document. All tell of one shop: Acme emits
+"""The values of the examples in the OpenAPI document. They are of one shop: Acme emits
 `order.invoice.paid`, and its endpoint https://example.com/webhooks receives it at once."""
 
 from __future__ import annotations

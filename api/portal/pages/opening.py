@@ -112,14 +112,14 @@ async def _sees_another(view: View, link: PortalLink) -> bool:
 async def _begin_session(
     view: View, link: PortalLink, *, theme: str | None, accent: str | None
 ) -> Response:
-    """Begin the session. Raises InvalidInput for a theme or colour that is none, so that whoever
-    builds the embedding page sees it."""
+    """Begin the session. Raises InvalidInput for an unknown theme or an invalid colour, so that the
+    builder of the embedding page sees it."""
     if theme is not None and theme not in THEMES:
         raise InvalidInput("The theme is `light` or `dark`; without one it is the visitor's.")
     try:
         accent = None if accent is None else parse_accent(accent)
     except ValueError as error:
-        raise InvalidInput(f"The accent is no colour: {error}.") from None
+        raise InvalidInput(f"The accent is not a colour: {error}.") from None
     try:
         # each session has a rate limit of its own, so the number of new sessions needs one too
         count_request(view.request, f"portal:{link.tenant_id}")
