@@ -53,7 +53,7 @@ TAGS = [
     {"name": "Event types", "description": "The catalogue of events that can be emitted."},
     {"name": "Tenants", "description": "Your customers."},
     {"name": "API keys", "description": "Who may call this API."},
-    {"name": "Portal links", "description": "Access to the dashboard without an API key."},
+    {"name": "Portal links", "description": "Access to the portal without an API key."},
     {"name": "Search", "description": "From an id, a key, a URL or a name to what it belongs to."},
     {"name": "Audit log", "description": "Who changed what, and when."},
     {"name": "Retention", "description": "How long data is kept, and what was deleted."},

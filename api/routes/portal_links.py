@@ -62,9 +62,10 @@ async def create_portal_link(
     principal: Writer,
     form: PortalLinkForm | None = None,
 ) -> PortalLinkView:
-    """A link to the dashboard for a person without an API key, such as a customer who is signed in
-    to your own site. It starts a session of at most two hours that sees only this tenant and cannot
-    create API keys. The link works until it expires. Revoking the API key that created it ends the
+    """A link to the portal, the pages for customers, for a person without an API key, such as a
+    customer who is signed in to your own site. It starts a session of at most two hours that sees
+    only this tenant and cannot create API keys. With `&theme=dark&accent=0ea5e9` added, it opens in
+    these colours. The link works until it expires. Revoking the API key that created it ends the
     link and its sessions earlier."""
     form = form or PortalLinkForm()
     principal.check_tenant(tenant_id)

@@ -363,7 +363,7 @@ def _portal_link(
         ),
     ] = False,
 ) -> None:
-    """Create a link into the dashboard for somebody without an API key.
+    """Create a link to the portal for somebody without an API key.
 
     Give TENANT or --endpoint. Revoking the API key that created the link also ends the link.
     """

@@ -1,4 +1,4 @@
-"""`hookfast tenants`, and `hookfast portal-link`: a link into the dashboard for a tenant."""
+"""`hookfast tenants`, and `hookfast portal-link`: a link to the portal of a tenant."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _used(part: dict[str, Any]) -> str:
 def portal_link(
     remote: Remote, tenant: str | None, *, endpoint: str | None, may_act: bool, valid_for: timedelta
 ) -> None:
-    """Create a link into the dashboard and print it, the only time it is shown."""
+    """Create a link to the portal and print it, the only time it is shown."""
     form: dict[str, Any] = {
         "scope": "tenant" if may_act else "tenant:read",
         "expires_in_seconds": int(valid_for.total_seconds()),
