@@ -22,7 +22,7 @@ _TEXT_CONTRAST: Final = 4.5
 """WCAG 2.2, 1.4.3: text and its background."""
 _LIGHT_GROUND: Final = "#f0f2f5"
 _DARK_GROUND: Final = "#1f252e"
-"""The darkest background of the light theme and the lightest of the dark one that links are on."""
+"""The backgrounds of links: the darkest of the light theme, and the lightest of the dark theme."""
 _STEPS: Final = 100
 
 

@@ -33,7 +33,7 @@ GLOSSARY: Final[Mapping[str, str]] = {
     "payload": "What is sent of an event: `full` its data, `thin` its id and a URL, `raw` the "
     "request that a source received, `mapped` the result of the subscription's mapping.",
     "duration_ms": "Time from the start of the request to its end, in milliseconds.",
-    "result": "What came of the request: `success` (2xx), `status` (any other response), or what "
+    "result": "The result of the request: `success` (2xx), `status` (any other response), or what "
     "prevented a complete response, such as `dns`, `tls` or `timeout`.",
     "status_code": "HTTP status of the response; null if none arrived completely.",
     # -- everything else

@@ -10,7 +10,7 @@ from fastapi import Response
 
 from api.site.page import View
 from hookfast.errors import NotFound
-from hookfast.storage.deliveries import deliveries
+from hookfast.storage.deliveries import deliveries, sent_tests
 
 _ALWAYS_ALLOWED: Final = ("/sign-out", "/settings/theme")
 _CATALOGUE: Final = re.compile(r"/event-types(?:/[^/]+(?:/example)?)?")
@@ -47,5 +47,6 @@ async def _is_about(own: str, path: str, view: View) -> bool:
     if match is None:
         return False
     async with view.context.database.read() as connection:
-        delivery = await deliveries.get(connection, match[1])
-    return delivery is not None and delivery.endpoint_id == own
+        message = await deliveries.get(connection, match[1])
+        shown = message or await sent_tests.get(connection, match[1])
+    return shown is not None and shown.endpoint_id == own

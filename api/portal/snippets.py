@@ -100,8 +100,8 @@ _SCHEMES: Final[Mapping[Profile, _Scheme]] = {
 
 
 def snippet_profile(signatures: Sequence[str]) -> Profile | None:
-    """Return the profile of an endpoint that the snippets verify: the strongest one that uses its
-    secret. None if it only has signatures by public keys."""
+    """Return the profile of an endpoint that the snippets verify: the strongest profile with
+    its secret. None if it only has signatures by public keys."""
     return next((profile for profile in _SCHEMES if profile in signatures), None)
 
 

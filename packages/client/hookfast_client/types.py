@@ -138,8 +138,8 @@ class LastAnswer(TypedDict):
     """The answer to a delivery's newest recorded attempt."""
 
     result: Result
-    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
-    complete response, such as `dns`, `tls` or `timeout`."""
+    """The result of the request: `success` (2xx), `status` (any other response), or what prevented
+    a complete response, such as `dns`, `tls` or `timeout`."""
 
     status_code: int | None
     """Null if there was no complete response."""
@@ -287,8 +287,8 @@ class Attempt(TypedDict):
     """Time from the start of the request to its end, in milliseconds."""
 
     result: Result
-    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
-    complete response, such as `dns`, `tls` or `timeout`."""
+    """The result of the request: `success` (2xx), `status` (any other response), or what prevented
+    a complete response, such as `dns`, `tls` or `timeout`."""
 
     status_code: int | None
     """HTTP status of the response; null if none arrived completely."""
@@ -1208,8 +1208,8 @@ class Test(TypedDict):
     """Whether the receiver answered 2xx."""
 
     result: Result | None
-    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
-    complete response, such as `dns`, `tls` or `timeout`."""
+    """The result of the request: `success` (2xx), `status` (any other response), or what prevented
+    a complete response, such as `dns`, `tls` or `timeout`."""
 
     status_code: int | None
     """HTTP status of the response; null if none arrived completely."""
@@ -1285,8 +1285,8 @@ class ListedTest(TypedDict):
     """Time from the start of the request to its end, in milliseconds."""
 
     result: Result
-    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
-    complete response, such as `dns`, `tls` or `timeout`."""
+    """The result of the request: `success` (2xx), `status` (any other response), or what prevented
+    a complete response, such as `dns`, `tls` or `timeout`."""
 
     status_code: int | None
     """Null if there was no complete answer."""
@@ -1320,8 +1320,8 @@ class KeptTest(TypedDict):
     """Time from the start of the request to its end, in milliseconds."""
 
     result: Result
-    """What came of the request: `success` (2xx), `status` (any other response), or what prevented a
-    complete response, such as `dns`, `tls` or `timeout`."""
+    """The result of the request: `success` (2xx), `status` (any other response), or what prevented
+    a complete response, such as `dns`, `tls` or `timeout`."""
 
     status_code: int | None
     """Null if there was no complete answer."""

@@ -186,6 +186,23 @@ async def test_test_is_edited_sent_shown_in_full_and_kept_in_the_activity(
 
 
 @pytest.mark.usefixtures("catalogue")
+async def test_link_to_one_endpoint_shows_its_tests_and_no_others(
+    app: FastAPI, client: httpx2.AsyncClient, receiver: Receiver
+) -> None:
+    tenant = await new_tenant(client)
+    pages = []
+    for _ in range(2):
+        endpoint = await new_endpoint(client, tenant, url=receiver.url(), verification="none")
+        async with customer(app, client, tenant, endpoint_id=endpoint) as visitor:
+            path = f"/portal/endpoints/{endpoint}/test"
+            sent = await visitor.post(path, type="order.refund.created", data='{"id": "mine"}')
+            pages.append(sent.headers["location"])
+            assert '"mine"' in await shown(visitor, pages[-1])
+            others = [(await visitor.get(page)).status_code for page in pages[:-1]]
+            assert set(others) <= {404}
+
+
+@pytest.mark.usefixtures("catalogue")
 async def test_activity_merges_messages_and_tests_page_by_page(
     app: FastAPI, client: httpx2.AsyncClient, context: Context, receiver: Receiver
 ) -> None:
