@@ -28,8 +28,8 @@ from hookfast.errors import Conflict, HookfastError, InvalidInput
 Kind = Literal["oauth2", "basic", "bearer"]
 KINDS: Final[dict[Kind, str]] = {
     "oauth2": "OAuth 2.0",
-    "basic": "user name and password",
-    "bearer": "bearer token",
+    "basic": "User name and password",
+    "bearer": "Bearer token",
 }
 OVERLAPS: Final = {
     "86400": "24 hours: time to change over",

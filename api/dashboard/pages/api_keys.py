@@ -24,7 +24,7 @@ from api.routes.api_keys import (
     revoke_key,
 )
 from api.site.form import validated
-from api.site.formatting import local
+from api.site.formatting import ago
 from api.site.page import InvalidField, PageView, View
 from api.site.page_route import PageRouter
 from api.site.zone import parse_local
@@ -120,7 +120,7 @@ async def revoke_page(key_id: ApiKeyPath, view: PageView, principal: Writer) -> 
     async with view.context.database.read() as connection:
         key = found(await api_keys.get(connection, key_id))
     principal.check_tenant(key.tenant_id)
-    used = "never" if key.last_used_at is None else local(key.last_used_at, view.zone)
+    used = "never" if key.last_used_at is None else ago(key.last_used_at, view.now)
     text = f"Requests with it are rejected within two seconds. Last used: {used}."
     if key_id == principal.key_id:
         text += " You are signed in with this key: you will be signed out."
