@@ -15,16 +15,20 @@ _COLSPAN = re.compile(r'\bcolspan="(\d+)"')
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table, as templates write it: `Endpoint`; `#Attempts` has numbers; `!Status` is
-    beside the title of a card; an empty name is the column of actions."""
+    beside the title of a card; `~Limits` and `~#Bytes` are left out where the page has room for
+    neither all columns nor cards; an empty name is the column of actions."""
 
     name: str
     is_number: bool = False
     is_lead: bool = False
+    is_spare: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Column:
         """Return the column that a template wrote."""
-        return cls(text.lstrip("#!"), is_number=text[:1] == "#", is_lead=text[:1] == "!")
+        name = text.lstrip("~#!")
+        marks = text[: len(text) - len(name)]
+        return cls(name, is_number="#" in marks, is_lead="!" in marks, is_spare="~" in marks)
 
 
 def columns(texts: Sequence[str]) -> list[Column]:
@@ -58,4 +62,7 @@ def cells(rows: str, table: Sequence[Column], *, ticks: bool = False) -> Markup:
 def _of_card(column: Column) -> str:
     if column.is_lead:
         return " data-lead"
-    return f' data-label="{escape(column.name)}"' if column.name else " data-actions"
+    if not column.name:
+        return " data-actions"
+    spare = " data-spare" if column.is_spare else ""
+    return f' data-label="{escape(column.name)}"{spare}'

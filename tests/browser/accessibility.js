@@ -34,8 +34,11 @@
     if (ids.has(element.id)) report("4.1.2", "an id is not unique", element);
     ids.add(element.id);
   }
-  const menus = all("nav").map(name);
-  if (menus.length > 1 && new Set(menus).size < menus.length) report("1.3.1", `navs have the same name (${menus})`);
+  for (const landmark of ["nav", "section[aria-label], section[aria-labelledby], [role=region]"]) {
+    const names = all(landmark).filter(isVisible).map(name);
+    const repeated = names.filter((each, index) => names.indexOf(each) < index);
+    if (repeated.length) report("1.3.1", `landmarks have the same name (${repeated})`);
+  }
   for (const attribute of ["aria-labelledby", "aria-describedby", "aria-controls"]) {
     for (const element of all(`[${attribute}]`)) {
       for (const id of element.getAttribute(attribute).split(/\s+/)) {
@@ -122,10 +125,13 @@
     const size = parseFloat(style.fontSize);
     const required = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700) ? 3 : 4.5;
     const background = backgroundOf(element);
-    const found = contrast(over(rgba(element.closest("svg") ? style.fill : style.color), background), background);
+    let opacity = 1;
+    for (let at = element; at; at = at.parentElement) opacity *= Number(getComputedStyle(at).opacity);
+    const [r, g, b, a] = rgba(element.closest("svg") ? style.fill : style.color);
+    const found = contrast(over([r, g, b, a * opacity], background), background);
     if (found < required) report("1.4.3", `the contrast of text is ${found.toFixed(2)}`, element);
   }
-  for (const element of all("input:not([type=hidden], [type=checkbox]), select, textarea").filter(isVisible)) {
+  for (const element of all("input:not([type=hidden], :checked, .unseen), select, textarea").filter(isVisible)) {
     const background = backgroundOf(element.parentElement);
     const found = contrast(over(rgba(getComputedStyle(element).borderTopColor), background), background);
     if (found < 3) report("1.4.11", `the contrast of a field's border is ${found.toFixed(2)}`, element);

@@ -55,6 +55,13 @@
     return problems;
   },
 
+  // The tables of which a part is only seen by scrolling sideways.
+  sideways() {
+    return [...document.querySelectorAll(".scroll")]
+      .filter((each) => each.checkVisibility() && each.scrollWidth > each.clientWidth + 1)
+      .map((each) => `${each.getAttribute("aria-label")}: ${each.scrollWidth} in ${each.clientWidth} px`);
+  },
+
   // On a phone: rows are cards that fit, their cells have names, and buttons suit fingers.
   cards() {
     const problems = [];

@@ -25,13 +25,13 @@ def test_failing_endpoint_is_found_on_the_overview_and_recovered(
     with browsing(chromium, site) as page:
         expect(page.get_by_text("2 of 3 endpoints are down; ")).to_have_class("verdict bad")
         page.get_by_role("link", name="1 circuit open").click()
-        listed = page.get_by_role("region", name="Endpoints").get_by_role("rowheader")
+        listed = page.get_by_role("table", name="Endpoints").get_by_role("rowheader")
         expect(listed).to_have_text([re.compile("Warehouse")])
         badge = page.get_by_text("circuit open", exact=True).last
         expect(badge).to_have_class("badge bad")
         expect(badge).to_have_attribute("title", re.compile("Deliveries are held"))
         page.go_back()
-        page.get_by_role("region", name="Endpoints that need attention").get_by_role(
+        page.get_by_role("table", name="Endpoints that need attention").get_by_role(
             "link", name="Warehouse"
         ).click()
         expect(page.get_by_role("heading", name="Outage 1")).to_be_visible()

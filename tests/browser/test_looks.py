@@ -49,7 +49,7 @@ def test_pages_look_tidy_at_every_width(chromium: Browser, site: Site, part: int
             page.evaluate(OPEN.format("true"))
             for size in SIZES:
                 page.set_viewport_size(size)
-                checks = ["charts", "tiles"] + ["cards"] * (size is NARROW)
+                checks = ["charts", "tiles", "sideways"] + ["cards"] * (size is NARROW)
                 for what in checks:
                     if found := problems(page, what):
                         wrong[f"{path} {size['width']} {what}"] = found

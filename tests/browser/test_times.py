@@ -34,7 +34,7 @@ def test_an_hour_of_yesterday_is_replayed_in_under_a_minute(chromium: Browser, s
     add_deliveries(site, (until - second).astimezone(UTC), status="dead")
     with browsing(chromium, site, timezone_id="Europe/Berlin") as page:
         began = time.monotonic()
-        page.get_by_role("region", name="Endpoints that need attention").get_by_role(
+        page.get_by_role("table", name="Endpoints that need attention").get_by_role(
             "link", name="Warehouse"
         ).click()
         page.get_by_text("More", exact=True).click()
