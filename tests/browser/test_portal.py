@@ -172,12 +172,13 @@ def test_customer_sends_a_failed_message_again(chromium: Browser, site: Site) ->
 def test_header_is_tidy_at_every_width(
     chromium: Browser, site: Site, width: int, rows: int
 ) -> None:
-    """The line under the current section is on the lower edge of the header."""
+    """The line under the current section is on the lower edge of the header, also read only."""
     with chromium.new_context(viewport={"width": width, "height": 800}) as context:
         page = context.new_page()
-        page.goto(portal_link(site))
+        page.goto(portal_link(site, scope="tenant:read"))
         page.get_by_role("link", name="Ledger").click()
         expect(page.get_by_role("button", name="Live")).to_be_visible()
+        expect(page.get_by_text("this link is for reading only")).to_be_visible()
         places = page.evaluate(
             """["header", "header .brand", "header .tools", "header [aria-current]"].map((each) => {
                 const { top, bottom } = document.querySelector(each).getBoundingClientRect();
@@ -188,3 +189,5 @@ def test_header_is_tidy_at_every_width(
         assert abs(brand - tools) <= 2
         assert (abs(current - brand) <= 4) == (rows == 1)
         assert abs(end - line) <= 1.5
+        menu = "(each) => each.scrollWidth - each.clientWidth"
+        assert page.locator(".sections ul").evaluate(menu) == 0
