@@ -18,8 +18,10 @@ _ACCENT = re.compile(r"#?([0-9a-fA-F]{6})", re.ASCII)
 _ORIGIN = re.compile(r"(https?)://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?", re.ASCII)
 _LOGO = re.compile(rf"(?=https:){_ORIGIN.pattern}(/[!-~]*)?", re.ASCII)
 _LOCAL: Final = ("localhost", "127.0.0.1")
-_TEXT_CONTRAST: Final = 4.5
+_LIGHT_CONTRAST: Final = 4.5
 """WCAG 2.2, 1.4.3: text and its background."""
+_DARK_CONTRAST: Final = 7.0
+"""WCAG 2.2, 1.4.6: coloured text looks dull on a dark background with less."""
 _LIGHT_GROUND: Final = "#f0f2f5"
 _DARK_GROUND: Final = "#1f252e"
 """The backgrounds of links: the darkest of the light theme, and the lightest of the dark theme."""
@@ -93,13 +95,14 @@ def origin_of(url: str) -> str:
 
 
 def accent_of(color: str) -> Accent:
-    """Return the variants of an accent colour whose text has a contrast of 4.5 to 1 at least."""
+    """Return the variants of an accent colour: its text has a contrast of at least 4.5 to 1, and of
+    7 to 1 in the dark theme."""
     return Accent(
         ground=color,
         # the better of the two is at least 4.58 to 1 on any colour
         on_ground=max("#ffffff", "#000000", key=lambda text: contrast(text, color)),
-        light=_mixed_until(color, "#000000", _LIGHT_GROUND),
-        dark=_mixed_until(color, "#ffffff", _DARK_GROUND),
+        light=_mixed_until(color, "#000000", _LIGHT_GROUND, _LIGHT_CONTRAST),
+        dark=_mixed_until(color, "#ffffff", _DARK_GROUND, _DARK_CONTRAST),
     )
 
 
@@ -109,11 +112,11 @@ def contrast(first: str, second: str) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def _mixed_until(color: str, other: str, ground: str) -> str:
-    """Return the colour with as little of the other as gives enough contrast with the ground."""
+def _mixed_until(color: str, other: str, ground: str, least: float) -> str:
+    """Return the colour with as little of the other as gives this contrast with the ground."""
     for step in range(_STEPS + 1):
         mixed = _mix(color, other, step / _STEPS)
-        if contrast(mixed, ground) >= _TEXT_CONTRAST:
+        if contrast(mixed, ground) >= least:
             return mixed
     return other
 

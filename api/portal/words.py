@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result, reason_text
-from hookfast.endpoints.health import Health
+from hookfast.endpoints.health import DISABLED_BY_REQUEST, Health
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +19,14 @@ class State:
     meaning: str
 
 
-ENDPOINT: Final[Mapping[Health, State]] = {
+_ENDPOINT: Final[Mapping[Health, State]] = {
     Health.HEALTHY: State("working", "good", "Messages are sent as they happen."),
     Health.FAILING: State(
         "failing", "warn", "The last attempts failed. Messages are sent and tried again."
     ),
     Health.CIRCUIT_OPEN: State(
         "on hold",
-        "bad",
+        "warn",
         "It failed too often, so new messages wait. A single one is sent now and then to see "
         "whether it works again; then the others follow by themselves.",
     ),
@@ -38,19 +38,19 @@ ENDPOINT: Final[Mapping[Health, State]] = {
         "off", "bad", "Nothing is sent. New messages fail until you switch it on again."
     ),
 }
-"""What an endpoint's health means to its owner."""
-
-DELIVERY: Final[Mapping[DeliveryStatus, State]] = {
+_DELIVERY: Final[Mapping[DeliveryStatus, State]] = {
     DeliveryStatus.PENDING: State("sending", "wait", "The first attempt is due."),
-    DeliveryStatus.RETRYING: State("retrying", "warn", "It failed so far and is tried again."),
+    DeliveryStatus.RETRYING: State(
+        "retrying", "warn", "Not delivered yet. It will be tried again."
+    ),
     DeliveryStatus.HELD: State("waiting", "hold", "It is sent when the endpoint can take it."),
     DeliveryStatus.PAUSED: State("paused", "hold", "It is sent when you resume it."),
     DeliveryStatus.DELIVERED: State("delivered", "good", "Your endpoint accepted it."),
-    DeliveryStatus.DEAD: State("failed", "bad", "It was not delivered. You can send it again."),
-    DeliveryStatus.GONE: State("failed", "bad", "It was not delivered. You can send it again."),
-    DeliveryStatus.CANCELLED: State("cancelled", "off", "It was cancelled. You can send it again."),
+    DeliveryStatus.DEAD: State("failed", "bad", "It was not delivered. You can resend it."),
+    DeliveryStatus.GONE: State("failed", "bad", "It was not delivered. You can resend it."),
+    DeliveryStatus.CANCELLED: State("cancelled", "off", "It was cancelled. You can resend it."),
 }
-"""What a delivery's status means to the owner of its endpoint."""
+_NOT_SENT: Final = State("not sent", "off", "The endpoint is off, so it is about to fail.")
 
 _REASONS: Final[Mapping[str, str]] = {
     Reason.ENDPOINT_LIMIT: "the endpoint's rate limit is reached",
@@ -61,6 +61,22 @@ _REASONS: Final[Mapping[str, str]] = {
     Reason.ENDPOINT_DISABLED: "the endpoint was off",
     Reason.MAPPING_FAILED: "no body could be made of the event",
 }
+
+
+def endpoint_state(health: Health, reason: str | None) -> State:
+    """Return what an endpoint's health means to its owner, with the reason of its state. An
+    endpoint is off in red only if the service switched it off."""
+    state = _ENDPOINT[health]
+    if health is Health.DISABLED and reason == DISABLED_BY_REQUEST:
+        return replace(state, tone="off")
+    return state
+
+
+def delivery_state(status: DeliveryStatus, *, is_off: bool) -> State:
+    """Return what a delivery's status means to the owner of its endpoint, which may be off."""
+    if is_off and status in (DeliveryStatus.PENDING, DeliveryStatus.RETRYING):
+        return _NOT_SENT
+    return _DELIVERY[status]
 
 
 def reason_of(reason: str | None) -> str:

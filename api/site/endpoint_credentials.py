@@ -130,8 +130,8 @@ async def delete_tls_page(endpoint: StoredEndpoint, view: PageView, _: Writer) -
     return view.confirm(
         "Remove the TLS identity?",
         about=endpoint_name(endpoint),
-        text="New connections present no certificate and trust the system's authorities. The "
-        "private key cannot be shown again.",
+        text="New connections present no certificate and trust the system's CAs. The private "
+        "key cannot be shown again.",
         button="Remove",
         back=_page(view, endpoint, "tls"),
     )

@@ -16,6 +16,9 @@ from typing import Final, assert_never
 
 from hookfast.endpoints.circuit import EndpointState, State
 
+DISABLED_BY_REQUEST: Final = "Disabled by request."
+"""The reason of an endpoint that somebody disabled, not the service."""
+
 
 class Health(StrEnum):
     """How an endpoint is doing."""

@@ -64,6 +64,18 @@ def test_customer_adds_an_endpoint_sends_a_test_and_sees_request_and_answer(
             expect(page.get_by_label(EVENT_TYPE)).to_be_checked()
         expect(page.get_by_text("Matches 1 event")).to_be_visible()
         if script:
+            # a wider tick includes it: it looks ticked, and cannot be ticked as well
+            branch, leaf = page.get_by_label("All of order"), page.get_by_label(EVENT_TYPE)
+            leaf.uncheck()
+            expect(page.get_by_text("Nothing chosen yet")).to_be_visible()
+            branch.check()
+            expect(leaf).to_be_disabled()
+            leaf.click(force=True)
+            expect(leaf).not_to_be_checked()
+            check(page, script)
+            branch.uncheck()
+            leaf.check()
+            expect(page.get_by_text("Matches 1 event")).to_be_visible()
             page.get_by_text("Example of " + EVENT_TYPE).click()
             expect(page.get_by_role("region", name="Example of " + EVENT_TYPE)).to_be_visible()
         check(page, script)
@@ -145,7 +157,37 @@ def test_customer_sends_a_failed_message_again(chromium: Browser, site: Site) ->
         page.goto(portal_link(site))
         page.get_by_role("link", name="Warehouse").click()
         expect(page.get_by_text("on hold").first).to_be_visible()
+        # the button is beside its heading, not a bar of its own
+        edit = page.get_by_role("link", name="Edit settings").bounding_box()
+        assert edit is not None
+        assert edit["width"] < 100
         page.get_by_role("link", name="All activity").click()
         page.goto(f"{site.origin}/portal/activity/{site.scene.dead[0]}")
-        page.get_by_role("button", name="Send again").click()
-        expect(page.get_by_role("status").first).to_contain_text("is being sent again")
+        expect(page.get_by_text("Its attempts are no longer kept.")).to_be_visible()
+        page.get_by_role("button", name="Resend").click()
+        expect(page.get_by_role("status").first).to_contain_text("is being resent")
+
+
+@pytest.mark.parametrize(("width", "rows"), [(1024, 1), (768, 1), (700, 2), (390, 2)])
+def test_header_is_tidy_at_every_width(
+    chromium: Browser, site: Site, width: int, rows: int
+) -> None:
+    """The line under the current section is on the lower edge of the header, also read only."""
+    with chromium.new_context(viewport={"width": width, "height": 800}) as context:
+        page = context.new_page()
+        page.goto(portal_link(site, scope="tenant:read"))
+        page.get_by_role("link", name="Ledger").click()
+        expect(page.get_by_role("button", name="Live")).to_be_visible()
+        expect(page.get_by_text("this link is for reading only")).to_be_visible()
+        places = page.evaluate(
+            """["header", "header .brand", "header .tools", "header [aria-current]"].map((each) => {
+                const { top, bottom } = document.querySelector(each).getBoundingClientRect();
+                return [(top + bottom) / 2, bottom];
+            })"""
+        )
+        (_, end), (brand, _), (tools, _), (current, line) = places
+        assert abs(brand - tools) <= 2
+        assert (abs(current - brand) <= 4) == (rows == 1)
+        assert abs(end - line) <= 1.5
+        menu = "(each) => each.scrollWidth - each.clientWidth"
+        assert page.locator(".sections ul").evaluate(menu) == 0

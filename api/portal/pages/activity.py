@@ -15,7 +15,7 @@ from api.http.fields import DeliveryPath, EndpointId
 from api.http.pagination import MAX_LIMIT, Listing, Page, PageQuery
 from api.portal.pages.event_types import catalogue
 from api.portal.site import PORTAL
-from api.portal.words import DELIVERY, State, reason_of, state_of_test
+from api.portal.words import State, delivery_state, reason_of, state_of_test
 from api.process.context import Context
 from api.routes.dead_letters import list_dead_letters
 from api.routes.deliveries import (
@@ -76,8 +76,8 @@ class Entry:
     reason: str = ""
 
     @classmethod
-    def of_delivery(cls, delivery: DeliveryView) -> Entry:
-        """Return the line of a delivery."""
+    def of_delivery(cls, delivery: DeliveryView, *, is_off: bool) -> Entry:
+        """Return the line of a delivery. `is_off`: its endpoint is off, so no attempt follows."""
         last = delivery.last_answer
         return cls(
             id=delivery.id,
@@ -85,10 +85,12 @@ class Entry:
             endpoint_id=delivery.endpoint_id,
             at=delivery.created_at,
             is_test=False,
-            state=DELIVERY[delivery.status],
+            state=delivery_state(delivery.status, is_off=is_off),
             answer=None if last is None else answer(last),
             attempts=delivery.attempt_count,
-            next_attempt_at=None if delivery.status.finished else delivery.next_attempt_at,
+            next_attempt_at=None
+            if delivery.status.finished or is_off
+            else delivery.next_attempt_at,
             reason=reason_of(delivery.reason),
         )
 
@@ -135,7 +137,7 @@ async def activity_page(
     branches = await catalogue(view.context, principal)
     return view.render(
         "activity.html",
-        listing=await _list(page, view, principal, chosen),
+        listing=await _list(page, view, principal, chosen, _off(endpoints)),
         names=_names(endpoints),
         endpoints=endpoints,
         event_types=[leaf.name for branch in branches for leaf in branch.leaves],
@@ -150,10 +152,13 @@ async def activity_live(
     view: PageView, page: PageQuery, principal: Reader, chosen: FilterQuery
 ) -> Response:
     """Stream the list."""
-    names = _names(await _endpoints(view, principal))
+    # an unknown endpoint answers 404 here: later, the stream would only end
+    await _endpoints(view, principal)
 
     async def read() -> dict[str, Any]:
-        return {"listing": await _list(page, view, principal, chosen), "names": names}
+        endpoints = await _endpoints(view, principal)
+        listing = await _list(page, view, principal, chosen, _off(endpoints))
+        return {"listing": listing, "names": _names(endpoints)}
 
     return live.stream(view, "activity_rows.html", read, every=_EVERY_SECONDS)
 
@@ -161,11 +166,13 @@ async def activity_live(
 @routes.get("/activity/{delivery_id}")
 async def message_page(delivery_id: DeliveryPath, view: PageView, principal: Reader) -> Response:
     """Show a message with its attempts, or a test: each request and its answer in full."""
-    names = _names(await _endpoints(view, principal))
+    endpoints = await _endpoints(view, principal)
+    names = _names(endpoints)
     try:
         test = await get_test(delivery_id, view.context, principal)
     except NotFound:
         delivery = await get_delivery(delivery_id, view.context, principal)
+        is_off = delivery.endpoint_id in _off(endpoints)
     else:
         body = pretty(test.request_body)[0]
         state = state_of_test(test.result)
@@ -173,14 +180,15 @@ async def message_page(delivery_id: DeliveryPath, view: PageView, principal: Rea
     return view.render(
         "message.html",
         delivery=delivery,
-        state=DELIVERY[delivery.status],
+        state=delivery_state(delivery.status, is_off=is_off),
         reason=reason_of(delivery.reason),
         body=await _body(delivery, view.context),
         names=names,
+        is_off=is_off,
     )
 
 
-routes.action("/activity/{delivery_id}/resend", resend_delivery, "The message is being sent again.")
+routes.action("/activity/{delivery_id}/resend", resend_delivery, "The message is being resent.")
 routes.action("/activity/{delivery_id}/resume", resume_delivery, "The message is being sent.")
 
 
@@ -192,7 +200,7 @@ async def cancel_page(
     return view.confirm(
         "Cancel this message?",
         about=delivery.event_type,
-        text="It is not tried again. You can send it again later.",
+        text="It is not tried again. You can resend it later.",
         button="Cancel the message",
     )
 
@@ -200,16 +208,18 @@ async def cancel_page(
 routes.action("/activity/{delivery_id}/cancel", cancel_delivery, "The message is being cancelled.")
 
 
-async def entries(page: Page, view: View, principal: Principal, *, endpoint_id: str) -> list[Entry]:
+async def entries(
+    page: Page, view: View, principal: Principal, endpoint: EndpointView
+) -> list[Entry]:
     """Return the newest messages and tests of an endpoint."""
-    chosen: dict[str, Any] = {"endpoint_id": endpoint_id, "tenant_id": view.tenant_id}
+    chosen: dict[str, Any] = {"endpoint_id": endpoint.id, "tenant_id": view.tenant_id}
     messages = await list_deliveries(page, view.context, principal, **chosen)
     tests = await list_tests(page, view.context, principal, **chosen)
-    return _merged(messages.data, tests.data)[: page.limit]
+    return _merged(messages.data, tests.data, _off([endpoint]))[: page.limit]
 
 
 async def _list(
-    page: Page, view: View, principal: Principal, chosen: ActivityFilter
+    page: Page, view: View, principal: Principal, chosen: ActivityFilter, off: set[str]
 ) -> Listing[Entry]:
     """Return a page of the list. Ids of messages and tests sort by time alike, so each page is
     the newest of both after the last id of the page before."""
@@ -233,7 +243,7 @@ async def _list(
     if chosen.kind in (None, "test"):
         found_tests = await list_tests(page, view.context, principal, **query)
         tests, more = found_tests.data, more or found_tests.next_cursor is not None
-    merged = _merged(messages, tests)
+    merged = _merged(messages, tests, off)
     shown = merged[: page.limit]
     more = more or len(merged) > len(shown)
     return Listing[Entry](
@@ -253,8 +263,14 @@ def _names(endpoints: list[EndpointView]) -> dict[str, str]:
     return {each.id: endpoint_name(each) for each in endpoints}
 
 
-def _merged(messages: list[DeliveryView], tests: list[ListedTest]) -> list[Entry]:
-    lines = [Entry.of_delivery(each) for each in messages] + [Entry.of_test(each) for each in tests]
+def _off(endpoints: list[EndpointView]) -> set[str]:
+    """Return the ids of the endpoints that are off."""
+    return {each.id for each in endpoints if each.state == "disabled"}
+
+
+def _merged(messages: list[DeliveryView], tests: list[ListedTest], off: set[str]) -> list[Entry]:
+    lines = [Entry.of_delivery(each, is_off=each.endpoint_id in off) for each in messages]
+    lines += [Entry.of_test(each) for each in tests]
     return sorted(lines, key=lambda each: each.id, reverse=True)
 
 

@@ -11,15 +11,16 @@ from api.http.fields import EndpointPath
 from api.http.pagination import MAX_LIMIT, Page
 from api.portal.pages.activity import entries
 from api.portal.site import PORTAL
-from api.portal.words import ENDPOINT
+from api.portal.words import endpoint_state
 from api.routes.endpoint_checks import get_endpoint_stats
 from api.routes.endpoint_control import get_endpoint_health
 from api.routes.endpoints import get_endpoint
-from api.routes.subscriptions import list_subscriptions
+from api.routes.subscriptions import SubscriptionView, list_subscriptions
 from api.site import live
-from api.site.page import PageView
+from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.deliveries.retry_plan import parse_plan
+from hookfast.events.catalogue import did_you_mean
 
 routes = PageRouter(PORTAL)
 
@@ -38,6 +39,7 @@ async def endpoint_page(endpoint_id: EndpointPath, view: PageView, principal: Re
         "endpoint.html",
         **values,
         subscriptions=subscribed.data,
+        unmatched=await _unmatched(subscribed.data, view, values["endpoint"].tenant_id),
         plan=parse_plan(values["endpoint"].retry_plan),
     )
 
@@ -57,8 +59,23 @@ async def _values(endpoint_id: str, view: PageView, principal: Reader) -> dict[s
     endpoint = await get_endpoint(endpoint_id, view.context, principal)
     return {
         "endpoint": endpoint,
-        "state": ENDPOINT[endpoint.health],
+        "state": endpoint_state(endpoint.health, endpoint.state_reason),
         "health": await get_endpoint_health(endpoint_id, view.context, principal),
         "stats": await get_endpoint_stats(endpoint_id, view.context, principal),
-        "recent": await entries(_RECENT, view, principal, endpoint_id=endpoint_id),
+        "recent": await entries(_RECENT, view, principal, endpoint),
+    }
+
+
+async def _unmatched(
+    subscriptions: list[SubscriptionView], view: View, tenant_id: str
+) -> dict[str, str]:
+    """Return the patterns that match no event of the catalogue, each with a sentence about it."""
+    catalogue = view.context.catalogue
+    patterns = [pattern for each in subscriptions for pattern in each.events]
+    async with view.context.database.read() as connection:
+        unmatched = await catalogue.unmatched(connection, patterns, tenant_id=tenant_id)
+    return {
+        pattern: "No event matches this yet."
+        + did_you_mean(catalogue.suggest_pattern(pattern, tenant_id=tenant_id))
+        for pattern in unmatched
     }

@@ -72,13 +72,13 @@ async def enable(
 
 @routes.get("/endpoints/{endpoint_id}/recover")
 async def recover_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
-    """Ask of which time the failed messages are to be sent again."""
+    """Ask from which time span the failed messages are to be resent."""
     return view.confirm(
-        "Send failed messages again?",
+        "Resend failed messages?",
         about=endpoint_name(endpoint),
         text="Every message that failed in this time is sent once more, with the same id, so that "
-        "you can tell the ones you know.",
-        button="Send again",
+        "your endpoint can recognise those it already has.",
+        button="Resend",
         template="endpoint_recover.html",
         spans=SPANS.items(),
     )
@@ -88,7 +88,7 @@ async def recover_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> R
 async def recover(
     endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
-    """Send the failed messages again."""
+    """Resend the failed messages."""
     span = view.form.get("span", "86400")
     if span not in SPANS:
         raise InvalidInput.at("/span", "choose one of those in the list")
@@ -98,7 +98,7 @@ async def recover(
     count = getattr(job, "total", 0)
     message = "1 message is" if count == 1 else f"{count:,} messages are"
     path = f"{PORTAL.home}/endpoints/{endpoint_id}"
-    return view.redirect(path, f"{message} being sent again." if count else "No message failed.")
+    return view.redirect(path, f"{message} being resent." if count else "No message failed.")
 
 
 @routes.get("/endpoints/{endpoint_id}/rotate")

@@ -7,7 +7,7 @@ from fastapi import Response
 from api.access.authentication import Reader
 from api.http.pagination import PageQuery
 from api.portal.site import PORTAL
-from api.portal.words import ENDPOINT
+from api.portal.words import endpoint_state
 from api.routes.endpoints import list_endpoints
 from api.site.page import PageView
 from api.site.page_route import PageRouter
@@ -28,4 +28,5 @@ async def endpoints_page(view: PageView, page: PageQuery, principal: Reader) -> 
     listing = await list_endpoints(page, view.context, principal, tenant_id=view.tenant_id)
     async with view.context.database.read() as connection:
         summaries = await endpoint_summaries.read(connection, [each.id for each in listing.data])
-    return view.render("endpoints.html", listing=listing, summaries=summaries, states=ENDPOINT)
+    states = {each.id: endpoint_state(each.health, each.state_reason) for each in listing.data}
+    return view.render("endpoints.html", listing=listing, summaries=summaries, states=states)

@@ -37,12 +37,16 @@ for (const tree of document.querySelectorAll("[data-tree]")) {
     if (typed) patterns.push(...typed.value.split(/[\s,]+/).filter(Boolean));
     const types = boxes.filter((box) => !box.value.includes("*"));
     const found = types.filter((box) => patterns.some((pattern) => matches(pattern, box.value)));
-    // a type that a ticked branch has already
+    // those that a wider pattern has already: they look ticked, and cannot be ticked as well
     for (const box of boxes) {
-      const wider = patterns.some((pattern) => pattern.includes("*") && pattern !== box.value && matches(pattern, box.value.replace("**", "any")));
-      box.closest("li")?.classList.toggle("covered", wider);
+      const isOpen = box.value.endsWith("**");
+      const wider = !box.checked && patterns.some((pattern) => pattern.endsWith(isOpen ? "**" : "*") && matches(pattern, box.value.replace("**", "any")));
+      box.closest(".check").classList.toggle("covered", wider);
+      if (wider) box.setAttribute("aria-disabled", "true");
+      else box.removeAttribute("aria-disabled");
     }
-    const text = found.length === 0 ? "Matches no event" : found.length === 1 ? "Matches 1 event" : `Matches ${found.length} events`;
+    count.classList.toggle("calm", patterns.length === 0);
+    const text = patterns.length === 0 ? "Nothing chosen yet" : found.length === 0 ? "Matches no event" : found.length === 1 ? "Matches 1 event" : `Matches ${found.length} events`;
     if (count.textContent !== text) count.textContent = text;
   }
 
@@ -55,6 +59,7 @@ for (const tree of document.querySelectorAll("[data-tree]")) {
   if (count) {
     tree.querySelector("[data-tree-recount]").hidden = true;
     tree.addEventListener("change", recount);
+    tree.addEventListener("click", (event) => { if (event.target.matches('[aria-disabled="true"]')) event.preventDefault(); });
     typed?.addEventListener("input", recount);
     recount();
   }

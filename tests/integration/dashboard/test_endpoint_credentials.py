@@ -50,10 +50,11 @@ async def test_an_authentication_is_set_replaced_and_removed_without_showing_a_s
         form = (await visitor.get(f"{path}/authentication", params={"kind": "basic"})).text
         assert 'name="password" value=""' in form
         assert "Replace" in text_of(form)
+        assert "Kind OAuth 2.0 Client id shop-client" in text_of(form)
         basic = {"kind": "basic", "username": "shop", "password": "passw0rd", "overlap": "3600"}
         page = await visitor.submit(f"{path}/authentication", **basic)
         assert "user name shop and a password" in text_of(page)
-        assert "the replaced one is tried until" in text_of(page)
+        assert "the previous one stays valid until" in text_of(page)
         assert "passw0rd" not in page
 
         confirm = (await visitor.get(f"{path}/authentication/delete")).text
@@ -84,8 +85,11 @@ async def test_a_tls_identity_is_set_replaced_and_removed_and_shows_that_it_has_
         assert "expired valid until" in text_of(page)
         assert "PRIVATE" not in page
         page = await visitor.submit(f"{path}/tls", authorities=pem(AUTHORITY), overlap="86400")
-        assert "the replaced one is tried until" in text_of(page)
-        assert "Testing CA" in text_of(page)
+        assert "the previous one stays valid until" in text_of(page)
+        assert "1 trusted CA" in text_of(page)
+        form = text_of((await visitor.get(f"{path}/tls")).text)
+        assert "Certificate none Trusts OU=Testing CA" in form
+        assert "Previous one valid until" in form
         page = await visitor.submit(f"{path}/tls/delete", back=path)
         assert "TLS identity none" in text_of(page)
     assert (await client.get(f"/endpoints/{endpoint_id}")).json()["tls"] is None

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 HOST = "https://app.example.com"
 FRAMED = {"Sec-Fetch-Dest": "iframe", "Sec-Fetch-Site": "cross-site"}
-ACCENT = re.compile(r'href="(/portal/accent/[0-9a-f]{6}\.css)"')
+ACCENT = re.compile(r'href="(/portal/accent/[0-9a-f]{6}\.css)\?')
 
 
 @pytest.fixture

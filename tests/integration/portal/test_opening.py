@@ -113,7 +113,7 @@ async def test_actions_by_portal_link_hide_the_operators_key_from_the_tenant(
         ][:1]
         await visitor.get(url)
         page = await visitor.submit(f"{OWN.format(**shop)}/recover", span="86400")
-        assert "1 message is being sent again" in page
+        assert "1 message is being resent" in page
         visible_key = created["key_id"] if made_by == "tenant" else None
 
         (entry, *_) = (await theirs.get("/audit", params={"action": "endpoint.recover"})).json()[

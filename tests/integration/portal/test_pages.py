@@ -60,6 +60,7 @@ async def test_endpoint_is_added_by_ticking_events(
         assert "order.invoice.paid" in form.text
         assert "About invoice.paid." in form.text
         assert "hookfast.endpoint" not in form.text
+        assert "Nothing chosen yet" in text_of(form.text)
         fields = {
             "url": receiver.url("/challenge"),
             "ticked": ["order.invoice.**", "order.refund.created"],
@@ -134,12 +135,16 @@ async def test_events_of_an_endpoint_are_ticked_anew(
         assert (none.status_code, 'id="events-error"' in none.text) == (422, True)
         wrong = await visitor.post(edit, ticked="order.**", filter='{"a": {"$x": 1}}', seen=seen[1])
         assert (wrong.status_code, 'id="filter-error"' in wrong.text) == (422, True)
+        long = await visitor.post(edit, ticked="**", filter="{" + "\n" * 8 + "}", count="yes")
+        assert 'name="filter" rows="9"' in long.text
         saved = await visitor.submit(
-            edit, ticked=["order.cart.abandoned"], patterns="order.*.paid", seen=seen[1]
+            edit, ticked=["order.cart.abandoned"], patterns="order.*.payed", seen=seen[1]
         )
         assert "The events are saved." in text_of(saved)
+        unmatched = "order.*.payed No event matches this yet. Did you mean 'order.*.paid'?"
+        assert unmatched in text_of(saved)
         (after,) = (await client.get("/subscriptions", params=narrowed)).json()["data"]
-        assert after["events"] == ["order.cart.abandoned", "order.*.paid"]
+        assert after["events"] == ["order.cart.abandoned", "order.*.payed"]
         assert after["filter"] is None
         # saved meanwhile by somebody else
         stale = await visitor.post(edit, ticked="**", seen=seen[1])
@@ -289,9 +294,14 @@ async def test_endpoint_is_paused_resumed_switched_on_rotated_and_deleted(
         await visitor.submit(f"{own}/resume", back=own)
         assert (await client.get(api)).json()["state"] == "enabled"
         await client.post(f"{api}/disable")
-        assert "Switch on" in await shown(visitor, own)
+        page = await visitor.get(own)
+        assert "Switch on" in text_of(page.text)
+        assert 'class="panel state off"' in page.text  # on request, so nothing is wrong
+        assert "order.invoice.paid not sent – 0 –" in text_of(page.text)
+        assert "any moment" not in await shown(visitor, "/portal/activity")
         await visitor.submit(f"{own}/enable", back=own)
         assert (await client.get(api)).json()["state"] == "enabled"
+        assert '<button class="main">Get a new secret' in (await visitor.get(f"{own}/rotate")).text
         rotated = await visitor.post(f"{own}/rotate", overlap="3600")
         assert "Your new secret" in text_of(rotated.text)
         assert re.search(r"whsec_[A-Za-z0-9+/=]{44}", rotated.text)
