@@ -21,7 +21,7 @@ from api.process.context import AppContext, Context
 from hookfast.audit import AuditAction
 from hookfast.deliveries.job import JobKind
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State
-from hookfast.endpoints.health import Health, derive_health
+from hookfast.endpoints.health import DISABLED_BY_REQUEST, Health, derive_health
 from hookfast.endpoints.outage import workflow_id
 from hookfast.errors import Conflict
 from hookfast.owners.notice import NoticeKind, NoticeStatus
@@ -239,7 +239,7 @@ async def disable_endpoint(
 ) -> EndpointView:
     """Held deliveries become dead letters, and so do events that arrive while the endpoint is
     disabled; none is dropped."""
-    disable = partial(endpoint_state.disable, cause=Cause.DISABLED, reason="Disabled by request.")
+    disable = partial(endpoint_state.disable, cause=Cause.DISABLED, reason=DISABLED_BY_REQUEST)
     endpoint, health = await _change(
         endpoint_id, "endpoint.disable", disable, context=context, audit=audit, principal=principal
     )
