@@ -33,7 +33,7 @@ class Group:
 GROUPS: Final[Mapping[str, Group]] = {
     group.name: group
     for group in (
-        Group("description", "Description", ("description",), is_for_polled=True),
+        Group("description", "Name", ("description",), is_for_polled=True),
         Group("url", "URL", ("url", "verification")),
         Group("signatures", "Signatures", ("signatures", "signature_hash")),
         Group("encryption", "Encryption", ("encryption",)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -12,10 +13,11 @@ from api.routes.deliveries import LastAnswerView
 from hookfast.clock import to_utc
 from hookfast.deliveries.answer import answer_name, has_telling_duration
 from hookfast.deliveries.outcome import reason_text
-from hookfast.endpoints.health import EXPLANATIONS, Health
+from hookfast.endpoints.health import DISABLED_BY_REQUEST, EXPLANATIONS, Health
 from hookfast.events.filter import filter_text
 
 _FILTER_CHARACTERS: Final = 160
+_QUOTED: Final = re.compile(r"'([^']*)'")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 TONES: Final[Mapping[str, str]] = {
@@ -70,9 +72,20 @@ def tone(status: str) -> str:
     return TONES.get(status, "bad")
 
 
+def health_tone(health: Health, state_reason: str | None) -> str:
+    """Return the colour of an endpoint's health. One that a person disabled is no failure."""
+    is_asked = health is Health.DISABLED and state_reason == DISABLED_BY_REQUEST
+    return "off" if is_asked else tone(health.value)
+
+
 def label(status: str) -> str:
     """Return a status in words."""
     return LABELS.get(status, status.replace("_", " "))
+
+
+def curly(sentence: str) -> str:
+    """Return a sentence of the API with the quotes that the pages have: “order.paid”."""
+    return _QUOTED.sub(r"“\1”", sentence)
 
 
 def reason(text: str | None) -> str:

@@ -50,7 +50,8 @@ def templates(folder: Path) -> Environment:
     filters: Mapping[str, Callable[..., Any]] = {
         name: getattr(formatting, name)
         for name in (
-            *("label", "tone", "reason", "explained", "span", "ago", "utc", "local", "both"),
+            *("label", "tone", "health_tone", "reason", "explained", "curly"),
+            *("span", "ago", "utc", "local", "both"),
             *("answer", "parsed", "shown_filter"),
             *("number", "percent", "millis", "seconds", "short_id", "endpoint_name"),
         )
@@ -231,15 +232,15 @@ class View:
         self,
         title: str,
         *,
-        about: str,
+        about: str | None = None,
         text: str,
         button: str,
         back: str | None = None,
         template: str = "confirm.html",
         **values: Any,
     ) -> Response:
-        """Render the page that asks before an action. Its form is sent to the page's own path, and
-        leads to `back` (the path above, unless given)."""
+        """Render the page that asks before an action on what it is `about`. Its form is sent to
+        the page's own path, and leads to `back` (the path above, unless given)."""
         return self.render(
             template,
             title=title,

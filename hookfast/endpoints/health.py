@@ -16,9 +16,6 @@ from typing import Final, assert_never
 
 from hookfast.endpoints.circuit import EndpointState, State
 
-DISABLED_BY_REQUEST: Final = "Disabled by request."
-"""The reason of an endpoint that somebody disabled, not the service."""
-
 
 class Health(StrEnum):
     """How an endpoint is doing."""
@@ -30,11 +27,9 @@ class Health(StrEnum):
     PAUSED = "paused"
     DISABLED = "disabled"
 
-    @property
-    def down(self) -> bool:
-        """Whether the endpoint gets nothing although nobody asked for a pause."""
-        return self in (Health.CIRCUIT_OPEN, Health.DISABLED)
 
+DISABLED_BY_REQUEST: Final = "Disabled by request."
+"""The reason of an endpoint that a person disabled. Hookfast gives others for those it disabled."""
 
 EXPLANATIONS: Final[dict[Health, str]] = {
     Health.HEALTHY: "The last attempt succeeded, or none was made yet. Deliveries are sent.",

@@ -28,6 +28,7 @@ class BodyHmacScheme:
     """How one provider writes its signature, delivery id and event name."""
 
     name: str
+    title: str
     signature_headers: tuple[str, ...]
     """Each of these headers that a request has must be valid. Samples use the first."""
     prefix: str = ""
@@ -91,6 +92,7 @@ def body_hmac_provider(scheme: BodyHmacScheme) -> type[Provider]:
     members = {
         "scheme": scheme,
         "name": scheme.name,
+        "title": scheme.title,
         "lets_choose_secret": scheme.lets_choose_secret,
         "suggested_keys": scheme.suggested_keys,
         "id_headers": frozenset(name for names in scheme.delivery_headers for name in names),

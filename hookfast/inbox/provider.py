@@ -65,6 +65,8 @@ class Provider(BaseModel):
 
     name: ClassVar[str]
     """The value of a source's `provider`, and the first part of the event types."""
+    title: ClassVar[str]
+    """What the provider calls itself, for people."""
     content_types: ClassVar[frozenset[str]] = frozenset({JSON})
     lets_choose_secret: ClassVar[bool] = False
     """Whether the user chooses the secret at the provider; then Hookfast can generate one."""

@@ -90,7 +90,7 @@ def test_times_are_in_the_zone_of_the_browser(chromium: Browser, site: Site) -> 
         # but not the answer to a form: a secret is shown only once
         page.goto("/dashboard/api-keys")
         page.context.clear_cookies(name="hookfast-zone")
-        page.get_by_label("Name of the new key").fill("for an hour")
+        page.get_by_label("Name", exact=True).fill("for an hour")
         page.get_by_label("Expires").fill(f"{moment + timedelta(days=2):%Y-%m-%d}")
         page.get_by_role("button", name="Create").click()
         expect(page.get_by_role("region", name="The key")).to_contain_text("hf_")

@@ -36,12 +36,12 @@ routes = PageRouter(DASHBOARD)
 
 _TYPED: Final = frozenset({"name", "expires_at"})
 _TENANT_SCOPES: Final = {
-    "tenant": "tenant: reads and changes the tenant's resources",
-    "tenant:read": "tenant:read: reads only",
-    "emit": "emit: emits events, nothing else",
+    "tenant": "tenant: reads and changes",
+    "tenant:read": "tenant:read: only reads",
+    "emit": "emit: only emits events",
 }
 _OPERATOR_SCOPES: Final = {
-    "emit": "emit: emits events for any tenant, nothing else",
+    "emit": "emit: events of any tenant",
     "operator": "operator: everything",
 }
 

@@ -76,6 +76,9 @@ async def _render(
     data = None
     if test.payload == "full":
         data = parse_object(test.request_body.encode())["data"].text
+        indented, is_complete = pretty(data)
+        if "\n" not in data and is_complete:  # else it has the lines that were typed
+            data = indented
     return view.render(
         "endpoint_test.html",
         endpoint=endpoint,

@@ -21,7 +21,7 @@ from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from api.site import charts, live
 from api.site.charts import Chart
-from api.site.formatting import seconds
+from api.site.formatting import number, seconds
 from api.site.navigation import dead_letters_between, deliveries_between
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
@@ -49,6 +49,7 @@ WindowQuery = Annotated[Window, Query(alias="window")]
 _ATTENTION_SHOWN = 8
 _FAILURES_SHOWN = 8
 _DAY = timedelta(days=1)
+_RATES = (("a minute", timedelta(minutes=1)), ("an hour", timedelta(hours=1)), ("a day", _DAY))
 _EVERY_SECONDS = 5.0
 _MOST_ROWS = 48
 _MINUTES_OF_ROW = 5
@@ -107,16 +108,17 @@ class Overview:
         return self.delivered / ended if ended else None
 
     @property
-    def per_minute(self) -> float:
-        if not self.steps:
-            return 0.0
-        minutes = (self.steps[-1].end - self.steps[0].start) / timedelta(minutes=1)
-        return self.total / minutes
-
-    @property
-    def not_yet_delivered(self) -> int:
-        """The deliveries that may still succeed although an attempt failed, or was held."""
-        return self.waiting[DeliveryStatus.HELD] + self.waiting[DeliveryStatus.RETRYING]
+    def rate(self) -> str:
+        """How many deliveries were delivered in a minute of the whole window, in words; in an hour
+        or a day of a longer window if they are fewer than one."""
+        if not self.delivered:
+            return "none"
+        window = WINDOWS[self.window].count * WINDOWS[self.window].length
+        units = [(name, each) for name, each in _RATES if each < window]
+        for name, unit in units:
+            if (count := self.delivered * unit / window) >= 1:
+                return f"{number(count)} {name}"
+        return f"fewer than 1 {units[-1][0]}"
 
     @property
     def backlog(self) -> int:

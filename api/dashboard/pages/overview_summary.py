@@ -1,8 +1,9 @@
 """The sentence at the top of the overview: the health of the endpoints and what is outstanding.
 
 It is red if a considerable share of the endpoints is down or deliveries have been held for long,
-amber if any endpoint is not healthy or any delivery is held, green otherwise. A success rate cannot
-say this: deliveries that are held or retried have not failed yet, so they are not in it.
+amber if any endpoint is not healthy or any delivery is held, green otherwise. Endpoints that a
+person disabled count as neither. A success rate cannot say this: deliveries that are held or
+retried have not failed yet, so they are not in it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def summarize(
 ) -> Summary:
     """Return the summary of these figures. `held_since`: since when the oldest held delivery has
     waited."""
-    endpoints_level: Level = "warn" if _unhealthy(endpoints) else "good"
+    unhealthy = endpoints.total - endpoints.by_health.get(Health.HEALTHY, 0)
+    endpoints_level: Level = "warn" if unhealthy > endpoints.by_request else "good"
     if endpoints.down >= max(1.0, MANY_DOWN * endpoints.total):
         endpoints_level = "bad"
     held_level: Level = "good"
@@ -56,7 +58,7 @@ def summarize(
         is_long = held_since is not None and now - held_since > HELD_LONG
         held_level = "bad" if is_long else "warn"
     levels: tuple[Level, ...] = (endpoints_level, held_level, "good" if has_worker else "warn")
-    clauses = (_endpoints(endpoints), _not_yet_delivered(waiting))
+    clauses = (_endpoints(endpoints), _outstanding(waiting))
     text = "; ".join(clause for clause in clauses if clause)
     return Summary(
         level=max(levels, key=_SEVERITY.__getitem__),
@@ -66,15 +68,12 @@ def summarize(
     )
 
 
-def _unhealthy(endpoints: EndpointCounts) -> int:
-    return endpoints.total - endpoints.by_health.get(Health.HEALTHY, 0)
-
-
 def _endpoints(endpoints: EndpointCounts) -> str:
     total = (
         number(endpoints.total) if endpoints.complete else f"more than {number(endpoints.total)}"
     )
-    if not _unhealthy(endpoints):
+    healthy = endpoints.by_health.get(Health.HEALTHY, 0)
+    if healthy == endpoints.total:
         if endpoints.total == 1:
             return "The endpoint is healthy"
         return f"All {total} endpoints are healthy"
@@ -83,23 +82,26 @@ def _endpoints(endpoints: EndpointCounts) -> str:
         "failing": endpoints.by_health.get(Health.FAILING, 0),
         "paused": endpoints.by_health.get(Health.PAUSED, 0),
         "draining": endpoints.by_health.get(Health.DRAINING, 0),
+        "disabled": endpoints.by_request,
     }
+    if healthy + endpoints.by_request == endpoints.total:
+        counts = {"healthy": healthy} | counts
     (word, first), *others = [(word, count) for word, count in counts.items() if count]
     noun = "endpoint" if endpoints.total == 1 else "endpoints"
     begin = f"{number(first)} of {total} {noun} {_is(first)} {word}"
     return ", ".join([begin, *(f"{number(count)} {_is(count)} {word}" for word, count in others)])
 
 
-def _not_yet_delivered(waiting: Mapping[DeliveryStatus, int]) -> str:
-    held, retrying = waiting[DeliveryStatus.HELD], waiting[DeliveryStatus.RETRYING]
-    if not held + retrying:
-        return ""
-    more = "more than " if MAX_WAITING in (held, retrying) else ""
-    noun = "delivery is" if held + retrying == 1 else "deliveries are"
-    begin = f"{more}{number(held + retrying)} {noun} not yet delivered"
-    if not held:
-        return begin
-    return f"{begin}, held" if not retrying else f"{begin}, {number(held)} of them held"
+def _outstanding(waiting: Mapping[DeliveryStatus, int]) -> str:
+    """Return how many deliveries are held and how many are being retried, in words."""
+    words = {DeliveryStatus.HELD: "held", DeliveryStatus.RETRYING: "being retried"}
+    parts: list[str] = []
+    for status, word in words.items():
+        if count := waiting[status]:
+            more = "more than " if count >= MAX_WAITING else ""
+            noun = "" if parts else " delivery" if count == 1 else " deliveries"
+            parts.append(f"{more}{number(count)}{noun} {_is(count)} {word}")
+    return ", ".join(parts)
 
 
 def _is(count: int) -> str:

@@ -32,8 +32,8 @@ async def run_page(view: PageView, _: OperatorOnly) -> Response:
     """Ask before old rows are deleted."""
     return view.confirm(
         "Delete old rows now?",
-        about="What the nightly run would delete",
-        text="This cannot be undone. A dry run shows how much it deletes.",
+        text="This deletes now what the nightly run would delete. It cannot be undone. A dry run "
+        "shows how much it is.",
         button="Delete",
     )
 

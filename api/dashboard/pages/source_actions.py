@@ -22,7 +22,7 @@ from hookfast.errors import InvalidInput
 routes = PageRouter(DASHBOARD)
 
 OVERLAPS: Final = {
-    "86400": "24 hours: time to change it at the provider",
+    "86400": "24 hours",
     "3600": "1 hour",
     "604800": "7 days",
     "0": "none: the old secret has leaked",
@@ -65,11 +65,11 @@ async def rotate_page(view: PageView, _: Writer, source: StoredSource) -> Respon
     return view.confirm(
         "Rotate the secret",
         template="source_rotate.html",
-        about=f"{source.name}, {source.provider}",
+        about=source.name,
         text="Requests signed with the new secret are accepted at once, and those signed with the "
         "old one for the overlap.",
         button="Rotate secret",
-        provider=source.provider,
+        provider=source_fields.TITLES[source.provider],
         can_generate=source.provider in source_fields.GENERATES_SECRET,
         overlaps=OVERLAPS,
     )
@@ -89,7 +89,13 @@ async def rotate(
     if rotated.secret is None:
         return view.redirect(f"/dashboard/sources/{source_id}", "The new secret is accepted.")
     view.result_path = f"/dashboard/sources/{source_id}"
-    return view.render("source_secret.html", source=rotated, secret=rotated.secret, rotated=True)
+    return view.render(
+        "source_secret.html",
+        source=rotated,
+        provider=source_fields.TITLES[rotated.provider],
+        secret=rotated.secret,
+        rotated=True,
+    )
 
 
 @routes.get("/sources/{source_id}/delete")

@@ -11,7 +11,8 @@ from api.site.form import Form
 from hookfast.errors import InvalidInput
 from hookfast.inbox import PROVIDERS
 
-NAMES: Final = tuple(PROVIDERS)
+TITLES: Final = {name: each.title for name, each in PROVIDERS.items()}
+"""The providers' names for people."""
 GENERATES_SECRET: Final = tuple(name for name, each in PROVIDERS.items() if each.lets_choose_secret)
 """The providers that accept any secret, so that Hookfast can generate it."""
 _OBJECTS: Final = {

@@ -56,7 +56,7 @@ async def sources_page(
         stats=stats,
         provider=provider,
         tenant_id=tenant_id,
-        providers=source_fields.NAMES,
+        providers=source_fields.TITLES,
     )
 
 
@@ -83,7 +83,13 @@ async def add_source(view: PageView, audit: Audit, principal: Writer) -> Respons
         typed = {"tenant_id": view.form.text("tenant_id")}
         return await _new_form(view, source_fields.submitted_fields(view.form) | typed, error)
     view.result_path = f"/dashboard/sources/{created.id}"
-    return view.render("source_secret.html", source=created, secret=created.secret, rotated=False)
+    return view.render(
+        "source_secret.html",
+        source=created,
+        provider=source_fields.TITLES[created.provider],
+        secret=created.secret,
+        rotated=False,
+    )
 
 
 @routes.get("/sources/{source_id}")
@@ -92,6 +98,7 @@ async def source_page(source: StoredSource, view: PageView, principal: Reader) -
     return view.render(
         "source.html",
         source=source,
+        provider=source_fields.TITLES[source.provider],
         sample=sample_names(source.provider)[0],
         stats=await get_source_stats(source.id, view.context, principal),
         recent=(await list_inbox(_RECENT, view.context, principal, source_id=source.id)).data,
@@ -128,8 +135,8 @@ async def _new_form(
         "source_new.html",
         error=error,
         fields={"tenant_id": None} | fields,
-        providers=source_fields.NAMES,
-        generates_secret=source_fields.GENERATES_SECRET,
+        providers=source_fields.TITLES,
+        generates_secret=[source_fields.TITLES[each] for each in source_fields.GENERATES_SECRET],
     )
 
 

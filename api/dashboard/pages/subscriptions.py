@@ -30,6 +30,7 @@ from api.routes.subscriptions import (
 )
 from api.site.flash import Tone
 from api.site.form import Form, changed_members, check_unchanged, seen_version, validated
+from api.site.formatting import curly
 from api.site.from_path import OwnSubscription
 from api.site.json_view import pretty
 from api.site.page import InvalidField, PageView, View
@@ -173,7 +174,7 @@ def _notice(done: str, saved: SavedSubscription) -> tuple[str, Tone]:
     """Return the notice with the first warning; the page has all of them beside the patterns."""
     if not saved.warnings:
         return done, "good"
-    return f"{done} {saved.warnings[0].detail}", "warn"
+    return f"{done} {curly(saved.warnings[0].detail)}", "warn"
 
 
 def _patterns(typed: str) -> list[str]:
@@ -265,6 +266,7 @@ async def _form(
         "subscription.html",
         error=error,
         subscription=subscription,
+        endpoint=await get_endpoint(subscription.endpoint_id, view.context, principal),
         seen=view.form.text("seen") or seen_version(subscription.updated_at),
         events=events,
         **payload,

@@ -22,6 +22,7 @@ _BODY_HMAC = (
     # https://confluence.atlassian.com/bitbucketserver/manage-webhooks-938025878.html
     BodyHmacScheme(
         name="bitbucket",
+        title="Bitbucket",
         signature_headers=("X-Hub-Signature",),
         prefix="sha256=",  # GitHub's header of the same name contains a SHA-1
         delivery_headers=(("X-Request-UUID",), ("X-Request-Id",)),  # Cloud, Data Center
@@ -44,6 +45,7 @@ _BODY_HMAC = (
     # https://forgejo.org/docs/latest/user/webhooks/
     BodyHmacScheme(
         name="gitea",
+        title="Gitea or Forgejo",
         signature_headers=("X-Gitea-Signature", "X-Forgejo-Signature"),
         delivery_headers=(("X-Gitea-Delivery",), ("X-Forgejo-Delivery",)),
         type_headers=("X-Gitea-Event", "X-Forgejo-Event"),
@@ -61,6 +63,7 @@ _BODY_HMAC = (
     # event id. https://shopify.dev/docs/apps/build/webhooks/subscribe/https
     BodyHmacScheme(
         name="shopify",
+        title="Shopify",
         signature_headers=("X-Shopify-Hmac-Sha256",),
         encoding="base64",
         delivery_headers=(("X-Shopify-Event-Id", "X-Shopify-Topic"), ("X-Shopify-Webhook-Id",)),

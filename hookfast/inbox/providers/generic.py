@@ -34,6 +34,7 @@ class Generic(Provider):
     """A custom HMAC scheme. Signed headers, like the signature, must appear exactly once."""
 
     name = "generic"
+    title = "Generic HMAC"
     lets_choose_secret = True
     content_types = frozenset({JSON, FORM})
 

@@ -32,6 +32,7 @@ class GitHub(Provider):
     """Repository, organisation and app webhooks, as JSON or as a form with a JSON field."""
 
     name = "github"
+    title = "GitHub"
     lets_choose_secret = True
     content_types = frozenset({JSON, FORM})
     suggested_keys: ClassVar = {

@@ -46,6 +46,7 @@ class GitLab(Provider):
     """
 
     name = "gitlab"
+    title = "GitLab"
     lets_choose_secret = True
     suggested_keys: ClassVar = {
         "gitlab.push.*": "[project.path_with_namespace, ref, after]",

@@ -41,6 +41,7 @@ class Hook(Provider):
     """
 
     name = "hook"
+    title = "Hookfast"
 
     tolerance_seconds: Tolerance = 300
     profiles: tuple[HookProfile, ...] = Field(

@@ -29,6 +29,7 @@ class Slack(Provider):
     """The Events API, slash commands and interactivity. The secret is the app's signing secret."""
 
     name = "slack"
+    title = "Slack"
     content_types = frozenset({JSON, FORM})
     suggested_keys: ClassVar = {
         "slack.message.*": "[team_id, event.channel, event.ts, event.subtype || 'message']"

@@ -30,6 +30,7 @@ class Standard(Provider):
     with `whsec_`, as the specification's own libraries do."""
 
     name = "standard"
+    title = "Standard Webhooks"
     content_types = frozenset({JSON, "application/cloudevents+json"})
 
     tolerance_seconds: Tolerance = 300

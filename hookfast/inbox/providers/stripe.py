@@ -28,6 +28,7 @@ class Stripe(Provider):
     `whsec_…`, used unchanged, including the prefix."""
 
     name = "stripe"
+    title = "Stripe"
     suggested_keys: ClassVar = {
         f"stripe.*.{verb}": "[type, data.object.id]"
         for verb in ("created", "deleted", "paid", "succeeded")

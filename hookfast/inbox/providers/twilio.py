@@ -61,6 +61,7 @@ class Twilio(Provider):
     is the account's auth token."""
 
     name = "twilio"
+    title = "Twilio"
     content_types = frozenset({JSON, FORM})
     suggested_keys: ClassVar = {
         "twilio.message.*": "[MessageSid, MessageStatus || SmsStatus]",

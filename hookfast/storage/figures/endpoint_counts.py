@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from sqlalchemy import Select, Table, func, select
+from sqlalchemy import Select, Table, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.endpoints.circuit import EndpointState
-from hookfast.endpoints.health import Health
+from hookfast.endpoints.health import DISABLED_BY_REQUEST, Health
 from hookfast.storage.endpoints.derived_health import IS_STOPPED, IS_UNHEALTHY, health_of
 from hookfast.storage.tables import Endpoint, EndpointHealth
 
@@ -28,13 +28,16 @@ _E = _ENDPOINTS.c
 _HEALTH: Table = EndpointHealth.__table__
 _H = _HEALTH.c
 _LIVE = _E.deleted_at.is_(None)
+_ASKED = (_E.state_reason == literal(DISABLED_BY_REQUEST, literal_execute=True)).label("asked")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointCounts:
-    """The number of endpoints with each health. `complete`: all endpoints are counted."""
+    """The number of endpoints with each health. `by_request`: of the disabled ones, those that a
+    person disabled. `complete`: all endpoints are counted."""
 
     by_health: Mapping[Health, int] = field(default_factory=Counter)
+    by_request: int = 0
     complete: bool = True
 
     @property
@@ -44,30 +47,37 @@ class EndpointCounts:
 
     @property
     def down(self) -> int:
-        """The number of endpoints that get nothing although nobody paused them."""
-        return sum(number for health, number in self.by_health.items() if health.down)
+        """The number of endpoints that get nothing although nobody asked for it."""
+        stopped = (self.by_health.get(each, 0) for each in (Health.CIRCUIT_OPEN, Health.DISABLED))
+        return sum(stopped) - self.by_request
 
 
 async def read(connection: AsyncConnection, *, tenant_id: str | None) -> EndpointCounts:
     """Count the endpoints of a tenant, or all endpoints."""
     by_health: Counter[Health] = Counter()
+    by_request = 0
     if tenant_id is not None:
-        for state, circuit, fails, number in await connection.execute(of_tenant(tenant_id)):
+        for state, asked, circuit, fails, number in await connection.execute(of_tenant(tenant_id)):
             by_health[health_of(state, circuit, int(bool(fails)))] += number
-        return EndpointCounts(by_health=by_health, complete=by_health.total() < MAX_COUNTED)
+            by_request += number if asked else 0
+        complete = by_health.total() < MAX_COUNTED
+        return EndpointCounts(by_health=by_health, by_request=by_request, complete=complete)
     for circuit, fails, number in await connection.execute(UNHEALTHY_ENDPOINTS):
         by_health[health_of(EndpointState.ENABLED, circuit, int(bool(fails)))] += number
-    for state, number in await connection.execute(STOPPED_ENDPOINTS):
+    for state, asked, number in await connection.execute(STOPPED_ENDPOINTS):
         by_health[health_of(state, None, None)] += number
+        by_request += number if asked else 0
     total = (await connection.execute(ALL_ENDPOINTS)).scalar_one()
     by_health[Health.HEALTHY] += max(0, total - by_health.total())
-    return EndpointCounts(by_health=by_health, complete=total < MAX_COUNTED)
+    complete = total < MAX_COUNTED
+    return EndpointCounts(by_health=by_health, by_request=by_request, complete=complete)
 
 
-def of_tenant(tenant_id: str) -> Select[str, str | None, bool | None, int]:
-    """Select a tenant's endpoints by state, circuit, and whether they have failures."""
+def of_tenant(tenant_id: str) -> Select[str, bool | None, str | None, bool | None, int]:
+    """Select a tenant's endpoints by state, whether a person disabled them, circuit, and whether
+    they have failures."""
     some = (
-        select(_E.id, _E.state)
+        select(_E.id, _E.state, _ASKED)
         .where(_E.tenant_id == tenant_id, _LIVE)
         .order_by(_E.id.desc())
         .limit(MAX_COUNTED)
@@ -75,9 +85,9 @@ def of_tenant(tenant_id: str) -> Select[str, str | None, bool | None, int]:
     )
     fails = (_H.consecutive_failures > 0).label("fails")
     return (
-        select(some.c.state, _H.circuit, fails, func.count())
+        select(some.c.state, some.c.asked, _H.circuit, fails, func.count())
         .join_from(some, _HEALTH, some.c.id == _H.endpoint_id, isouter=True)
-        .group_by(some.c.state, _H.circuit, fails)
+        .group_by(some.c.state, some.c.asked, _H.circuit, fails)
     )
 
 
@@ -96,9 +106,11 @@ UNHEALTHY_ENDPOINTS = (
 )
 """Selects the enabled endpoints that fail or have a circuit that is not closed."""
 
-_STOPPED = select(_E.state).where(IS_STOPPED, _LIVE).limit(MAX_COUNTED).subquery()
-STOPPED_ENDPOINTS = select(_STOPPED.c.state, func.count()).group_by(_STOPPED.c.state)
-"""Selects the paused and disabled endpoints."""
+_STOPPED = select(_E.state, _ASKED).where(IS_STOPPED, _LIVE).limit(MAX_COUNTED).subquery()
+STOPPED_ENDPOINTS = select(_STOPPED.c.state, _STOPPED.c.asked, func.count()).group_by(
+    _STOPPED.c.state, _STOPPED.c.asked
+)
+"""Selects the paused and disabled endpoints, by state and whether a person disabled them."""
 
 _SOME = select(_E.id).where(_LIVE).limit(MAX_COUNTED).subquery()
 ALL_ENDPOINTS = select(func.count()).select_from(_SOME)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx2
 import pytest
 from fastapi import FastAPI
@@ -95,6 +97,8 @@ async def test_audit_log_shows_the_values_before_and_after(
         assert "before: Ledger after: Books" in text_of(page.text)
         assert f"/dashboard/endpoints/{endpoint}" in page.text
         assert "endpoint.create" not in page.text.partition("<tbody>")[2]
+        created = await visitor.get("/dashboard/audit", params={"action": "endpoint.create"})
+        assert re.search(r"<summary>(\w+, ){3}\w+ \+\d+ more</summary>", created.text)
         none = await visitor.get("/dashboard/audit", params={"resource_id": "ep_nothing"})
         assert "No change matches." in none.text
 
@@ -154,7 +158,9 @@ async def test_portal_link_is_created_on_its_page(
 
 async def test_retention_page_shows_the_ages(operator: Visitor) -> None:
     page = text_of((await operator.get("/dashboard/retention")).text)
-    assert "dead letters 30 d" in page
+    assert "Kept for Attempts 30 d Dead letters 30 d" in page
+    asked = text_of((await operator.get("/dashboard/retention/run")).text)
+    assert "Delete old rows now? This deletes now" in asked
     # Temporal is unavailable
     text = await operator.submit("/dashboard/retention/count", back="/dashboard/retention")
     assert 'class="flash bad"' in text

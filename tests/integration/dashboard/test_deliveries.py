@@ -7,14 +7,14 @@ from datetime import timedelta
 import httpx2
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from api.process.context import Context
 from hookfast.clock import rfc3339
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
-from hookfast.storage.tables import Attempt
+from hookfast.storage.tables import Attempt, Delivery
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, signed_in, tenant_visitor, text_of
 from tests.integration.storage.deliveries.ordered import end as ended
@@ -207,9 +207,13 @@ async def test_delivery_page_shows_the_request_without_secrets(
                 "response_headers": "Server: example\n…: 2 more",
             },
         )
+        kept = update(Delivery.__table__).where(Delivery.__table__.c.id == delivery_id)
+        await connection.execute(kept.values(attempts=3, retries=2))
     async with tenant_visitor(app, client, tenant) as visitor:
         page = (await visitor.get(f"/dashboard/deliveries/{delivery_id}")).text
         text = text_of(page)
+        assert "Attempts 3 (2 retries)" in text
+        assert '<li class="off"><div class="line"><strong>2 earlier</strong>' in page
         assert "POST https://example.com/then Host: example.com Authorization: ***" in text
         assert "Server: example …: 2 more" in text
         assert "order.invoice.paid pending" in text

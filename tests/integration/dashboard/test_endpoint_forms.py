@@ -44,7 +44,7 @@ async def test_new_endpoint_form_shows_the_secret_once(
         [endpoint_id] = set(re.findall(r"ep_[0-9a-f]{32}", answer.text))
         page = await visitor.get(f"/dashboard/endpoints/{endpoint_id}")
         assert secret not in page.text
-        assert "'user.account.closed'" in text_of(answer.text)  # which matches no event type
+        assert "“user.account.closed”" in text_of(answer.text)  # which matches no event type
     stored = (await client.get(f"/endpoints/{endpoint_id}")).json()
     assert stored["tenant_id"] == tenant
     assert stored["retry_plan"] == {"delays_seconds": [1, 2]}
@@ -162,7 +162,7 @@ async def test_polled_endpoint_has_no_settings_of_requests(
         assert f"{path}/settings/url" not in page
         assert (await visitor.get(f"{path}/settings/url")).status_code == 404
         answer = await visitor.submit(f"{path}/settings/description", description="Nightly")
-        assert "Description: saved." in answer
+        assert "Name: saved." in answer
 
 
 async def test_members_removed_from_a_custom_retry_plan_are_deleted(
@@ -226,7 +226,7 @@ async def test_subscription_is_added_switched_off_and_deleted(
         assert "Subscribed to user.account.closed, user.team.*." in text
         # the first in the notice, all of them beside the patterns
         text = text_of(text)
-        assert (text.count("'user.account.closed'"), text.count("'user.team.*'")) == (2, 1)
+        assert (text.count("“user.account.closed”"), text.count("“user.team.*”")) == (2, 1)
         wrong = await visitor.post(f"{path}/subscriptions", events="User", back=path)
         assert wrong.status_code == 422
         assert 'role="alert"' in wrong.text
@@ -261,7 +261,7 @@ async def test_content_filter_is_checked_saved_shown_and_removed(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)
-    endpoint_id = await new_endpoint(client, tenant)
+    endpoint_id = await new_endpoint(client, tenant, description="Accounting")
     await event_type_maker(client)(EVENT_TYPE)
     for amount in (5, 100, 1):
         event = {"type": EVENT_TYPE, "data": {"amount": amount}, "tenant_id": tenant}
@@ -300,6 +300,7 @@ async def test_content_filter_is_checked_saved_shown_and_removed(
         changed = typed | {"filter": '{"amount": 1}', "payload": "full"}
         checked = await visitor.post(f"{own}/preview", **changed)
         assert "1 of the last 3 events of these types matches." in text_of(checked.text)
+        assert f'<a href="{path}">Accounting</a>' in checked.text  # not the endpoint's id
         assert (await visitor.post(f"{own}/edit", **wrong)).status_code == 422
         assert "is saved" in await visitor.submit(f"{own}/edit", **changed)
         assert "Nothing changed" in await visitor.submit(f"{own}/edit", **changed)

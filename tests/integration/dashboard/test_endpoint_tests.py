@@ -89,7 +89,16 @@ async def test_sample_is_loaded_edited_sent_and_kept(
         assert len(receiver.requests) == 1  # a second click sends no second test
         listed = (await visitor.get(path)).text
         assert f'href="{own}"' in listed
-        assert "test dlv_" in text_of(listed)
+        # on one line, as by the API, it is indented
+        compact = await visitor.post(f"{path}/test", type=EVENT_TYPE, data='{"amount":1.0}')
+        assert typed((await visitor.get(compact.headers["location"])).text) == (
+            '{\n  "amount": 1.0\n}'
+        )
+        assert "order.invoice.paid 503 now took" in text_of(listed)
+        # a button of the same form
+        assert f'formaction="{path}/verify" formnovalidate>Verify receiver' in listed
+        checked = await visitor.submit(f"{path}/verify", type=EVENT_TYPE, data="{", back=path)
+        assert "The URL is allowed." in text_of(checked)
         # of another endpoint
         other = await new_endpoint(client, tenant)
         assert (await visitor.get(own.replace(endpoint, other))).status_code == 404

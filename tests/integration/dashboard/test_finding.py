@@ -91,11 +91,11 @@ async def test_replay_counts_deliveries_before_it_sends_them(
     await new_endpoint(client, tenant, description="came later")
     path = f"/dashboard/events/{event}/replay"
     async with tenant_visitor(app, client, tenant) as visitor:
-        assert "1 delivery is resent." in text_of((await visitor.get(path)).text)
+        assert "1 delivery will be resent: delivered 1" in text_of((await visitor.get(path)).text)
         failed = await visitor.get(path, params={"only": "failed"})
-        assert "0 deliveries are resent." in text_of(failed.text)
+        assert "0 deliveries will be resent." in text_of(failed.text)
         more = await visitor.get(path, params={"include_new": "true"})
-        assert "1 delivery is resent, and 1 is new." in text_of(more.text)
+        assert "1 delivery will be created, and 1 will be resent:" in text_of(more.text)
         (fields,) = (given for method, to, given in Forms(more.text).found if to == path and given)
         text = await visitor.submit(path, **fields)
         assert "1 delivery is resent, and 1 is new." in text_of(text)
@@ -112,7 +112,8 @@ async def test_dead_letters_are_grouped_filtered_counted_and_redriven(
         await end(context, *(await deliveries_of(client, event)))
     async with tenant_visitor(app, client, tenant) as visitor:
         page = await visitor.get("/dashboard/dead-letters")
-        assert "Dead letters 4" in text_of(page.text)
+        tiles = "Dead letters 4 ended without success Last hour 4 1–24 hours ago 0"
+        assert f"{tiles} 1–7 days ago 0 Over 7 days ago 0" in text_of(page.text)
         assert re.search(r"Ledger\s*2", text_of(page.text))
         narrowed = await visitor.get("/dashboard/dead-letters", params={"endpoint_id": one})
         target = "/dashboard/dead-letters/redrive"

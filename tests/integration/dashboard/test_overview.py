@@ -104,8 +104,8 @@ async def test_overview_counts_deliveries_by_status(
     async with tenant_visitor(app, client, tenant) as visitor:
         page = await visitor.get(f"/dashboard?window={window}")
     text = text_of(page.text)
-    assert "Delivered 3" in text
-    assert "Failed 1" in text
+    unit = {"1h": "a minute", "24h": "an hour"}.get(window, "a day")
+    assert f"Delivered 3 fewer than 1 {unit} Failed 1" in text
     assert "Deliveries succeeded 75 % of those that ended" in text
     assert "Waiting 1 1 pending" in text
     assert "Dead letters 1" in text
@@ -130,6 +130,17 @@ async def test_overview_says_that_every_endpoint_is_healthy_only_if_true(
         assert "1 of 1 endpoint is paused." in text
         assert "Endpoints 1 1 paused" in text
         assert "healthy" not in text
+        # a person disabled it: that is no failure
+        await client.post(f"/endpoints/{endpoint}/disable")
+        page = (await visitor.get("/dashboard")).text
+        assert '<span class="badge off" title="Nothing is sent' in page
+        assert "1 of 1 endpoint is disabled." in text_of(page)
+        assert "Endpoints 1 1 disabled" in text_of(page)
+        page = (await visitor.get(f"/dashboard/endpoints/{endpoint}")).text
+        assert "Disabled by request. Nothing is sent" in text_of(page)
+        assert text_of(page).count("Disabled") == 1
+        assert "flash bad" not in page
+        assert "Held deliveries" not in page
 
 
 async def test_overview_is_red_while_a_third_of_the_endpoints_is_down(
@@ -148,14 +159,12 @@ async def test_overview_is_red_while_a_third_of_the_endpoints_is_down(
     async with tenant_visitor(app, client, tenant) as visitor:
         page = (await visitor.get("/dashboard")).text
         text = text_of(page)
-        assert (
-            "1 of 3 endpoints is down, 1 is paused; 1 delivery is not yet delivered, held." in text
-        )
-        assert classes_of(page, "Deliveries succeeded") == {"tile", "bad"}
-        assert "Deliveries succeeded 100 % of those that ended; 1 not yet delivered" in text
+        assert "1 of 3 endpoints is down, 1 is paused; 1 delivery is held." in text
+        assert classes_of(page, "Deliveries succeeded") == {"tile"}
+        assert "Deliveries succeeded 100 % of those that ended; 1 held" in text
         assert "Attempts succeeded 99.95 % of 10,000 attempts" in text
         assert classes_of(page, "Endpoints") == {"tile", "bad"}
-        assert "Endpoints 3 1 healthy 1 circuit open 1 paused" in text
+        assert "Endpoints 1 of 3 down 1 healthy 1 circuit open 1 paused" in text
         assert classes_of(page, "Held") == {"tile", "warn"}
         await hold(context, deliveries[3], since=context.clock() - timedelta(minutes=61))
         page = (await visitor.get("/dashboard")).text

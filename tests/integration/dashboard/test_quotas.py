@@ -73,7 +73,7 @@ async def test_tenants_and_the_operator_see_what_is_used(
     await client.patch(f"/tenants/{tenant}", json={"quotas": quotas})
     await new_endpoint(client, tenant)
     await emit(client, tenant)
-    used = "endpoints 1 of 5 · subscriptions 1 · sources 0 of 100 · events today 1 of 1,000"
+    used = "1 of 5 endpoints · 1 subscription · 0 of 100 sources · 1 of 1,000 events today"
     async with tenant_visitor(app, client, tenant) as visitor:
         assert f"Quotas: {used}." in text_of((await visitor.get("/dashboard")).text)
     assert used in text_of((await operator.get("/dashboard/tenants")).text)

@@ -28,7 +28,11 @@ async def test_source_is_created_used_rotated_disabled_and_deleted(
 ) -> None:
     tenant = await new_tenant(client)
     async with tenant_visitor(app, client, tenant) as visitor:
-        assert "No sources yet" in (await visitor.get("/dashboard/sources")).text
+        empty = (await visitor.get("/dashboard/sources")).text
+        assert "No sources yet" in empty
+        assert "(Bitbucket, Generic HMAC, Gitea or Forgejo, GitHub, GitLab," in empty
+        form = (await visitor.get("/dashboard/sources/new")).text
+        assert '<option value="github" selected>GitHub</option>' in form
         rest, shown = await new_source(visitor)
         source_id = f"src_{rest}"
         base = f"/dashboard/sources/{source_id}"
@@ -41,8 +45,15 @@ async def test_source_is_created_used_rotated_disabled_and_deleted(
         rejected = await post(client, source_id, {"Content-Type": "application/json"}, b"{}")
         assert rejected.status_code == 401
         text = text_of((await visitor.get(base)).text)
-        assert "Accepted 1" in text
-        assert "Duplicates 1" in text
+        assert "Webhook URL for GitHub" in text
+        assert "Accepted 1 last one now Duplicates 1" in text
+        assert "Provider GitHub" in text
+        listed = (await visitor.get("/dashboard/sources")).text
+        assert '<a class="plain" href="/dashboard/sources?provider=github">GitHub</a>' in listed
+        inbox = (await visitor.get("/dashboard/inbox")).text
+        entry = inbox.partition('href="/dashboard/inbox/inb_')[2][:32]
+        entry = text_of((await visitor.get(f"/dashboard/inbox/inb_{entry}")).text)
+        assert "Duplicates 1, last" in entry
 
         rotated = await visitor.post(f"{base}/rotate-secret", overlap="0")
         new = rotated.text.partition('id="secret">')[2].partition("<")[0]

@@ -222,7 +222,7 @@ async def test_forms_take_the_name_of_a_tenant_and_of_an_endpoint(
     event = (await client.get(f"/deliveries/{desk.deliveries[desk.ledger]}")).json()["event_id"]
     path = f"/dashboard/events/{event}/replay"
     narrowed = await operator.get(path, params={"endpoint_id": f"Depot {desk.name}"})
-    assert "1 delivery is resent" in text_of(narrowed.text)
+    assert "1 delivery will be resent" in text_of(narrowed.text)
     forms = Forms(narrowed.text).found
     (fields,) = (given for method, to, given in forms if (method, to) == ("post", path))
     assert fields["endpoint_id"] == desk.depot

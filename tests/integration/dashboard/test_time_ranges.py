@@ -175,7 +175,7 @@ async def test_ended_deliveries_of_a_range_are_counted_then_replayed(
         page = (await visitor.get(unescape(link))).text
         # by when the events were emitted; one delivery is in progress
         assert "2 deliveries The deliveries of events that were emitted from" in text_of(page)
-        assert "and have ended: delivered 1, dead letter 1." in text_of(page)
+        assert "and have ended: 1 delivered, 1 dead letter." in text_of(page)
         none = await visitor.get(path, params=query | {"event_type": "order.other.paid"})
         assert "0 deliveries: nothing to send" in text_of(none.text)
         wrong = await visitor.get(path, params=query | {"event_type": "Paid"})

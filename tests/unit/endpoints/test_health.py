@@ -49,4 +49,3 @@ def test_persons_decision_counts_more_than_the_circuit(
 
 def test_every_health_is_explained_in_words() -> None:
     assert set(EXPLANATIONS) == set(Health)
-    assert [each for each in Health if each.down] == [Health.CIRCUIT_OPEN, Health.DISABLED]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import insert
 
-from hookfast.endpoints.health import Health
+from hookfast.endpoints.health import DISABLED_BY_REQUEST, Health
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import endpoint_counts
 from hookfast.storage.tables import EndpointHealth
@@ -33,10 +33,12 @@ async def test_endpoints_are_counted_by_health(
         ("open", "paused", 5),
         (None, "paused", 0),
         ("draining", "disabled", 9),
+        ("draining", "disabled", 0),  # by request
     ]
     for circuit, state, failures in circuits:
+        reason = DISABLED_BY_REQUEST if (state, failures) == ("disabled", 0) else "It failed."
         endpoint_id = await seed_endpoint(
-            database, "https://a.example", tenant_id=TENANT, state=state
+            database, "https://a.example", tenant_id=TENANT, state=state, state_reason=reason
         )
         await _set_circuit(database, endpoint_id, circuit, failures)
     for state, circuit in (("enabled", "open"), ("disabled", None)):
@@ -48,7 +50,7 @@ async def test_endpoints_are_counted_by_health(
     async with database.read() as connection:
         every = await endpoint_counts.read(connection, tenant_id=None)
         own = await endpoint_counts.read(connection, tenant_id=TENANT)
-        monkeypatch.setattr(endpoint_counts, "MAX_COUNTED", 11)
+        monkeypatch.setattr(endpoint_counts, "MAX_COUNTED", 12)
         most = await endpoint_counts.read(connection, tenant_id=TENANT)
     assert own.by_health == {
         Health.HEALTHY: 4,
@@ -56,11 +58,12 @@ async def test_endpoints_are_counted_by_health(
         Health.CIRCUIT_OPEN: 2,
         Health.DRAINING: 1,
         Health.PAUSED: 2,
-        Health.DISABLED: 1,
+        Health.DISABLED: 2,
     }
     assert every.by_health == {**own.by_health, Health.HEALTHY: 5}
-    assert (own.total, own.down, own.complete) == (11, 3, True)
-    assert (most.total, most.complete) == (11, False)
+    assert (own.total, own.down, own.complete) == (12, 3, True)
+    assert (every.down, every.by_request, own.by_request) == (3, 1, 1)
+    assert (most.total, most.complete) == (12, False)
 
 
 async def _set_circuit(

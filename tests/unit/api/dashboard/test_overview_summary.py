@@ -23,12 +23,13 @@ def summary(
     held_for: timedelta | None = None,
     has_worker: bool = True,
     complete: bool = True,
+    by_request: int = 0,
 ) -> Summary:
     waiting = dict.fromkeys(DeliveryStatus, 0)
     waiting |= {DeliveryStatus.HELD: held, DeliveryStatus.RETRYING: retrying}
     by_health = {Health(name): number for name, number in endpoints.items()}
     return summarize(
-        EndpointCounts(by_health=by_health, complete=complete),
+        EndpointCounts(by_health=by_health, by_request=by_request, complete=complete),
         waiting,
         held_since=None if held_for is None else NOW - held_for,
         has_worker=has_worker,
@@ -46,15 +47,15 @@ def summary(
             {"healthy": 30},
             {"retrying": 1},
             "good",
-            "All 30 endpoints are healthy; 1 delivery is not yet delivered.",
+            "All 30 endpoints are healthy; 1 delivery is being retried.",
         ),
         # 5 + 2 of 30 are down
         (
             {"healthy": 20, "failing": 3, "circuit_open": 5, "disabled": 2},
             {"held": 1_240, "retrying": 86},
             "bad",
-            "7 of 30 endpoints are down, 3 are failing; 1,326 deliveries are not yet delivered, "
-            "1,240 of them held.",
+            "7 of 30 endpoints are down, 3 are failing; 1,240 deliveries are held, "
+            "86 are being retried.",
         ),
         ({"healthy": 9, "circuit_open": 1}, {}, "bad", "1 of 10 endpoints is down."),
         ({"healthy": 10, "circuit_open": 1}, {}, "warn", "1 of 11 endpoints is down."),
@@ -63,13 +64,13 @@ def summary(
             {"healthy": 1, "paused": 2, "draining": 1},
             {"held": 2},
             "warn",
-            "2 of 4 endpoints are paused, 1 is draining; 2 deliveries are not yet delivered, held.",
+            "2 of 4 endpoints are paused, 1 is draining; 2 deliveries are held.",
         ),
         (
             {"healthy": 1},
             {"held": MAX_WAITING},
             "warn",
-            "The endpoint is healthy; more than 100,000 deliveries are not yet delivered, held.",
+            "The endpoint is healthy; more than 100,000 deliveries are held.",
         ),
     ],
 )
@@ -78,6 +79,21 @@ def test_summary_says_what_is_wrong_in_words_and_colour(
 ) -> None:
     found = summary(endpoints, **waiting)
     assert (found.level, found.text) == (level, text)
+
+
+def test_endpoint_that_a_person_disabled_is_neither_down_nor_unhealthy() -> None:
+    for by_health, by_request, expected in (
+        (
+            {"healthy": 2, "disabled": 1},
+            1,
+            ("good", "2 of 3 endpoints are healthy, 1 is disabled."),
+        ),
+        ({"healthy": 2, "disabled": 2}, 1, ("bad", "1 of 4 endpoints is down, 1 is disabled.")),
+        ({"failing": 1, "disabled": 1}, 1, ("warn", "1 of 2 endpoints is failing, 1 is disabled.")),
+        ({"disabled": 1}, 1, ("good", "1 of 1 endpoint is disabled.")),
+    ):
+        found = summary(by_health, by_request=by_request)
+        assert (found.level, found.text) == expected
 
 
 def test_deliveries_held_for_more_than_an_hour_are_red() -> None:
