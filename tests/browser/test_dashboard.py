@@ -196,7 +196,7 @@ def test_inbox_entry_is_retried_after_its_schema_is_fixed(chromium: Browser, sit
         page.get_by_role("button", name="Retry").click()
         expect(page.get_by_role("status")).to_contain_text("The event was created.")
         page.get_by_role("link", name="evt_").click()
-        expect(page.get_by_role("region", name="The event")).to_contain_text("refs/heads/topic")
+        expect(page.get_by_role("group", name="The event")).to_contain_text("refs/heads/topic")
 
 
 def test_mapping_is_previewed_and_its_error_shown_where_it_is(
@@ -231,7 +231,7 @@ def test_portal_link_shows_one_endpoint_without_a_key(chromium: Browser, site: S
         page.set_viewport_size(WIDE)
         page.get_by_label("Shows").select_option(label="only Warehouse")
         page.get_by_role("button", name="Create").click()
-        link = page.get_by_role("region", name="The link").text_content()
+        link = page.get_by_role("group", name="The link").text_content()
         page.goto("/dashboard/tenants")
         page.get_by_role("button", name="Show all tenants").click()
     assert link is not None
@@ -262,7 +262,7 @@ def test_delivery_page_shows_the_timeline_and_copies_the_curl_script(
         expect(page.get_by_text("Server: example").first).to_be_visible()
         expect(page.get_by_text("<h1>Down for maintenance</h1>").first).to_be_visible()
         page.get_by_text("Send it yourself with curl").click()
-        command = page.get_by_role("region", name="The command")
+        command = page.get_by_role("group", name="The command")
         command.locator("xpath=..").get_by_role("button", name="Copy").click()
         page.wait_for_function("navigator.clipboard.readText()")
         copied = page.evaluate("navigator.clipboard.readText()")
@@ -282,7 +282,7 @@ def test_second_click_and_reload_have_no_effect(chromium: Browser, site: Site) -
             make = page.get_by_role("button", name="Create")
             make.dblclick() if script else make.click()
             # the script blocked the second click, whose answer would not show the secret
-            expect(page.get_by_role("region", name="The secret")).to_contain_text("whsec_")
+            expect(page.get_by_role("group", name="The secret")).to_contain_text("whsec_")
             page.reload()
             expect(page.get_by_role("status").first).to_contain_text("This was already done")
             expect(page.get_by_role("heading", name=name)).to_be_visible()
@@ -315,7 +315,7 @@ def test_pages_work_without_script(chromium: Browser, site: Site) -> None:
         page.get_by_role("button", name="Send a test").click()
         expect(page.get_by_role("status").first).to_contain_text("The test was sent.")
         expect(page.locator("main")).to_contain_text("refused")  # nothing listens there
-        sent = page.get_by_role("region", name="The request's body")
+        sent = page.get_by_role("group", name="The request's body")
         expect(sent).to_contain_text('"amount": 12')
         expect(page.get_by_label("Data of order.invoice.paid")).to_have_value(
             '{\n  "amount": 12\n}'

@@ -167,10 +167,10 @@ def test_language_of_the_guide_is_chosen_without_script(chromium: Browser, site:
         page = context.new_page()
         page.goto("/guide/verify")
         page.get_by_role("link", name="Java", exact=True).click()
-        expect(page.get_by_role("region", name="Receiver.java")).to_contain_text("class Receiver")
+        expect(page.get_by_role("group", name="Receiver.java")).to_contain_text("class Receiver")
         page.get_by_text("All pages of the guide").click()
         page.get_by_role("link", name="The challenge", exact=True).click()
-        expect(page.get_by_role("region", name="Receiver.java").first).to_be_visible()
+        expect(page.get_by_role("group", name="Receiver.java").first).to_be_visible()
 
 
 def test_api_reference_is_accessible_and_in_our_colours(chromium: Browser, site: Site) -> None:

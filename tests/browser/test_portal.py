@@ -77,16 +77,16 @@ def test_customer_adds_an_endpoint_sends_a_test_and_sees_request_and_answer(
             leaf.check()
             expect(page.get_by_text("Matches 1 event")).to_be_visible()
             page.get_by_text("Example of " + EVENT_TYPE).click()
-            expect(page.get_by_role("region", name="Example of " + EVENT_TYPE)).to_be_visible()
+            expect(page.get_by_role("group", name="Example of " + EVENT_TYPE)).to_be_visible()
         check(page, script)
         page.get_by_role("button", name="Create endpoint").click()
 
-        expect(page.get_by_role("region", name="The secret")).to_contain_text("whsec_")
-        secret = page.get_by_role("region", name="The secret").text_content()
+        expect(page.get_by_role("group", name="The secret")).to_contain_text("whsec_")
+        secret = page.get_by_role("group", name="The secret").text_content()
         assert secret is not None
         for language, part in (("Ruby", "OpenSSL"), ("Python", "hmac")):
             page.get_by_text(language, exact=True).click()
-            code = page.get_by_role("region", name=language)
+            code = page.get_by_role("group", name=language)
             expect(code).to_contain_text(part)
             expect(code).to_contain_text(secret)
         check(page, script)
@@ -97,9 +97,9 @@ def test_customer_adds_an_endpoint_sends_a_test_and_sees_request_and_answer(
         data.fill('{"invoice_id": "mine"}')
         page.get_by_role("button", name="Send the test").click()
 
-        expect(page.get_by_role("region", name="Request: body")).to_contain_text('"mine"')
+        expect(page.get_by_role("group", name="Request: body")).to_contain_text('"mine"')
         expect(page.get_by_text("X-Hook-Test")).to_be_visible()
-        expect(page.get_by_role("region", name="Answer: body")).to_contain_text("thank you")
+        expect(page.get_by_role("group", name="Answer: body")).to_contain_text("thank you")
         check(page, script)
         page.get_by_role("navigation", name="Main").get_by_text("Activity").click()
         row = page.get_by_role("row").nth(1)

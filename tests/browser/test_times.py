@@ -93,7 +93,7 @@ def test_times_are_in_the_zone_of_the_browser(chromium: Browser, site: Site) -> 
         page.get_by_label("Name", exact=True).fill("for an hour")
         page.get_by_label("Expires").fill(f"{moment + timedelta(days=2):%Y-%m-%d}")
         page.get_by_role("button", name="Create").click()
-        expect(page.get_by_role("region", name="The key")).to_contain_text("hf_")
+        expect(page.get_by_role("group", name="The key")).to_contain_text("hf_")
         assert zone_of(page) == "Europe/Berlin"
 
 
