@@ -47,7 +47,7 @@ function tick(root) {
   }
   for (const time of root.querySelectorAll("time[data-countdown]")) {
     const left = (Date.parse(time.dateTime) - now) / 1000;
-    set(time, left > 0 ? `in ${span(left)}` : "any moment");
+    set(time, left > 0 ? `in ${span(left)}` : "due now");
   }
 }
 

@@ -213,7 +213,7 @@ async def test_delivery_page_shows_the_request_without_secrets(
         page = (await visitor.get(f"/dashboard/deliveries/{delivery_id}")).text
         text = text_of(page)
         assert "Attempts 3 (2 retries)" in text
-        assert '<li class="off"><div class="line"><strong>2 earlier</strong>' in page
+        assert '<li class="off"><div class="line"><strong>2 earlier attempts</strong>' in page
         assert "POST https://example.com/then Host: example.com Authorization: ***" in text
         assert "Server: example …: 2 more" in text
         assert "order.invoice.paid pending" in text

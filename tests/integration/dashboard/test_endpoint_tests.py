@@ -58,7 +58,7 @@ async def test_sample_is_loaded_edited_sent_and_kept(
         # first a type that it is subscribed to; any other can be chosen
         page = (await visitor.get(path)).text
         assert 'name="type" value="order.' in page
-        assert "No tests of the last 7 days." in text_of(page)
+        assert "No tests in the last 7 days." in text_of(page)
         page = (await visitor.get(path, params={"test_type": EVENT_TYPE})).text
         assert typed(page) == '{\n  "amount": 7\n}'
         page = (await visitor.get(path, params={"test_type": "account.user.created"})).text

@@ -141,7 +141,7 @@ async def test_events_of_an_endpoint_are_ticked_anew(
             edit, ticked=["order.cart.abandoned"], patterns="order.*.payed", seen=seen[1]
         )
         assert "The events are saved." in text_of(saved)
-        unmatched = "order.*.payed No event matches this yet. Did you mean 'order.*.paid'?"
+        unmatched = "order.*.payed No event matches this yet. Did you mean “order.*.paid”?"
         assert unmatched in text_of(saved)
         (after,) = (await client.get("/subscriptions", params=narrowed)).json()["data"]
         assert after["events"] == ["order.cart.abandoned", "order.*.payed"]
@@ -298,7 +298,7 @@ async def test_endpoint_is_paused_resumed_switched_on_rotated_and_deleted(
         assert "Switch on" in text_of(page.text)
         assert 'class="panel state off"' in page.text  # on request, so nothing is wrong
         assert "order.invoice.paid not sent – 0 –" in text_of(page.text)
-        assert "any moment" not in await shown(visitor, "/portal/activity")
+        assert "data-countdown" not in await shown(visitor, "/portal/activity")
         await visitor.submit(f"{own}/enable", back=own)
         assert (await client.get(api)).json()["state"] == "enabled"
         assert '<button class="main">Get a new secret' in (await visitor.get(f"{own}/rotate")).text
