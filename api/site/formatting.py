@@ -19,6 +19,7 @@ from hookfast.events.filter import filter_text
 _FILTER_CHARACTERS: Final = 160
 _QUOTED: Final = re.compile(r"'([^']*)'")
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+_RATES: Final = (("a minute", 60), ("an hour", 3_600), ("a day", 86_400))
 
 TONES: Final[Mapping[str, str]] = {
     # deliveries
@@ -153,6 +154,16 @@ def number(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:,.1f}"
+
+
+def rate(count: int, over: timedelta) -> str:
+    """Return how often something happened in a time, in the first unit in which it was more than
+    once: `2.7 a minute`, `5 a day`."""
+    if not count:
+        return "none"
+    rates = [(name, count * seconds / over.total_seconds()) for name, seconds in _RATES]
+    name, most = next(((name, most) for name, most in rates if most >= 1), rates[-1])
+    return f"{number(most)} {name}" if most >= 1 else f"fewer than 1 {name}"
 
 
 def percent(share: float | None) -> str:

@@ -21,7 +21,7 @@ from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from api.site import charts, live
 from api.site.charts import Chart
-from api.site.formatting import number, seconds
+from api.site.formatting import rate, seconds
 from api.site.navigation import dead_letters_between, deliveries_between
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
@@ -49,7 +49,6 @@ WindowQuery = Annotated[Window, Query(alias="window")]
 _ATTENTION_SHOWN = 8
 _FAILURES_SHOWN = 8
 _DAY = timedelta(days=1)
-_RATES = (("a minute", timedelta(minutes=1)), ("an hour", timedelta(hours=1)), ("a day", _DAY))
 _EVERY_SECONDS = 5.0
 _MOST_ROWS = 48
 _MINUTES_OF_ROW = 5
@@ -109,16 +108,9 @@ class Overview:
 
     @property
     def rate(self) -> str:
-        """How many deliveries were delivered in a minute of the whole window, in words; in an hour
-        or a day of a longer window if they are fewer than one."""
-        if not self.delivered:
-            return "none"
-        window = WINDOWS[self.window].count * WINDOWS[self.window].length
-        units = [(name, each) for name, each in _RATES if each < window]
-        for name, unit in units:
-            if (count := self.delivered * unit / window) >= 1:
-                return f"{number(count)} {name}"
-        return f"fewer than 1 {units[-1][0]}"
+        """How often a delivery was delivered in the charted time, in words."""
+        words = rate(self.delivered, self.steps[-1].end - self.steps[0].start)
+        return f"{words} since the first" if self.began and self.delivered else words
 
     @property
     def backlog(self) -> int:

@@ -106,3 +106,22 @@ def test_a_forms_fields_are_read_without_the_space_around_them() -> None:
         None,
         ["x", "y"],
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "over", "words"),
+    [
+        (0, timedelta(hours=1), "none"),
+        (162, timedelta(hours=1), "2.7 a minute"),
+        (60, timedelta(hours=1), "1 a minute"),
+        (59, timedelta(hours=1), "59 an hour"),
+        (163, timedelta(days=30), "5.4 a day"),
+        (3, timedelta(days=30), "fewer than 1 a day"),
+        (50, timedelta(seconds=30), "100 a minute"),
+        (4_800_000, timedelta(days=1), "3,333 a minute"),
+    ],
+)
+def test_rate_has_the_first_unit_in_which_there_is_at_least_one(
+    count: int, over: timedelta, words: str
+) -> None:
+    assert formatting.rate(count, over) == words
