@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result, reason_text
-from hookfast.endpoints.health import DISABLED_BY_REQUEST, Health
+from hookfast.endpoints.health import Health, is_by_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,7 @@ def endpoint_state(health: Health, reason: str | None) -> State:
     """Return what an endpoint's health means to its owner, with the reason of its state. An
     endpoint is off in red only if the service switched it off."""
     state = _ENDPOINT[health]
-    if health is Health.DISABLED and reason == DISABLED_BY_REQUEST:
-        return replace(state, tone="off")
-    return state
+    return replace(state, tone="off") if is_by_request(health, reason) else state
 
 
 def delivery_state(status: DeliveryStatus, *, is_off: bool) -> State:

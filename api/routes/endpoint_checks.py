@@ -20,7 +20,7 @@ from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.errors import InvalidInput
 from hookfast.storage.endpoints import endpoints, subscriptions
 from hookfast.storage.figures import endpoint_stats
-from hookfast.storage.figures.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES, EndpointStats
+from hookfast.storage.figures.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES
 
 routes = router("Endpoint checks")
 
@@ -61,6 +61,11 @@ class DeliveryCounts(BaseModel):
 
     total: int = Field(description="All deliveries of the time window.")
     by_status: dict[DeliveryStatus, int] = Field(description="The same by their present status.")
+
+    @property
+    def ended(self) -> int:
+        """Those that were delivered or given up, without those that somebody cancelled."""
+        return sum(self.by_status[status] for status in _ENDED)
 
 
 class AttemptCounts(BaseModel):
@@ -132,24 +137,21 @@ async def get_endpoint_stats(
     async with context.database.read() as connection:
         owned(await endpoints.get(connection, endpoint_id), principal)
         stats = await endpoint_stats.read(connection, endpoint_id, since=since, until=until)
+    deliveries = DeliveryCounts(
+        total=stats.deliveries.total(),
+        by_status={status: stats.deliveries[status] for status in DeliveryStatus},
+    )
+    delivered = deliveries.by_status[DeliveryStatus.DELIVERED]
     return StatsView(
         endpoint_id=endpoint_id,
         since=stats.since,
         until=until,
         complete=stats.complete,
-        deliveries=DeliveryCounts(
-            total=stats.deliveries.total(),
-            by_status={status: stats.deliveries[status] for status in DeliveryStatus},
-        ),
-        success_rate=_success_rate(stats),
+        deliveries=deliveries,
+        success_rate=delivered / deliveries.ended if deliveries.ended else None,
         attempts=AttemptCounts(
             total=stats.attempts.total(),
             by_result={result: stats.attempts[result] for result in Result},
         ),
         latency_ms=LatencyView.of(stats.answered_ms),
     )
-
-
-def _success_rate(stats: EndpointStats) -> float | None:
-    ended = sum(stats.deliveries[status] for status in _ENDED)
-    return stats.deliveries[DeliveryStatus.DELIVERED] / ended if ended else None

@@ -13,7 +13,7 @@ from api.routes.deliveries import LastAnswerView
 from hookfast.clock import to_utc
 from hookfast.deliveries.answer import answer_name, has_telling_duration
 from hookfast.deliveries.outcome import reason_text
-from hookfast.endpoints.health import DISABLED_BY_REQUEST, EXPLANATIONS, Health
+from hookfast.endpoints.health import EXPLANATIONS, Health, is_by_request
 from hookfast.events.filter import filter_text
 
 _FILTER_CHARACTERS: Final = 160
@@ -74,9 +74,9 @@ def tone(status: str) -> str:
 
 
 def health_tone(health: Health, state_reason: str | None) -> str:
-    """Return the colour of an endpoint's health. One that a person disabled is no failure."""
-    is_asked = health is Health.DISABLED and state_reason == DISABLED_BY_REQUEST
-    return "off" if is_asked else tone(health.value)
+    """Return the colour of an endpoint's health. It is no alarm if a person disabled the
+    endpoint."""
+    return "off" if is_by_request(health, state_reason) else tone(health.value)
 
 
 def label(status: str) -> str:

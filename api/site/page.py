@@ -27,8 +27,9 @@ from api.site.session import Visitor, cookie_name, set_cookie
 from api.site.site import Site
 from api.site.static_files import ADDRESSES
 from api.site.zone import COOKIE, zone_named
-from hookfast.endpoints.health import Health
+from hookfast.endpoints.health import Health, is_by_request
 from hookfast.errors import HookfastError
+from hookfast.events.operational import is_reserved
 from hookfast.version import VERSION
 
 _SHARED: Final = Path(__file__).parent / "templates"
@@ -59,6 +60,7 @@ def templates(folder: Path) -> Environment:
     environment.filters |= filters
     environment.filters["pair"] = lambda text: (text, text)  # an option that is its own label
     environment.filters |= {"columns": tables.columns, "cells": tables.cells}
+    environment.filters |= {"is_reserved": is_reserved, "is_by_request": is_by_request}
     environment.globals |= {"asset": ADDRESSES, "version": VERSION, "healths": tuple(Health)}
     return environment
 

@@ -13,6 +13,7 @@ from api.site.json_view import pretty
 from api.site.page import View
 from hookfast.errors import NotFound
 from hookfast.events.event_type import matching_patterns
+from hookfast.events.operational import is_reserved
 
 _TYPES = Page(limit=200, after=None)
 
@@ -76,4 +77,4 @@ async def _chosen(
 async def example_types(view: View, principal: Principal) -> list[EventTypeView]:
     """Return the event types of which there are samples to send or preview, Hookfast's own last."""
     listed = await list_event_types(_TYPES, view.context, principal)
-    return sorted(listed.data, key=lambda each: (each.name.startswith("hookfast."), each.name))
+    return sorted(listed.data, key=lambda each: (is_reserved(each.name), each.name))

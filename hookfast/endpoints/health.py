@@ -31,6 +31,12 @@ class Health(StrEnum):
 DISABLED_BY_REQUEST: Final = "Disabled by request."
 """The reason of an endpoint that a person disabled. Hookfast gives others for those it disabled."""
 
+
+def is_by_request(health: Health, state_reason: str | None) -> bool:
+    """Return whether an endpoint is disabled because a person asked for it."""
+    return health is Health.DISABLED and state_reason == DISABLED_BY_REQUEST
+
+
 EXPLANATIONS: Final[dict[Health, str]] = {
     Health.HEALTHY: "The last attempt succeeded, or none was made yet. Deliveries are sent.",
     Health.FAILING: "The last attempts failed, too few to open the circuit. "

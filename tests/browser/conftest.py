@@ -20,9 +20,10 @@ from api.app import create_app
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
-from tests.browser.customers import customers_site
+from tests.browser.customers import Customers
 from tests.browser.scene import Scene, set_scene
 from tests.support.api_client import OPERATOR_KEY, development_settings
+from tests.support.serving import serving
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 
@@ -67,7 +68,7 @@ def chromium(chromium_path: str, site: Site) -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def customers() -> Iterator[str]:
     """The origin of a customer's site, which may embed the portal."""
-    with customers_site() as origin:
+    with serving(Customers) as origin:
         yield origin
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from hookfast.sender.verify import CHALLENGE_HEADER
 
 
-class _Customers(BaseHTTPRequestHandler):
+class Customers(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer the challenge, and say thank you."""
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -34,16 +31,3 @@ class _Customers(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
-
-
-@contextmanager
-def customers_site() -> Iterator[str]:
-    """Serve the site, and return its origin."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Customers) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()

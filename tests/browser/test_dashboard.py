@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, browsing
 from tests.browser.conftest import Site
 from tests.browser.scene import EVENT_TYPE, GITHUB_ID, IDEMPOTENCY_KEY
+from tests.support.serving import serving
 
 
 def test_failing_endpoint_is_found_on_the_overview_and_recovered(
@@ -341,11 +341,5 @@ def slow_receiver() -> Iterator[str]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/hook"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Receiver) as origin:
+        yield f"{origin}/hook"

@@ -10,8 +10,9 @@ from playwright.sync_api import Browser, Frame, Page, ViewportSize, expect
 
 from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, portal_link
 from tests.browser.conftest import Site
-from tests.browser.customers import customers_site
+from tests.browser.customers import Customers
 from tests.browser.scene import EVENT_TYPE
+from tests.support.serving import serving
 
 Theme = Literal["light", "dark"]
 
@@ -127,7 +128,7 @@ def check(page: Page | Frame, script: bool) -> None:
 
 
 def test_a_site_that_is_not_allowed_cannot_embed_the_portal(chromium: Browser, site: Site) -> None:
-    with customers_site() as stranger, chromium.new_context() as context:
+    with serving(Customers) as stranger, chromium.new_context() as context:
         tab = context.new_page()
         refused: list[str] = []
         tab.on("console", lambda said: refused.append(said.text))

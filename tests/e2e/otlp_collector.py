@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.support.serving import serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +78,9 @@ def collector() -> Iterator[Collector]:
         def log_message(self, format: str, *args: Any) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        collected = Collector(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield collected
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as origin:
+        collected = Collector(origin)
+        yield collected
 
 
 def _received_span(service: str, span: Any) -> ReceivedSpan:

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from tests.e2e.service_process import NO_TLS, eventually, free_ports
 from tests.e2e.test_up import Up, running_up
 from tests.integration.api.inbound import signed
 from tests.support import log_lines
+from tests.support.serving import serving
 
 ROOT = Path(__file__).parents[2]
 OPERATOR_KEY = "hf_" + "t" * 40
@@ -107,7 +107,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     [worker_port] = free_ports(1)
     with (
         collector() as collected,
-        ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server,
+        serving(Receiver) as url,
         running_up(
             home,
             OTEL_EXPORTER_OTLP_ENDPOINT=collected.url,
@@ -122,12 +122,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
             HOOKFAST_MAIL_GATHER="0.1",
         ) as up,
     ):
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}"
         service = Service(up, worker_port, collected, received, url)
         _generate_traffic(service)
         yield service
-        server.shutdown()
 
 
 def _generate_traffic(service: Service) -> None:

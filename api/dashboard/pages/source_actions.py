@@ -9,7 +9,7 @@ from fastapi import Response
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.dashboard.pages import source_fields
-from api.dashboard.pages.sources import StoredSource
+from api.dashboard.pages.sources import StoredSource, secret_page
 from api.dashboard.site import DASHBOARD
 from api.http.fields import SourcePath
 from api.routes.source_secrets import SourceRotationForm, rotate_source_secret
@@ -88,14 +88,7 @@ async def rotate(
     rotated = await rotate_source_secret(source_id, view.context, audit, principal, form)
     if rotated.secret is None:
         return view.redirect(f"/dashboard/sources/{source_id}", "The new secret is accepted.")
-    view.result_path = f"/dashboard/sources/{source_id}"
-    return view.render(
-        "source_secret.html",
-        source=rotated,
-        provider=source_fields.TITLES[rotated.provider],
-        secret=rotated.secret,
-        rotated=True,
-    )
+    return secret_page(rotated, view, rotated=True)
 
 
 @routes.get("/sources/{source_id}/delete")

@@ -15,6 +15,7 @@ from api.http.fields import TenantId
 from api.http.pagination import Page, PageQuery
 from api.routes.inbox import list_inbox
 from api.routes.sources import (
+    CreatedSource,
     change_source,
     create_source,
     get_source,
@@ -82,14 +83,14 @@ async def add_source(view: PageView, audit: Audit, principal: Writer) -> Respons
             error = InvalidInput.at("/tenant_id", "there is no such tenant")
         typed = {"tenant_id": view.form.text("tenant_id")}
         return await _new_form(view, source_fields.submitted_fields(view.form) | typed, error)
-    view.result_path = f"/dashboard/sources/{created.id}"
-    return view.render(
-        "source_secret.html",
-        source=created,
-        provider=source_fields.TITLES[created.provider],
-        secret=created.secret,
-        rotated=False,
-    )
+    return secret_page(created, view, rotated=False)
+
+
+def secret_page(source: CreatedSource, view: View, *, rotated: bool) -> Response:
+    """Render the only page that shows a generated secret."""
+    view.result_path = f"/dashboard/sources/{source.id}"
+    provider = source_fields.TITLES[source.provider]
+    return view.render("source_secret.html", source=source, provider=provider, rotated=rotated)
 
 
 @routes.get("/sources/{source_id}")
