@@ -22,9 +22,9 @@ from hookfast.clock import rfc3339, to_utc
 from hookfast.deliveries.answer import ANSWERS
 from hookfast.errors import NotFound
 from hookfast.ids import Prefix, id_pattern, is_id
+from hookfast.mail_address import MAX_ADDRESS, ascii_address
 
 MAX_METADATA_BYTES = 8_192
-_EMAIL = re.compile(r"[!-?A-~]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _RFC3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -131,8 +131,7 @@ Until = Annotated[TimeInput | None, Query(description="Created before this time.
 
 
 def _email(value: str) -> str:
-    if not _EMAIL.fullmatch(value):
-        raise ValueError("must be an e-mail address, e.g. ops@example.com")
+    ascii_address(value)  # mail can be sent to it; it is kept as it was written
     return value
 
 
@@ -152,7 +151,7 @@ Name = Annotated[
 Description = Annotated[
     str, Field(max_length=1_000, description="A note for people, up to 1,000 characters.")
 ]
-Email = Annotated[str, Field(max_length=254), AfterValidator(_email)]
+Email = Annotated[str, Field(max_length=MAX_ADDRESS), AfterValidator(_email)]
 Metadata = Annotated[
     dict[str, Any],
     Field(description="Your own data about it, only kept: a JSON object of at most 8 KiB."),
