@@ -14,9 +14,11 @@ return intake.finish(opened)
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
@@ -99,16 +101,18 @@ class Intake:
         except ReceiverError as error:
             return problem(error)
 
-    def finish(self, webhook: Webhook, result: bytes = b"") -> Answer:
+    def finish(self, webhook: Webhook, result: str | bytes | None = b"") -> Answer:
         """Record that the work is done. `result`, a short text, is also the response when the
-        message is sent again. Call it only after the work is durable."""
+        message is sent again. Call it only after the work is durable: whatever the result is, the
+        message is done, and a result that cannot be sent is logged and left out."""
+        body = _body(result, webhook)
         if self._store is not None and webhook.claim is not None:
             try:
-                self._store.finish(webhook.claim, result, keep=self._keep)
+                self._store.finish(webhook.claim, body, keep=self._keep)
             except LeaseLost as error:
                 # The work is done, so 2xx is correct; that another worker did it too is logged.
                 _log.warning("%s (message %s)", error, webhook.message_id)
-        return _done(result)
+        return _done(body)
 
     def abandon(self, webhook: Webhook) -> None:
         """Record that the work was not done, so that the message can be processed again."""
@@ -141,6 +145,32 @@ class Intake:
                     self._store.abandon(claim)
                 raise
         return Webhook(verified=verified, body=body, claim=claim, admitted=admitted)
+
+
+def _body(result: object, webhook: Webhook) -> bytes:
+    """Return the result as the response's body. Other types than those of `finish` come from
+    handlers, which nothing checks."""
+    match result:
+        case None:
+            return b""
+        case bytes() | bytearray() | memoryview():
+            return bytes(result)
+        case str():
+            with contextlib.suppress(UnicodeEncodeError):  # a lone surrogate
+                return result.encode()
+    _log.error(
+        "A handler's result cannot be sent: return None, text, bytes or a response, not this %s."
+        " The message %s is done, and is answered without it.",
+        type(result).__name__,
+        webhook.message_id,
+    )
+    return b""
+
+
+def reject_generator(handler: Callable[..., object]) -> None:
+    """Raise Misconfigured for a generator function: calling it does none of its work."""
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise Misconfigured("a handler returns its result; this one has a `yield`")
 
 
 def problem(error: ReceiverError) -> Answer:
