@@ -22,7 +22,7 @@ _ONCE = {
     name.lower().encode(): name
     for name in (
         *("Host", "Content-Type", "Content-Length", "Authorization", "Idempotency-Key"),
-        *("Last-Event-ID", "Origin", "Sec-Fetch-Site", "Sec-Fetch-Dest"),
+        *("Last-Event-ID", "Sec-Fetch-Site", "Sec-Fetch-Dest"),
     )
 }
 # uri-host and port of RFC 3986, section 3.2; without an authority the value is empty

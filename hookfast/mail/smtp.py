@@ -40,9 +40,9 @@ _UNSPECIFIC_CODES = frozenset({"1.0", "2.0"})
 # Words with which servers reject Hookfast, its sender or its network, whoever the recipient is.
 _ABOUT_US = re.compile(
     r"relay|rcpthosts|sender|send as|from address|authenti|authori[sz]|log ?in|prohibit|permi[ts]"
-    r"|denied|allow|polic|spam|junk|\b(?:spf|dkim|dmarc)\b|(?:black|block|deny)[ -]?list|blocked"
-    r"|banned|\b(?:is|are) listed|reputation|client host|\b(?:helo|ehlo)\b|reverse|rdns|starttls"
-    r"|\btls\b|encrypt|too many|rate limit|daily limit",
+    r"|denied|not allowed to|polic|spam|junk|\b(?:spf|dkim|dmarc)\b|(?:black|block|deny)[ -]?list"
+    r"|blocked|banned|\b(?:is|are) listed|reputation|client host|\b(?:helo|ehlo|tls)\b|starttls"
+    r"|encrypt|reverse|rdns|too many|rate limit|daily limit",
     re.IGNORECASE,
 )
 _QUOTED_ADDRESS = re.compile(r"\S*@\S*")
@@ -168,9 +168,8 @@ async def _leave(client: aiosmtplib.SMTP) -> None:
 def _refusal(answer: SMTPResponseException) -> AddressRejected | MailDelayed:
     """Return the error for an answer that is not a success, and log it unless it is about the
     recipient."""
-    words = f"{answer.code} {one_line(answer.message)}".strip()
     if rejects_address(answer):
-        return AddressRejected(words)
+        return AddressRejected(_words(answer))
     log.warning(
         "The mail server rejects Hookfast's mail; it waits. See the notices in the endpoint's "
         "health for the server's words, and `hookfast doctor`.",
@@ -201,5 +200,8 @@ def _away(error: Exception, *, in_doubt: bool = False) -> MailDelayed:
 
 
 def _delayed(answer: SMTPResponseException) -> MailDelayed:
-    words = f"{answer.code} {one_line(answer.message)}".strip()
-    return MailDelayed(f"The mail server answered {answer.code}.", words=words)
+    return MailDelayed(f"The mail server answered {answer.code}.", words=_words(answer))
+
+
+def _words(answer: SMTPResponseException) -> str:
+    return f"{answer.code} {one_line(answer.message)}".strip()

@@ -16,7 +16,7 @@ from flask import Response, current_app, request
 from flask.typing import ResponseReturnValue
 
 from .errors import BodyTooLarge
-from .intake import Answer, Intake, Webhook, problem, reject_generator
+from .intake import Answer, Intake, Webhook, log_unsent, problem, reject_generator
 
 Result: TypeAlias = ResponseReturnValue | None
 Handler: TypeAlias = Callable[[Webhook], Result | Awaitable[Result]]
@@ -51,14 +51,14 @@ def view(
             except BaseException:
                 intake.abandon(opened)
                 raise
-            response = _rendered(result)
-            if response is None:
-                return _response(intake.finish(opened, result))
-            if 200 <= response.status_code < 300:
+            answer = _rendered(result, opened)
+            if not isinstance(answer, Response):
+                return _response(intake.finish(opened, answer))
+            if 200 <= answer.status_code < 300:
                 intake.finish(opened)
             else:
                 intake.abandon(opened)
-            return response
+            return answer
 
         return receive
 
@@ -81,14 +81,15 @@ def _call(handler: Handler, webhook: Webhook) -> Any:
     return result
 
 
-def _rendered(result: Any) -> Response | None:
-    """Return the response that Flask makes of a result. None for the results that `Intake.finish`
-    takes, and for those that cannot be sent, which it logs."""
+def _rendered(result: Any, webhook: Webhook) -> Response | str | bytes | None:
+    """Return the response that Flask makes of a handler's result, or the result for
+    `Intake.finish`. None if it cannot be sent."""
     if result is None or isinstance(result, str | bytes):
-        return None
+        return result
     try:
         return current_app.make_response(result)
-    except Exception:
+    except Exception as error:  # whatever the result's own methods raise
+        log_unsent(result, webhook, error)
         return None
 
 

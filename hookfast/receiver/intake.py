@@ -14,7 +14,6 @@ return intake.finish(opened)
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import json
 import logging
@@ -150,21 +149,26 @@ class Intake:
 def _body(result: object, webhook: Webhook) -> bytes:
     """Return the result as the response's body. Other types than those of `finish` come from
     handlers, which nothing checks."""
-    match result:
-        case None:
-            return b""
-        case bytes() | bytearray() | memoryview():
-            return bytes(result)
-        case str():
-            with contextlib.suppress(UnicodeEncodeError):  # a lone surrogate
-                return result.encode()
+    if isinstance(result, bytes | bytearray | memoryview):
+        return bytes(result)
+    try:
+        if result is None or isinstance(result, str):
+            return (result or "").encode()
+        raise TypeError("it is neither None, text nor bytes")
+    except (TypeError, UnicodeEncodeError) as error:
+        log_unsent(result, webhook, error)
+    return b""
+
+
+def log_unsent(result: object, webhook: Webhook, error: Exception) -> None:
+    """Log that a handler's result cannot be sent, although its work is done."""
     _log.error(
-        "A handler's result cannot be sent: return None, text, bytes or a response, not this %s."
-        " The message %s is done, and is answered without it.",
+        "A handler's result, a %s, cannot be sent: %s. The message %s is done, and is answered"
+        " without it.",
         type(result).__name__,
+        error,
         webhook.message_id,
     )
-    return b""
 
 
 def reject_generator(handler: Callable[..., object]) -> None:

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from .errors import BodyTooLarge
-from .intake import Answer, Intake, Webhook, problem, reject_generator
+from .intake import Answer, Intake, Webhook, log_unsent, problem, reject_generator
 
 Result: TypeAlias = str | bytes | Mapping[str, Any] | Sequence[Any] | Response | None
 Handler: TypeAlias = Callable[[Webhook], Awaitable[Result] | Result]
@@ -53,12 +53,12 @@ def endpoint(
             except BaseException:  # including cancellation: the message is not done
                 await _in_thread(partial(intake.abandon, opened))
                 raise
-            response = _rendered(result)
-            if response is None:
-                return _response(await _in_thread(partial(intake.finish, opened, result)))
-            done = 200 <= response.status_code < 300
+            answer = _rendered(result, opened)
+            if not isinstance(answer, Response):
+                return _response(await _in_thread(partial(intake.finish, opened, answer)))
+            done = 200 <= answer.status_code < 300
             await _in_thread(partial(intake.finish if done else intake.abandon, opened))
-            return response
+            return answer
 
         # For the route's name; functools.wraps would show the handler's parameters to FastAPI.
         receive.__name__ = getattr(handler, "__name__", receive.__name__)
@@ -84,16 +84,15 @@ async def _call(handler: Handler, webhook: Webhook) -> Any:
     return await called if inspect.isawaitable(called) else called
 
 
-def _rendered(result: Any) -> Response | None:
-    """Return the response of a result that is a response or JSON. None for the results that
-    `Intake.finish` takes, and for those that cannot be sent, which it logs."""
-    if isinstance(result, Response):
+def _rendered(result: Any, webhook: Webhook) -> Response | str | bytes | None:
+    """Return the response of a handler's result, or the result for `Intake.finish`. None if it
+    cannot be sent."""
+    if result is None or isinstance(result, Response | str | bytes | bytearray | memoryview):
         return result
-    if result is None or isinstance(result, str | bytes):
-        return None
     try:
         return JSONResponse(result)
-    except Exception:
+    except Exception as error:  # whatever the result's own methods raise
+        log_unsent(result, webhook, error)
         return None
 
 

@@ -44,6 +44,7 @@ def answer(command: str, line: str) -> SMTPResponseException:
         ("RCPT", "550 Unknown user"),
         ("RCPT", "550 No such user here"),
         ("RCPT", "550 mailbox unavailable"),
+        ("RCPT", "553 Requested action not taken: mailbox name not allowed"),  # RFC 5321's words
         # Exchange and Microsoft 365
         ("RCPT", "550 5.1.10 RESOLVER.ADR.RecipientNotFound; Recipient not found by SMTP address"),
         ("RCPT", "550 5.2.1 The mailbox has been disabled"),
