@@ -149,8 +149,8 @@ class Intake:
 def _body(result: object, webhook: Webhook) -> bytes:
     """Return the result as the response's body. Other types than those of `finish` come from
     handlers, which nothing checks."""
-    if isinstance(result, bytes | bytearray | memoryview):
-        return bytes(result)
+    if isinstance(result, bytes):
+        return result
     try:
         if result is None or isinstance(result, str):
             return (result or "").encode()

@@ -87,7 +87,7 @@ async def _call(handler: Handler, webhook: Webhook) -> Any:
 def _rendered(result: Any, webhook: Webhook) -> Response | str | bytes | None:
     """Return the response of a handler's result, or the result for `Intake.finish`. None if it
     cannot be sent."""
-    if result is None or isinstance(result, Response | str | bytes | bytearray | memoryview):
+    if result is None or isinstance(result, Response | str | bytes):
         return result
     try:
         return JSONResponse(result)
