@@ -8,7 +8,6 @@ desynchronise a connection; the rest of what HTTP demands is here.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -76,18 +75,16 @@ def head_problem(scope: Scope) -> Problem | None:
 def _check_fields(fields: Sequence[Field], *, version: str) -> None:
     """Check what RFC 9112 demands in sections 3.2 and 6.1, and that no field is ambiguous. Raises
     BadRequest."""
-    counts = Counter(name for name, _ in fields)
-    for name, shown in _ONCE.items():
-        if counts[name] > 1:
-            raise BadRequest.at(
-                shown, f"The header {shown} occurs {counts[name]} times; send it once."
-            )
+    names = [name for name, _ in fields]
+    for name, shown in _ONCE.items() if len(set(names)) < len(names) else ():
+        if (times := names.count(name)) > 1:
+            raise BadRequest.at(shown, f"The header {shown} occurs {times} times; send it once.")
     host = next((value for name, value in fields if name == b"host"), None)
     if host is None and version == "1.1":
         raise BadRequest.at("Host", "HTTP/1.1 requires the header Host; send it.")
     if host is not None and not _HOST.fullmatch(host):
         raise BadRequest.at("Host", "Host must be a host, and a port if it is not the default.")
-    if counts[b"transfer-encoding"] and version == "1.0":
+    if version == "1.0" and b"transfer-encoding" in names:
         raise BadRequest.at("Transfer-Encoding", "HTTP/1.0 has no Transfer-Encoding; use HTTP/1.1.")
 
 
