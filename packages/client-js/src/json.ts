@@ -29,7 +29,7 @@ function present(value: unknown, at: Place | undefined): string {
 /** Return the JSON of a value, or undefined for undefined. */
 function write(value: unknown, at: Place | undefined): string | undefined {
   if (typeof value !== "object" || value === null) return writePrimitive(value, at);
-  if (value instanceof Date && Number.isNaN(value.getTime())) throw notJson("an invalid Date", at);
+  if (kindOf(value) === "Date" && Number.isNaN(Number(value))) throw notJson("an invalid Date", at);
   const converted = convert(value, at);
   if (typeof converted !== "object" || converted === null) return writePrimitive(converted, at);
   return writeObject(converted, at);
@@ -60,7 +60,7 @@ function writeObject(value: object, at: Place | undefined): string {
   if (Array.isArray(value)) {
     return `[${Array.from(value, (element, index) => present(element, inside(index))).join()}]`;
   }
-  const kind = Object.prototype.toString.call(value).slice("[object ".length, -1);
+  const kind = kindOf(value);
   if (kind !== "Object") throw notJson(`of the type ${kind}, whose content is not its members`, at);
   const members = [];
   for (const [name, member] of Object.entries(value)) {
@@ -79,8 +79,12 @@ function convert(value: object, at: Place | undefined): unknown {
       throw new TypeError(`${pointer(at)} cannot be written as JSON: its toJSON failed.`, { cause });
     }
   }
-  const wraps = value instanceof Number || value instanceof String || value instanceof Boolean || value instanceof BigInt;
-  return wraps ? value.valueOf() : value;
+  return ["Number", "String", "Boolean", "BigInt"].includes(kindOf(value)) ? value.valueOf() : value;
+}
+
+/** Return the name of a built-in type, also of another realm's, whose objects are no instances of ours. */
+function kindOf(value: object): string {
+  return Object.prototype.toString.call(value).slice("[object ".length, -1);
 }
 
 function notJson(what: string, at: Place | undefined): TypeError {

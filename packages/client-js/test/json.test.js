@@ -1,6 +1,7 @@
 /** What is sent is what the caller has: everything else is rejected before anything is sent. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { runInNewContext } from "node:vm";
 
 import { Hookfast } from "hookfast-client";
 import { toJson } from "../dist/json.js";
@@ -31,6 +32,7 @@ for (const [name, value, pointer] of [
   ["an infinity in an array", [1, -Infinity], "/data/1"],
   ["a wrapped NaN", { price: new Number(NaN) }, "/data/price"],
   ["an invalid Date", { at: new Date(NaN) }, "/data/at"],
+  ["an invalid Date of another realm", { at: runInNewContext("new Date(NaN)") }, "/data/at"],
   ["a rounded integer", { id: Number("12345678901234567890") }, "/data/id"],
   ["the first rounded integer", -(2 ** 53), "/data"],
   ["undefined in an array", [undefined], "/data/0"],
