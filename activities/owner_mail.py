@@ -25,7 +25,8 @@ from hookfast.mail import (
     News,
     compose,
 )
-from hookfast.mail.message import message_id_of, parse_sender
+from hookfast.mail.message import message_id_of
+from hookfast.mail_address import parse_mailbox
 from hookfast.owners.digest import MailInput, SendInput, SendResult, Waiting
 from hookfast.owners.notice import Facts
 from hookfast.signing.portal_link import OwnerLinks
@@ -58,7 +59,7 @@ class _Batch:
 
 
 class MailActivities:
-    """The activities of `OwnerMailWorkflow`. One per worker process. Raises Misconfigured if the
+    """The activities of `OwnerMailWorkflow`. One per worker process. Raises ValueError if the
     sender (`mail_from`) is not an address."""
 
     def __init__(
@@ -77,7 +78,7 @@ class MailActivities:
         links that open without an API key. None: the mail's links require one."""
         self._database = database
         self._transport = transport
-        self._sender = parse_sender(mail_from)
+        self._sender = parse_mailbox(mail_from)
         self._public_url = public_url
         self._links = links
         self._clock = clock

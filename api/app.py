@@ -18,7 +18,8 @@ from api.answers.headers import AnswerHeaders
 from api.answers.request_id import RequestId
 from api.dashboard import application as dashboard
 from api.http import openapi
-from api.http.request_body import RequestBody
+from api.http.request_body import INBOUND_PREFIX, RequestBody
+from api.http.request_head import RequestHead, trimmed
 from api.portal import application as portal
 from api.process.context import open_context
 from api.routes import (
@@ -97,7 +98,8 @@ _RESOURCES = (
 # FastAPI's own telemetry: a span and a duration per request. Spans of its inner steps would be most
 # of each trace, and its log records repeat ours. Monitoring requests, which come all day, and
 # streams, whose spans would stay open for hours, are left out.
-_UNTRACED = ("/healthz", "/readyz", "/metrics", "/v1/stream", "/dashboard/live/", "/portal/live/")
+_STREAMS = ("/v1/stream", "/dashboard/live/", "/portal/live/")
+_UNTRACED = ("/healthz", "/readyz", "/metrics", *_STREAMS)
 _TELEMETRY: TelemetryConfig = {
     "operation_spans": False,
     "logs": False,
@@ -135,6 +137,7 @@ def create_app(
     )
     app.state.settings = settings
     app.add_middleware(RequestBody)
+    app.add_middleware(RequestHead)
     problems.install(app)
     openapi.install(app)
     docs_page.install(app)
@@ -154,11 +157,11 @@ class _Application(FastAPI):
         self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].startswith("/in/"):
-            # A caller of a source is unauthenticated until its signature is verified, so it may
-            # not choose the trace that its request joins, or whether that is recorded.
-            headers = [pair for pair in scope["headers"] if pair[0] not in _TRACE_CONTEXT]
-            scope = {**scope, "headers": headers}
+        if scope["type"] == "http":
+            scope = {**scope, "headers": _fields(scope)}
+            if scope["method"] == "HEAD" and not scope["path"].startswith(_STREAMS):
+                # RFC 9110, section 9.1. The server leaves out the body: its own scope says HEAD.
+                scope["method"] = "GET"
         await super().__call__(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
@@ -166,6 +169,17 @@ class _Application(FastAPI):
         if self._settings.trusted_proxies:
             app = TrustedProxies(app, networks=self._settings.trusted_proxies)
         return app
+
+
+def _fields(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """Return the request's header fields, trimmed, without a trace context that must not count."""
+    fields = trimmed(scope["headers"])
+    traces = sum(name == b"traceparent" for name, _ in fields)
+    # Two traces are none. And a caller of a source is unauthenticated until its signature is
+    # verified, so it may not choose the trace that its request joins, or whether that is recorded.
+    if traces > 1 or scope["path"].startswith(INBOUND_PREFIX):
+        return [field for field in fields if field[0] not in _TRACE_CONTEXT]
+    return fields
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -9,6 +9,7 @@ runs on the monotonic clock, so a machine whose own clock is wrong, or jumps, di
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -66,6 +67,35 @@ def rfc3339(moment: datetime) -> str:
     The width is fixed, so texts sort as the times do.
     """
     return to_utc(moment).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+_RFC3339 = re.compile(
+    r"(?P<minute>\d{4}-\d\d-\d\d[Tt](?:[01]\d|2[0-3]):\d\d):(?P<second>\d\d)"
+    r"(?P<rest>(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))",
+    re.ASCII,
+)
+
+
+def parse_rfc3339(text: str) -> datetime:
+    """Parse a time of RFC 3339, which has an offset, to the microsecond, into UTC. A leap second
+    (23:59:60 in UTC, section 5.7) becomes the last microsecond before it, as datetimes have none.
+    Raises ValueError, whose message is a sentence."""
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise ValueError("must be an RFC 3339 time with an offset, e.g. 2026-11-20T11:15:00Z")
+    leaps = match["second"] == "60"
+    second = "59" if leaps else match["second"]
+    try:
+        moment = to_utc(
+            datetime.fromisoformat(f"{match['minute']}:{second}{match['rest']}".upper())
+        )
+    except (ValueError, OverflowError):
+        raise ValueError("there is no such time") from None
+    if not leaps:
+        return moment
+    if (moment.hour, moment.minute) != (23, 59):
+        raise ValueError("there is no such time: leap seconds are at 23:59:60 in UTC")
+    return moment.replace(microsecond=999_999)
 
 
 def format_duration(duration: timedelta) -> str:

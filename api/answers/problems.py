@@ -53,8 +53,15 @@ _MAX_POINTER = 200
 log = structlog.get_logger()
 
 
+class BadRequest(InvalidInput):
+    """The request's head is malformed, or ambiguous. Correct the header that `errors` names."""
+
+    code = "bad_request"
+
+
 class UnsupportedMediaType(HookfastError):
-    """The body is not declared as JSON. Send `Content-Type: application/json`."""
+    """The body is not declared as JSON, or is compressed. Send it as `application/json`, as it
+    is."""
 
     code = "unsupported_media_type"
 
@@ -66,6 +73,7 @@ class BodyTimeout(HookfastError):
 
 
 _STATUSES: Mapping[type[HookfastError], int] = {
+    BadRequest: 400,
     InvalidInput: 422,
     TooLarge: 413,
     Unauthenticated: 401,

@@ -65,7 +65,7 @@ def check_headers(headers: Mapping[str, str], *, pointer: str = "/headers") -> N
         if len(name) > MAX_NAME or not _TOKEN.fullmatch(name):
             raise _invalid(at, f"a header's name is an HTTP token of at most {MAX_NAME} characters")
         if lowered in _RESERVED or lowered.startswith(_RESERVED_PREFIXES):
-            raise _invalid(at, "this header is set by Hookfast itself; leave it out")
+            raise _invalid(at, "this name is reserved for Hookfast and HTTP; use another one")
         if lowered in _METADATA or lowered.startswith(_METADATA_PREFIX):
             raise _invalid(at, "this header is for the metadata services of clouds; leave it out")
         if lowered in seen:
@@ -74,7 +74,7 @@ def check_headers(headers: Mapping[str, str], *, pointer: str = "/headers") -> N
             raise _invalid(
                 at,
                 f"a header's value is 1 to {MAX_VALUE} visible ASCII characters; "
-                "spaces only between them",
+                "spaces only between them. For a token, see the endpoint's `authentication`",
             )
         if value == MASK:
             raise _invalid(at, "this is the mask that responses show; leave the member out instead")

@@ -26,8 +26,10 @@ another tenant do not exist for you: requests for them get 404.
 
 **Errors** are problem details (RFC 9457) with a stable `code`; input errors list every error under
 `errors`. **Lists** are newest first: pass `next_cursor` as `cursor` until it is null. **Times** are
-RFC 3339 in UTC. **PATCH** is a JSON merge patch (RFC 7396): `null` resets a member. Unknown members
-and unknown query parameters are rejected, so that a typing error never goes unnoticed.
+RFC 3339 in UTC; in a URL, write the `+` of an offset as `%2B`. **PATCH** is a JSON merge patch
+(RFC 7396): `null` resets a member. Unknown members and unknown query parameters are rejected, so
+that a typing error never goes unnoticed; so are a header that occurs twice where one is meant
+(400), and a compressed body (415). HEAD is answered wherever GET is, except by the stream.
 """
 TAGS = [
     {"name": "Events", "description": "Facts you emit, once each."},

@@ -23,6 +23,7 @@ from typing import Annotated, Generic, TypeVar
 from fastapi import Depends, Query, Request
 from pydantic import BaseModel, Field
 
+from api.http.fields import WholeNumber
 from hookfast.errors import InvalidInput
 
 MAX_LIMIT = 200
@@ -73,7 +74,9 @@ class Page:
 
 async def _page(
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows per page.")] = DEFAULT_LIMIT,
+    limit: Annotated[
+        WholeNumber, Query(ge=1, le=MAX_LIMIT, description="Rows per page.")
+    ] = DEFAULT_LIMIT,
     cursor: Annotated[
         str | None, Query(max_length=400, description="The `next_cursor` of the previous page.")
     ] = None,

@@ -6,7 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from api.answers.problems import BodyTimeout, Problem, UnsupportedMediaType, problem_of
+from api.answers.problems import (
+    BadRequest,
+    BodyTimeout,
+    Problem,
+    UnsupportedMediaType,
+    problem_of,
+)
 from hookfast.errors import (
     Conflict,
     FieldError,
@@ -21,6 +27,10 @@ from hookfast.errors import (
 )
 
 _PROBLEMS: Final[Mapping[int, tuple[str, Sequence[HookfastError]]]] = {
+    400: (
+        "The request's head is malformed or ambiguous; `errors` names the header.",
+        [BadRequest.at("Authorization", "The header Authorization occurs 2 times; send it once.")],
+    ),
     401: (
         "The request has no valid API key.",
         [
@@ -54,11 +64,13 @@ _PROBLEMS: Final[Mapping[int, tuple[str, Sequence[HookfastError]]]] = {
         [TooLarge("The body is larger than 262144 bytes, the maximum for this path.")],
     ),
     415: (
-        "The body is not declared as JSON.",
+        "The body is not declared as JSON, or is compressed.",
         [
+            UnsupportedMediaType("Send the body as JSON, with `Content-Type: application/json`."),
             UnsupportedMediaType(
-                "Send the body as JSON, with `Content-Type: application/json`.",
-            )
+                "Send the body as it is, without compression and `Content-Encoding`.",
+                code="unsupported_content_encoding",
+            ),
         ],
     ),
     422: (

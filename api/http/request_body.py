@@ -20,7 +20,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.authentication import check_key
-from api.answers.problems import BodyTimeout, Problem, problem_of, problem_of_unexpected
+from api.answers.problems import (
+    BodyTimeout,
+    Problem,
+    UnsupportedMediaType,
+    problem_of,
+    problem_of_unexpected,
+)
 from api.limits.body_memory import BodyMemory, Share
 from api.process.context import Context
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
@@ -44,8 +50,8 @@ _LINGER_SECONDS = 2.0
 
 class RequestBody:
     """ASGI middleware that reads bodies. It responds with 413 over the size limit, 408 over
-    `max_body_seconds`, 503 if all bodies together need too much memory, and 401 or 429 for a long
-    body to the API without a valid key."""
+    `max_body_seconds`, 415 if it is compressed, 503 if all bodies together need too much memory,
+    and 401 or 429 for a long body to the API without a valid key."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -62,10 +68,10 @@ class RequestBody:
                 body = await self._read(scope, receive, memory)
             except HookfastError as error:
                 lingers = not isinstance(error, BodyTimeout)
-                await _reject(problem_of(error), scope, receive, send, lingers=lingers)
+                await reject(problem_of(error), scope, receive, send, lingers=lingers)
                 return
             except Exception as error:  # from the database: the key could not be looked up
-                await _reject(problem_of_unexpected(Request(scope), error), scope, receive, send)
+                await reject(problem_of_unexpected(Request(scope), error), scope, receive, send)
                 return
             if body is not None:
                 # not in a copy: the access log, outside of this, reads the route from the scope
@@ -109,6 +115,8 @@ class RequestBody:
         cap = settings.max_batch_bytes if is_batch else settings.max_event_bytes
         if _declared_length(scope["headers"]) > cap:
             raise _too_large(cap)
+        if scope["method"] not in _WITHOUT_BODIES:
+            _check_coding(scope["headers"])
         share = None
         if is_batch or _may_be_long(scope["headers"]):
             bodies = _bodies(scope)
@@ -149,7 +157,7 @@ _STREAMED = "hookfast.streamed_body"
 
 class StreamedBody:
     """A body that has not been read yet. A response that is sent before the body was read closes
-    the connection, but not while the client is still sending: see `_reject`."""
+    the connection, but not while the client is still sending: see `reject`."""
 
     def __init__(
         self, scope: Scope, receive: Receive, *, cap: int, seconds: float, memory: AsyncExitStack
@@ -204,7 +212,7 @@ def streamed_body(request: Request) -> StreamedBody:
     return body
 
 
-async def _reject(
+async def reject(
     problem: Problem,
     scope: Scope,
     receive: Receive,
@@ -284,6 +292,16 @@ def _declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
                 raise InvalidInput.at("Content-Length", "Content-Length is not a length in bytes")
             return int(value)
     return 0
+
+
+def _check_coding(headers: Iterable[tuple[bytes, bytes]]) -> None:
+    """Raise UnsupportedMediaType for a compressed body (RFC 9110, section 15.5.16)."""
+    for name, value in headers:
+        if name == b"content-encoding" and value.lower() not in (b"", b"identity"):
+            raise UnsupportedMediaType(
+                "Send the body as it is, without compression and `Content-Encoding`.",
+                code="unsupported_content_encoding",
+            )
 
 
 def _too_large(cap: int) -> TooLarge:

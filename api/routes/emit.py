@@ -45,7 +45,8 @@ IdempotencyKey = Annotated[
         max_length=MAX_KEY,
         pattern=KEY_PATTERN,
         description="Makes it safe to repeat the request: the same key with the same event returns "
-        "the same result and emits no second event. Each tenant has its own keys.",
+        "the same result and emits no second event. Each tenant has its own keys; an operator's "
+        "are one set for all tenants.",
     ),
 ]
 TraceparentHeader = Annotated[

@@ -1,5 +1,5 @@
 """Health checks. `GET /healthz`: this process responds. `GET /readyz`: everything that deliveries
-need is available. Both support HEAD, which many monitors use."""
+need is available."""
 
 from __future__ import annotations
 
@@ -42,13 +42,11 @@ class Readiness(BaseModel):
     )
 
 
-@routes.head("/healthz", include_in_schema=False)
 @routes.get("/healthz", summary="Is the process alive?")
 async def healthz() -> Health:
     return Health()
 
 
-@routes.head("/readyz", include_in_schema=False)
 @routes.get(
     "/readyz",
     summary="Can deliveries be made?",

@@ -52,6 +52,7 @@ class InboundAnswer(BaseModel):
 
 
 _DESCRIPTIONS: Mapping[int | str, str] = {
+    400: "The request's head is malformed or ambiguous.",
     403: "The source accepts requests only from other networks.",
     404: "There is no such source, or it is inactive.",
     408: "The body took too long to arrive.",

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.access.authentication import Principal, Reader
 from api.access.ownership import owned
 from api.forms.poll import PollView, poll_body
-from api.http.fields import EndpointPath
+from api.http.fields import EndpointPath, WholeNumber
 from api.http.routing import router
 from api.process.context import AppContext, Context
 from api.stream.connection import connection_of
@@ -67,9 +67,9 @@ async def poll_endpoint(
             "since the endpoint was created.",
         ),
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=_MAX_EVENTS, description="Events per page.")] = 50,
+    limit: Annotated[WholeNumber, Query(ge=1, le=_MAX_EVENTS, description="Events per page.")] = 50,
     wait: Annotated[
-        int,
+        WholeNumber,
         Query(ge=0, le=MAX_WAIT, description="Seconds to wait for an event if there is none."),
     ] = 0,
     ack: Annotated[

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from api.forms.endpoint import EndpointView
-from api.site.form import Form, changed_members
+from api.site.form import Form, changed_members, parse_number
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS
 from hookfast.errors import InvalidInput
 from hookfast.signing.signature import DEFAULT_PROFILES, Profile
@@ -143,7 +143,7 @@ def _circuit(form: Form) -> dict[str, Any]:
     }
     delays = form.get("probe_delays_seconds", "").replace(",", " ").split()
     try:
-        given["probe_delays_seconds"] = [float(each) for each in delays] or None
+        given["probe_delays_seconds"] = [parse_number(each) for each in delays] or None
     except ValueError:
         raise InvalidInput.at(
             "/circuit/probe_delays_seconds", "give seconds, such as 60, 120, 300"

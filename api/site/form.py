@@ -6,6 +6,7 @@ Our forms send no files, so nothing else is read.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -25,6 +26,8 @@ from hookfast.strict_json.parser import MAX_DEPTH, JsonValue
 Model = TypeVar("Model", bound=BaseModel)
 
 _MAX_FIELDS: Final = 500
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[Ee][+-]?[0-9]+)?")
 _SEVERAL: Final = ("ids", "signatures", "remove", "ticked")
 """The fields that are a list. Any other may come only once: otherwise the code that checks it and
 the code that uses it could read different values."""
@@ -70,7 +73,7 @@ class Form(Mapping[str, str]):
         `pointer`."""
         text = self.text(name)
         try:
-            number = None if text is None else float(text)
+            number = None if text is None else parse_number(text)
         except ValueError:
             number = math.nan
         if number is not None and not math.isfinite(number):
@@ -82,7 +85,7 @@ class Form(Mapping[str, str]):
         `pointer`."""
         text = self.text(name)
         try:
-            return None if text is None else int(text)
+            return None if text is None else int(_matching(_WHOLE, text))
         except ValueError:  # also for thousands of digits
             raise InvalidInput.at(pointer, "this is not a whole number") from None
 
@@ -96,6 +99,18 @@ class Form(Mapping[str, str]):
         except InvalidInput as error:
             detail = error.message.replace("the body is not JSON", "this is not JSON")
             raise InvalidInput.at(pointer, detail, code=error.code) from None
+
+
+def parse_number(text: str) -> float:
+    """Parse a decimal number as people write it; Python alone would also read `1_0` and `nan`.
+    Raises ValueError."""
+    return float(_matching(_NUMBER, text))
+
+
+def _matching(pattern: re.Pattern[str], text: str) -> str:
+    if not pattern.fullmatch(text.strip()):
+        raise ValueError("not a number")
+    return text
 
 
 def validated(kind: type[Model], members: Mapping[str, Any]) -> Model:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from api.forms.endpoint import EndpointView
 from api.routes.deliveries import LastAnswerView
-from hookfast.clock import to_utc
+from hookfast.clock import parse_rfc3339, to_utc
 from hookfast.deliveries.answer import answer_name, has_telling_duration
 from hookfast.deliveries.outcome import reason_text
 from hookfast.endpoints.health import EXPLANATIONS, Health, is_by_request
@@ -146,7 +146,7 @@ def both(moment: datetime, zone: ZoneInfo) -> str:
 
 def parsed(text: str) -> datetime:
     """Return the time of an RFC 3339 text, which is valid."""
-    return datetime.fromisoformat(text.upper())
+    return parse_rfc3339(text)
 
 
 def number(value: float | None) -> str:

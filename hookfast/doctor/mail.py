@@ -1,4 +1,4 @@
-"""Checks that the mail server accepts a connection and login. No mail is sent."""
+"""Checks that the mail server accepts a connection, the login and the sender. No mail is sent."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ from hookfast.clock import Clock
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.errors import Misconfigured
 from hookfast.mail import MailDelayed, SmtpTransport
-from hookfast.mail.message import parse_sender
 from hookfast.mail.smtp_url import parse_smtp_url
+from hookfast.mail_address import parse_mailbox
 from hookfast.settings.settings import Settings
 
 
 async def check_mail(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     """Check the sender's address and the mail server."""
-    try:
-        domain = parse_sender(settings.mail_from).domain
-    except Misconfigured as error:
-        domain = ""
-        todo = "Set HOOKFAST_MAIL_FROM; no mail is sent until then."
-        yield fail("mail", error.message, todo=todo)
+    sender = parse_mailbox(settings.mail_from)
     if settings.smtp_url is None:
         yield warn(
             "mail",
@@ -29,7 +24,7 @@ async def check_mail(settings: Settings, clock: Clock) -> AsyncIterator[Finding]
             todo="Set HOOKFAST_SMTP_URL, as smtp://user:password@host:587.",
         )
         return
-    if domain == "localhost":
+    if sender.domain == "localhost":
         yield warn(
             "mail",
             f"Mail is from {settings.mail_from}: most servers reject that, or mark it as spam.",
@@ -38,7 +33,7 @@ async def check_mail(settings: Settings, clock: Clock) -> AsyncIterator[Finding]
     url = settings.smtp_url.get_secret_value()
     try:
         server = parse_smtp_url(url)
-        how = await SmtpTransport(url).greet()
+        how = await SmtpTransport(url).greet(sender.addr_spec)
     except Misconfigured as error:
         yield fail("mail", error.message, todo="Correct HOOKFAST_SMTP_URL.")
         return
@@ -46,11 +41,12 @@ async def check_mail(settings: Settings, clock: Clock) -> AsyncIterator[Finding]
         yield fail(
             "mail",
             f"{server.host}:{server.port}: {error} {error.words}".strip(),
-            todo="Check host, port, user and password in HOOKFAST_SMTP_URL, and whether the "
-            "server's certificate is for this host. Mail waits until then.",
+            todo="Check host, port, user and password in HOOKFAST_SMTP_URL, whether the server's "
+            "certificate is for this host, and whether it accepts HOOKFAST_MAIL_FROM as a sender. "
+            "Mail waits until then.",
         )
         return
-    saw = f"{server.host}:{server.port} accepts our mail ({how})."
+    saw = f"{server.host}:{server.port} accepts mail from {sender.addr_spec} ({how})."
     if how == "in the clear" and not _is_local(server.host):
         yield warn("mail", saw, todo="Use smtps://, or add ?starttls=required.")
     else:

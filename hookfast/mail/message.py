@@ -10,17 +10,16 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from email.errors import HeaderParseError
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
-from email.utils import format_datetime, parseaddr
+from email.utils import format_datetime
 from html import escape
 from urllib.parse import urlsplit
 
 from hookfast.endpoints.short_url import short_url
-from hookfast.errors import Misconfigured
 from hookfast.mail.wording import WORDING, details, format_moment
+from hookfast.mail_address import ascii_address
 from hookfast.owners.notice import Facts, NoticeKind
 
 _MAX_LISTED = 100
@@ -75,7 +74,7 @@ def compose(
     which = entries[0].host if len(entries) == 1 else f"{len(entries):,} endpoints"
     message = EmailMessage(policy=SMTP)
     message["From"] = sender
-    message["To"] = _address(to)
+    message["To"] = Address(addr_spec=ascii_address(to))
     message["Subject"] = wording.subject.format(which=which)
     message["Date"] = format_datetime(at)
     message["Message-ID"] = message_id
@@ -97,33 +96,10 @@ def message_id_of(owner_hash: str, notice_ids: Iterable[str], *, domain: str) ->
     return f"<{hashlib.sha256(ids.encode()).hexdigest()[:32]}@{domain}>"
 
 
-def parse_sender(mail_from: str) -> Address:
-    """Parse the sender in `HOOKFAST_MAIL_FROM`: `hooks@example.com` or `Hooks <hooks@example.com>`.
-    Raises Misconfigured."""
-    name, address = parseaddr(mail_from)
-    try:
-        if one_line(mail_from) != mail_from:
-            raise ValueError("more than one line")
-        return Address(display_name=one_line(name), addr_spec=_address(address).addr_spec)
-    except (ValueError, HeaderParseError):  # HeaderParseError: the domain is invalid
-        raise Misconfigured(
-            f"HOOKFAST_MAIL_FROM is {mail_from!r}; it must be an address such as hooks@example.com "
-            "or 'Hooks <hooks@example.com>'"
-        ) from None
-
-
 def one_line(text: str, *, limit: int = _MAX_LINE) -> str:
     """Return the text without line breaks and control characters, at most `limit` characters."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def _address(address: str) -> Address:
-    name, at, domain = address.rpartition("@")
-    if not (name and at and domain) or not address.isascii() or one_line(address) != address:
-        raise ValueError("not an address")
-    # by its parts, so that an odd local part is quoted; a header would read several addresses in it
-    return Address(username=name, domain=domain)
 
 
 def _entries(

@@ -15,6 +15,7 @@ import structlog
 from aiosmtplib import (
     SMTPDataError,
     SMTPException,
+    SMTPRecipientRefused,
     SMTPRecipientsRefused,
     SMTPResponseException,
 )
@@ -25,11 +26,26 @@ from hookfast.mail.transport import AddressRejected, MailDelayed, MailUnconfirme
 
 _COMMAND_SECONDS = 20.0
 _DEADLINE_SECONDS = 60.0
-# "Authenticate first", "encrypt first" and the like (RFC 4954): about the sender, in any answer.
-_SENDER_REJECTED = frozenset({530, 534, 535, 538})
-# "Relay access denied" and the like, for a recipient: security or policy (RFC 3463, section 3.8).
-# Errors about the address itself are 5.1 or 5.2.
-_RELAY_DENIED = re.compile(r"5\.7\.")
+# The replies that may be about a recipient (RFC 5321, section 4.3.2, and RFC 7504). Others are
+# about the connection, the login or the order of commands.
+_ABOUT_RECIPIENTS = frozenset({501, 550, 551, 552, 553, 554, 556})
+# An enhanced status code (RFC 3463): at the start of a reply, or, as qmail writes it, `(#5.1.1)`.
+_ENHANCED = re.compile(r"(?:\A\W*|#)5\.(\d{1,3}\.\d{1,3})(?!\.?\d)")
+# Registered codes about a recipient's address or mailbox. Not 5.1.7 and 5.1.8, which are about the
+# sender's, nor Exchange's own 5.1.90 (our daily limit) and 5.2.252 (our sender is not allowed).
+_ADDRESS_CODES = frozenset(
+    {"1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.10", "2.1", "2.2", "2.3", "2.4"}
+)
+_UNSPECIFIC_CODES = frozenset({"1.0", "2.0"})
+# Words with which servers reject Hookfast, its sender or its network, whoever the recipient is.
+_ABOUT_US = re.compile(
+    r"relay|rcpthosts|sender|send as|from address|authenti|authori[sz]|log ?in|prohibit|permi[ts]"
+    r"|denied|not allowed to|polic|spam|junk|\b(?:spf|dkim|dmarc)\b|(?:black|block|deny)[ -]?list"
+    r"|blocked|banned|\b(?:is|are) listed|reputation|client host|\b(?:helo|ehlo|tls)\b|starttls"
+    r"|encrypt|reverse|rdns|too many|rate limit|daily limit",
+    re.IGNORECASE,
+)
+_QUOTED_ADDRESS = re.compile(r"\S*@\S*")
 
 log = structlog.get_logger()
 
@@ -66,9 +82,10 @@ class SmtpTransport:
     async def send(self, message: EmailMessage) -> None:
         """Hand the message to the server.
 
-        Raises AddressRejected if the server rejects the recipient or the message permanently (5xx).
-        Raises MailDelayed for everything else: if the server rejects the connection, the login, the
-        sender or relaying, its set-up does not match ours, and the address is not at fault. Raises
+        Raises AddressRejected if the server says that mail to this address can never arrive. Raises
+        MailDelayed for everything else, also for permanent errors (5xx) about the connection, the
+        login, the sender, relaying, or the message: then the set-ups of server and Hookfast do not
+        match, for every address, and mail waits until a person changes one of them. Raises
         MailUnconfirmed if the connection ends between the message and its answer.
         """
         sender, recipient = _only(message, "From"), _only(message, "To")
@@ -79,29 +96,20 @@ class SmtpTransport:
                 await client.connect()
                 await client.sendmail(sender, [recipient], wire)
         except SMTPRecipientsRefused as error:
-            answer = error.recipients[0]
-            if _RELAY_DENIED.match(answer.message):
-                log.warning("The mail server denies relaying for Hookfast; mail waits.")
-                raise _delayed(answer) from None
-            _rejected(answer)
-        except SMTPDataError as error:
-            _rejected(error)
+            raise _refusal(error.recipients[0]) from None
         except SMTPResponseException as error:
-            log.warning("The mail server rejects Hookfast; mail waits.", code=error.code)
-            raise _delayed(error) from None
+            raise _refusal(error) from None
         except (SMTPException, OSError) as error:  # TimeoutError and TLS errors are OSErrors
             log.warning("The mail server is away; mail waits.", error=type(error).__name__)
             raise _away(error, in_doubt=client.in_doubt) from None
-        except ValueError:  # after OSError: an unverified certificate is both
-            raise AddressRejected("The address cannot be written in SMTP.") from None
         else:
             await _leave(client)
         finally:
             client.close()
 
-    async def greet(self) -> str:
-        """Connect, upgrade to TLS and log in, without sending a message. Return `over TLS` or
-        `in the clear`. Raises MailDelayed as `send` does."""
+    async def greet(self, sender: str) -> str:
+        """Connect, upgrade to TLS, log in and name the sender, without sending a message. Return
+        `over TLS` or `in the clear`. Raises MailDelayed as `send` does."""
         client = self._client()
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS):
@@ -109,6 +117,7 @@ class SmtpTransport:
                 if client.is_ehlo_or_helo_needed:
                     await client.ehlo()
                 secure = client.get_transport_info("sslcontext") is not None
+                await client.mail(sender)
         except SMTPResponseException as error:
             raise _delayed(error) from None
         except (SMTPException, OSError) as error:
@@ -156,10 +165,31 @@ async def _leave(client: aiosmtplib.SMTP) -> None:
         await client.quit(timeout=2)
 
 
-def _rejected(answer: SMTPResponseException) -> None:
-    if 500 <= answer.code <= 599 and answer.code not in _SENDER_REJECTED:
-        raise AddressRejected(f"{answer.code} {one_line(answer.message)}".strip()) from None
-    raise _delayed(answer) from None
+def _refusal(answer: SMTPResponseException) -> AddressRejected | MailDelayed:
+    """Return the error for an answer that is not a success, and log it unless it is about the
+    recipient."""
+    if rejects_address(answer):
+        return AddressRejected(_words(answer))
+    log.warning(
+        "The mail server rejects Hookfast's mail; it waits. See the notices in the endpoint's "
+        "health for the server's words, and `hookfast doctor`.",
+        code=answer.code,
+    )
+    return _delayed(answer)
+
+
+def rejects_address(answer: SMTPResponseException) -> bool:
+    """Return whether an answer to a recipient or a message says that the recipient's address can
+    never get mail: by its enhanced status code or, for a recipient, by its words."""
+    for_recipient = isinstance(answer, SMTPRecipientRefused)
+    if answer.code not in _ABOUT_RECIPIENTS or not (
+        for_recipient or isinstance(answer, SMTPDataError)
+    ):
+        return False
+    enhanced = _ENHANCED.search(answer.message)
+    if enhanced is not None and enhanced[1] not in _UNSPECIFIC_CODES:
+        return enhanced[1] in _ADDRESS_CODES
+    return for_recipient and not _ABOUT_US.search(_QUOTED_ADDRESS.sub("", answer.message))
 
 
 def _away(error: Exception, *, in_doubt: bool = False) -> MailDelayed:
@@ -170,5 +200,8 @@ def _away(error: Exception, *, in_doubt: bool = False) -> MailDelayed:
 
 
 def _delayed(answer: SMTPResponseException) -> MailDelayed:
-    words = f"{answer.code} {one_line(answer.message)}".strip()
-    return MailDelayed(f"The mail server answered {answer.code}.", words=words)
+    return MailDelayed(f"The mail server answered {answer.code}.", words=_words(answer))
+
+
+def _words(answer: SMTPResponseException) -> str:
+    return f"{answer.code} {one_line(answer.message)}".strip()

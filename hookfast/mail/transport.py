@@ -9,7 +9,7 @@ from hookfast.errors import HookfastError, Unavailable
 
 
 class AddressRejected(HookfastError):
-    """The mail server rejects this address or message permanently. `words` are the server's, on one
+    """The mail server says that this address can never get mail. `words` are the server's, on one
     line. They may name the address, so store them only in the database."""
 
     code = "address_refused"
@@ -20,8 +20,9 @@ class AddressRejected(HookfastError):
 
 
 class MailDelayed(Unavailable):
-    """The message could not be sent now: the mail server is away or busy, or does not match
-    `HOOKFAST_SMTP_URL`. The error's message names no address; `words` are the server's."""
+    """The message could not be sent now: the mail server is away or busy, or rejects Hookfast, its
+    sender (`HOOKFAST_MAIL_FROM`) or its messages. The error's message names no address; `words` are
+    the server's."""
 
     code = "mail_delayed"
 

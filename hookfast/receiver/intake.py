@@ -14,9 +14,10 @@ return intake.finish(opened)
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
@@ -99,16 +100,18 @@ class Intake:
         except ReceiverError as error:
             return problem(error)
 
-    def finish(self, webhook: Webhook, result: bytes = b"") -> Answer:
+    def finish(self, webhook: Webhook, result: str | bytes | None = b"") -> Answer:
         """Record that the work is done. `result`, a short text, is also the response when the
-        message is sent again. Call it only after the work is durable."""
+        message is sent again. Call it only after the work is durable: whatever the result is, the
+        message is done, and a result that cannot be sent is logged and left out."""
+        body = _body(result, webhook)
         if self._store is not None and webhook.claim is not None:
             try:
-                self._store.finish(webhook.claim, result, keep=self._keep)
+                self._store.finish(webhook.claim, body, keep=self._keep)
             except LeaseLost as error:
                 # The work is done, so 2xx is correct; that another worker did it too is logged.
                 _log.warning("%s (message %s)", error, webhook.message_id)
-        return _done(result)
+        return _done(body)
 
     def abandon(self, webhook: Webhook) -> None:
         """Record that the work was not done, so that the message can be processed again."""
@@ -141,6 +144,37 @@ class Intake:
                     self._store.abandon(claim)
                 raise
         return Webhook(verified=verified, body=body, claim=claim, admitted=admitted)
+
+
+def _body(result: object, webhook: Webhook) -> bytes:
+    """Return the result as the response's body. Other types than those of `finish` come from
+    handlers, which nothing checks."""
+    if isinstance(result, bytes):
+        return result
+    try:
+        if result is None or isinstance(result, str):
+            return (result or "").encode()
+        raise TypeError("it is neither None, text nor bytes")
+    except (TypeError, UnicodeEncodeError) as error:
+        log_unsent(result, webhook, error)
+    return b""
+
+
+def log_unsent(result: object, webhook: Webhook, error: Exception) -> None:
+    """Log that a handler's result cannot be sent, although its work is done."""
+    _log.error(
+        "A handler's result, a %s, cannot be sent: %s. The message %s is done, and is answered"
+        " without it.",
+        type(result).__name__,
+        error,
+        webhook.message_id,
+    )
+
+
+def reject_generator(handler: Callable[..., object]) -> None:
+    """Raise Misconfigured for a generator function: calling it does none of its work."""
+    if inspect.isgeneratorfunction(handler) or inspect.isasyncgenfunction(handler):
+        raise Misconfigured("a handler returns its result; this one has a `yield`")
 
 
 def problem(error: ReceiverError) -> Answer:

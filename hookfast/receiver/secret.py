@@ -29,6 +29,8 @@ def hmac_keys(secrets: str | Sequence[str]) -> tuple[bytes, ...]:
 def _hmac_key(secret: object, *, position: int) -> bytes:
     if not isinstance(secret, str) or not secret:
         raise Misconfigured(f"secret {position} is empty: remove it, or set its variable")
+    if "," in secret:  # some services show a secret with the version of its signatures
+        raise Misconfigured(f"secret {position} has a comma in it: leave out the `v1,` in front")
     if not secret.startswith(PREFIX):
         raise Misconfigured(
             f"secret {position} does not begin with {PREFIX}: use all of what Hookfast showed"

@@ -176,7 +176,9 @@ def _a_labels(text: str, pointer: str) -> str:
         return idna.encode(text, strict=True).decode("ascii")
     except idna.IDNAError:
         raise _invalid(
-            pointer, "use a host name that is valid IDNA 2008 (lower case), or its xn-- form"
+            pointer,
+            "use a host name that is valid IDNA 2008 (lower-case letters and digits, no emoji), or "
+            "its xn-- form",
         ) from None
 
 

@@ -31,6 +31,7 @@ from hookfast.settings.retention_settings import RetentionSettings
 from hookfast.settings.secret_files import SecretFiles
 from hookfast.settings.types import (
     EgressProxyUrl,
+    Mailbox,
     Networks,
     OperatorKey,
     PageUrl,
@@ -150,7 +151,11 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
         description="Mail server, `smtp://user:password@host:587` or `smtps://…`; "
         "default: `.eml` files.",
     )
-    mail_from: str = Field("hookfast@localhost", description="Sender of the mail to owners.")
+    mail_from: Mailbox = Field(
+        "hookfast@localhost",
+        description="Sender of the mail to owners: `hooks@example.com` or "
+        "`Hooks <hooks@example.com>`; a name with a comma in double quotes.",
+    )
     mail_gather: Seconds = Field(
         timedelta(seconds=20),
         description="How long to wait for more news for an owner before sending a mail (seconds).",

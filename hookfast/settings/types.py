@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
+from hookfast.mail_address import parse_mailbox
 from hookfast.settings.egress_proxy import parse_egress_proxy
 
 Network = IPv4Network | IPv6Network
@@ -65,6 +66,17 @@ def _check_ports(value: str) -> str:
     return value
 
 
+def _check_mailbox(value: str) -> str:
+    try:
+        parse_mailbox(value)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; write hooks@example.com, Hooks <hooks@example.com>, or "
+            '"Acme, Inc." <hooks@example.com>'
+        ) from None
+    return value
+
+
 def _check_egress_proxy(value: SecretStr | None) -> SecretStr | None:
     if value is not None:
         parse_egress_proxy(value.get_secret_value())
@@ -89,6 +101,8 @@ PortRanges = Annotated[str, AfterValidator(_check_ports)]
 PublicUrl = Annotated[str, AfterValidator(_check_url)]
 PageUrl = Annotated[str, AfterValidator(_check_page_url)]
 """The URL of a page, to whose sections links lead."""
+Mailbox = Annotated[str, AfterValidator(_check_mailbox)]
+"""A mail address, which may have a name."""
 # None is part of these two: `secret_files` finds secrets by the type outside of the annotation.
 EgressProxyUrl = Annotated[SecretStr | None, AfterValidator(_check_egress_proxy)]
 OperatorKey = Annotated[SecretStr | None, AfterValidator(_check_operator_key)]

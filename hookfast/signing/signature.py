@@ -72,6 +72,8 @@ def secret_key(secret: str) -> bytes:
     """Return the HMAC key of a secret, the same for every profile: the decoded base64 (RFC 4648,
     section 4, padded) after `whsec_`. Raises InvalidInput, which does not contain the secret."""
     encoded = secret.removeprefix(SECRET_PREFIX)
+    if "," in secret:  # some services show a secret with the version of its signatures
+        raise _invalid_secret("a secret has no comma in it: leave out the `v1,` in front")
     if encoded == secret:
         raise _invalid_secret(f"a secret must start with {SECRET_PREFIX!r}")
     try:

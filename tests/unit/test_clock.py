@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookfast import clock
-from hookfast.clock import format_duration, rfc3339, set_clock, to_utc, utc_now
+from hookfast.clock import (
+    format_duration,
+    parse_rfc3339,
+    rfc3339,
+    set_clock,
+    to_utc,
+    utc_now,
+)
 
 HOUR = timedelta(hours=1)
 MOMENT = timedelta(milliseconds=5)
@@ -81,6 +88,52 @@ def test_text_reads_back_as_the_same_moment(moment: datetime) -> None:
 )
 def test_duration_is_a_whole_number_of_its_largest_unit(seconds: float, words: str) -> None:
     assert format_duration(timedelta(seconds=seconds)) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-11-20T11:15:00Z", "2026-11-20T11:15:00.000000Z"),
+        ("2026-11-20t11:15:00.5z", "2026-11-20T11:15:00.500000Z"),
+        ("2026-11-20T12:15:00+01:00", "2026-11-20T11:15:00.000000Z"),
+        ("2026-11-20T11:15:00-00:00", "2026-11-20T11:15:00.000000Z"),
+        ("2026-11-20T11:15:00.123456789012Z", "2026-11-20T11:15:00.123456Z"),
+        ("2028-02-29T00:00:00Z", "2028-02-29T00:00:00.000000Z"),
+        # leap seconds
+        ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59.999999Z"),
+        ("2016-12-31T23:59:60.75Z", "2016-12-31T23:59:59.999999Z"),
+        ("1990-12-31T15:59:60-08:00", "1990-12-31T23:59:59.999999Z"),
+        ("2017-01-01T05:29:60+05:30", "2016-12-31T23:59:59.999999Z"),
+    ],
+)
+def test_every_rfc_3339_time_is_read(text: str, moment: str) -> None:
+    assert rfc3339(parse_rfc3339(text)) == moment
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "2026-11-20", "2026-11-20T11:15Z", "2026-11-20T11:15:00", "2026-11-20 11:15:00Z"),
+        *(
+            "20261120T111500Z",
+            "2026-W47-5T11:15:00Z",
+            "2026-11-20T11:15:00+0100",
+            " 2026-11-20T11:15:00Z",
+        ),
+        *("2026-11-20T11:15:00.Z", "2026-11-20T11:15:00Z\n", "٢026-11-20T11:15:00Z"),
+        *(
+            "2026-02-29T00:00:00Z",
+            "2026-11-20T24:00:00Z",
+            "2026-11-20T11:60:00Z",
+            "2026-11-20T11:15:61Z",
+        ),
+        *("2026-11-20T11:15:00+24:00", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"),
+        *("2026-11-20T11:15:60Z", "2016-12-31T23:59:60+01:00"),
+    ],
+)
+def test_other_times_are_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match=r"RFC 3339|no such time"):
+        parse_rfc3339(text)
 
 
 @pytest.fixture

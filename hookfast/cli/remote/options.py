@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -184,10 +185,10 @@ class DeadLetterFilter:
 
 
 def parse_object(text: str, *, option: str) -> dict[str, Any]:
-    """Parse the JSON object that `option` was given, as `given_text` reads it. Raises
-    typer.BadParameter."""
+    """Parse the JSON object that `option` was given, as `given_text` reads it, with every digit of
+    its numbers. Raises typer.BadParameter."""
     try:
-        value = json.loads(given_text(text, option=option))
+        value = json.loads(given_text(text, option=option), parse_float=Decimal)
     except (ValueError, RecursionError) as error:
         raise typer.BadParameter(f"it is not JSON: {error}", param_hint=option) from None
     if not isinstance(value, dict):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import typer
 
-from hookfast.clock import rfc3339, to_utc, utc_now
+from hookfast.clock import parse_rfc3339, rfc3339, utc_now
 
 _UNITS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION = re.compile(r"(?:\d+[wdhms])+", re.ASCII)
@@ -80,7 +80,7 @@ def _parse_time(text: str, *, sign: int, now: datetime) -> datetime:
             raise typer.BadParameter(f"{text!r} is more than {_MAX_DAYS:,} days")
         return now + sign * timedelta(seconds=seconds)
     try:
-        return to_utc(datetime.fromisoformat(text.upper()))
+        return parse_rfc3339(text)
     except ValueError:
         raise typer.BadParameter(
             f"{text!r} is neither a duration such as 90s, 2h, 1h30m or 3d nor an RFC 3339 "

@@ -4,6 +4,7 @@ import type { HttpMethod, MediaType, PathsWithMethod, RequiredKeysOf } from "ope
 
 import { batches, type EmittedItem, type NewBatchEvent } from "./batch.js";
 import { HookfastError, UnexpectedAnswer } from "./errors.js";
+import { toJson } from "./json.js";
 import { DEFAULT_LIMITS, send, type Fetch, type Limits } from "./retry.js";
 import type { components, paths } from "./schema.js";
 import { VERSION } from "./version.js";
@@ -88,7 +89,7 @@ export class Hookfast {
     this.#client = createClient<paths>({
       baseUrl: this.url,
       headers: { Authorization: `Bearer ${checkedKey(apiKey)}`, "User-Agent": `hookfast-client-js/${VERSION}` },
-      bodySerializer: toJson,
+      bodySerializer: (body: unknown) => toJson(body),
       pathSerializer: toPath,
     });
     this.get = this.#call("GET") as Call<"get">;
@@ -117,7 +118,7 @@ export class Hookfast {
   ): Promise<EmittedItem[]> {
     const results: EmittedItem[] = [];
     try {
-      for (const batch of batches(events, idempotencyKey, toJson)) {
+      for (const batch of batches(events, idempotencyKey)) {
         const init = { body: { events: [] }, bodySerializer: () => batch, ...options };
         results.push(...(await this.post("/v1/events/batch", init)).data);
       }
@@ -180,16 +181,6 @@ function withDefaults(given: { [Name in keyof Limits]?: number | undefined }, de
   return limits;
 }
 
-/** Return a value as JSON. `JSON.stringify` alone would turn NaN and Infinity into null. */
-function toJson(value: unknown): string {
-  return JSON.stringify(value, (name, member: unknown) => {
-    if (typeof member === "number" && !Number.isFinite(member)) {
-      throw new TypeError(`${member} at ${JSON.stringify(name)} is not JSON.`);
-    }
-    return member;
-  });
-}
-
 /** Return a path with its parameters, none of which may lead to another route. */
 function toPath(path: string, parameters: Record<string, unknown>): string {
   return path.replace(/\{(\w+)\}/g, (_, name: string) => {
@@ -212,6 +203,6 @@ function checkedUrl(text: string): string {
 
 function checkedKey(key: string): string {
   // the error message of fetch would quote it
-  if (!/^[!-~]+$/.test(key)) throw new TypeError("The API key is not one (hf_…): it is empty, or has spaces in it.");
+  if (!/^[!-~]+$/.test(key ?? "")) throw new TypeError("The API key is not one (hf_…): it is empty, or has spaces in it.");
   return key;
 }

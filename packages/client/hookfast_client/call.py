@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeAlias
 from urllib.parse import quote
+
+from hookfast_client.json_text import encode, parse, rfc3339
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -16,7 +17,6 @@ MERGE_PATCH = "application/merge-patch+json"
 QueryValue: TypeAlias = "str | int | float | datetime | Sequence[str] | None"
 
 _MAX_KEY = 255
-_MAX_DEPTH = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,19 +94,6 @@ def path(*parts: str) -> str:
     return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
-def encode(value: object) -> bytes:
-    """Return a value as JSON. Aware datetimes become RFC 3339 times. Raises ValueError, with the
-    place of what is not JSON."""
-    try:
-        return _ENCODER.encode(value).encode()
-    except RecursionError:
-        raise ValueError("the value is nested too deeply to be JSON") from None
-    except UnicodeEncodeError:
-        raise ValueError("the value has text that is not Unicode (a lone surrogate)") from None
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"the value is not JSON{_place(value)}: {error}") from None
-
-
 def encode_event(
     event_type: str,
     data: object,
@@ -132,10 +119,10 @@ def encode_event(
 
 
 def checked_json(data: bytes) -> bytes:
-    """Return these bytes. Raises ValueError if they are not JSON."""
+    """Return these bytes. Raises ValueError if they are not JSON as Hookfast reads it."""
     try:
-        json.loads(data)
-    except (ValueError, RecursionError) as error:
+        parse(data)
+    except ValueError as error:
         raise ValueError(f"these bytes are not JSON: {error}") from None
     return data
 
@@ -162,13 +149,6 @@ def checked_key(key: str) -> str:
     return key
 
 
-def rfc3339(at: datetime) -> str:
-    """Return a time as text, in UTC. Raises ValueError for a time without a time zone."""
-    if at.tzinfo is None or at.utcoffset() is None:
-        raise ValueError("a time needs a time zone, such as datetime.now(timezone.utc)")
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
-
-
 def _texts(value: Any) -> list[str]:
     if isinstance(value, bool):
         return ["true" if value else "false"]
@@ -177,40 +157,3 @@ def _texts(value: Any) -> list[str]:
     if isinstance(value, str | int | float):
         return [str(value)]
     return [text for one in value for text in _texts(one)]
-
-
-def _place(value: object) -> str:
-    """Return where in a value the first part is that is not JSON: ` at /items/0/price`. Empty if it
-    is the value itself."""
-    place = ""
-    for _ in range(_MAX_DEPTH):  # a circular value has no end
-        members: Iterable[tuple[object, object]] = ()
-        if isinstance(value, Mapping):
-            members = value.items()
-        elif isinstance(value, list | tuple):
-            members = enumerate(value)
-        wrong = next((member for member in members if not _is_json(member[1])), None)
-        if wrong is None:
-            break
-        name, value = wrong
-        place += f"/{name}"
-    return place and f" at {place}"
-
-
-def _is_json(value: object) -> bool:
-    try:
-        _ENCODER.encode(value)
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True
-
-
-def _time(value: object) -> str:
-    if isinstance(value, datetime):
-        return rfc3339(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
-
-
-_ENCODER = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_time
-)

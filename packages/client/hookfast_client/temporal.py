@@ -28,8 +28,9 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from hookfast_client.aio.client import AsyncHookfast
 from hookfast_client.batch import EmittedEvent
-from hookfast_client.call import checked_json, checked_key, encode, rfc3339
+from hookfast_client.call import checked_json, checked_key
 from hookfast_client.errors import TEMPORARY, ApiError, HookfastError
+from hookfast_client.json_text import encode, rfc3339
 
 __all__ = ["EmitInput", "HookfastActivities", "HookfastPlugin", "emit"]
 

@@ -130,7 +130,7 @@ async def test_it_keeps_every_member_it_is_given(
     given: dict[str, Any] = {
         "url": "http://127.0.0.1:4/a?b=c",
         "description": "orders — EU",
-        "owner_emails": ["ops@example.com", "o'neil+x@sub.example.co.uk"],
+        "owner_emails": ["ops@example.com", "o'neil+x@sub.example.co.uk", "ops@müller.example"],
         "verification": "none",
         "signatures": ["standard"],
         "signature_hash": "sha512",
@@ -335,6 +335,8 @@ async def test_a_tenants_key_implies_its_tenant(
         ("description", "x" * 1001, "invalid_input", "/description"),
         ("owner_emails", ["nobody"], "invalid_input", "/owner_emails/0"),
         ("owner_emails", ["a@b@c"], "invalid_input", "/owner_emails/0"),
+        ("owner_emails", ["a@b..c"], "invalid_input", "/owner_emails/0"),
+        ("owner_emails", ["ops@example.com", ".a@b.c"], "invalid_input", "/owner_emails/1"),
         ("owner_emails", ["a@b\r\nBcc: c@d"], "invalid_input", "/owner_emails/0"),
         ("owner_emails", ["a@b.c"] * 21, "invalid_input", "/owner_emails"),
         ("verification", "maybe", "invalid_input", "/verification"),

@@ -18,7 +18,7 @@ from hookfast.clock import rfc3339
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
 from hookfast.storage.tables import Delivery, Event
-from tests.support.api_client import KeyClient, Make, MakeEventType
+from tests.support.api_client import KeyClient, Make, MakeEventType, assert_problem
 
 pytestmark = pytest.mark.anyio
 
@@ -315,6 +315,19 @@ async def test_filters_are_combined(
 
 
 # -- visibility
+
+
+async def test_leap_second_is_a_time(client: httpx2.AsyncClient) -> None:
+    assert (await client.get("/events?since=2016-12-31T23:59:60Z")).status_code == 200
+
+
+async def test_plus_of_an_offset_that_is_not_encoded_is_explained(
+    client: httpx2.AsyncClient,
+) -> None:
+    answer = await client.get("/events?since=2026-11-20T11:15:00+01:00")
+    problem = assert_problem(answer, 422, code="invalid_input")
+    assert "%2B" in problem["errors"][0]["detail"]
+    assert (await client.get("/events?since=2026-11-20T11:15:00%2B01:00")).status_code == 200
 
 
 async def test_tenant_key_implies_the_tenant_of_an_event(

@@ -60,6 +60,17 @@ async def test_same_key_and_event_get_the_same_response(
     assert await counts(context) == (1, 1)
 
 
+async def test_white_space_around_a_key_is_not_part_of_it(client: httpx2.AsyncClient) -> None:
+    first = await emit(client, "k")
+    assert (await emit(client, " k\t ")).json() == first.json()
+
+
+async def test_key_that_comes_twice_is_rejected(client: httpx2.AsyncClient) -> None:
+    twice = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
+    answer = await client.post("/events", json={"type": TYPE, "data": 1}, headers=twice)
+    assert_problem(answer, 400, code="bad_request", pointer="Idempotency-Key")
+
+
 async def test_every_request_without_a_key_is_a_new_event(
     client: httpx2.AsyncClient, context: Context
 ) -> None:

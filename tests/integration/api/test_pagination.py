@@ -116,7 +116,9 @@ async def test_cursor_of_another_list_is_rejected(
     assert (await client.get("/tenants", params={"cursor": cursors["/tenants"]})).status_code == 200
 
 
-@pytest.mark.parametrize("limit", ["0", "201", "-1", "x", "", "1.5", "9" * 30, "1\x00"])
+@pytest.mark.parametrize(
+    "limit", ["0", "201", "-1", "x", "", "1.5", "1_0", "+5", " 5", "٥", "1e1", "9" * 30, "1\x00"]
+)
 async def test_limit_out_of_range_is_rejected(
     common_client: httpx2.AsyncClient, limit: str
 ) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import asyncpg
 import httpx2
 import pytest
+from fastapi import FastAPI
 from sqlalchemy import make_url
 
 from hookfast.settings.settings import Settings
@@ -112,6 +114,22 @@ async def test_an_unknown_path_and_an_unknown_method_are_problems(
     answer = await common_client.delete("/event-types")
     assert_problem(answer, 405, code="method_not_allowed")
     assert answer.headers["allow"] == "GET"
+
+
+async def test_head_is_answered_wherever_get_is_except_by_streams(
+    common_app: FastAPI, common_client: httpx2.AsyncClient
+) -> None:
+    root = str(common_client.base_url).removesuffix("/v1/")
+    paths = [path for path, methods in common_app.openapi()["paths"].items() if "get" in methods]
+    assert len(paths) > 40
+    for path in paths:
+        url = root + re.sub(r"{[a-z_]+}", "none", path)
+        if path == "/v1/stream":
+            answer = await common_client.head(url)
+            assert (answer.status_code, answer.headers["Allow"]) == (405, "GET")
+        else:
+            get = await common_client.get(url)
+            assert (await common_client.head(url)).status_code == get.status_code, path
 
 
 async def test_nul_in_a_query_parameter_is_rejected(common_client: httpx2.AsyncClient) -> None:

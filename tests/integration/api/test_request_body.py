@@ -162,6 +162,65 @@ async def test_ambiguous_framing_is_rejected(port: int, headers: tuple[str, ...]
     assert answer.count("HTTP/1.1") == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "replaced", "status"),
+    [
+        ("Host: other.test", "", 400),
+        ("", "Host: hookfast.test", 400),
+        ("", "HTTP/1.1", 505),
+        (f"Authorization: Bearer {OPERATOR_KEY}", "", 400),
+        ("Content-Type: application/json", "", 400),
+        ("Content-Encoding: gzip", "", 415),
+        ("Content-Encoding: br", "", 415),
+        ("Content-Encoding: identity", "", 201),
+        ("X-Other: 1\r\nX-Other: 2", "", 201),
+    ],
+)
+async def test_head_that_two_readers_could_understand_differently_is_rejected(
+    port: int, line: str, replaced: str, status: int
+) -> None:
+    body = b'{"name":"x"}'
+    head = _head(f"Content-Length: {len(body)}", *([line] if line else [])).decode()
+    if replaced:
+        with_other = {"HTTP/1.1": "HTTP/2.0", "Host: hookfast.test": "X-No-Host: 1"}
+        head = head.replace(replaced, with_other[replaced])
+    answer = await exchange(port, head.encode(), body)
+    assert answer.startswith(f"HTTP/1.1 {status} "), answer
+    if status >= 400:
+        assert '"code":' in answer  # it is a problem document
+
+
+@pytest.mark.parametrize(
+    ("coding", "version", "status"), [("gzip, chunked", "1.1", 501), ("chunked", "1.0", 400)]
+)
+async def test_transfer_coding_that_is_not_understood_is_rejected(
+    port: int, coding: str, version: str, status: int
+) -> None:
+    head = _head(f"Transfer-Encoding: {coding}").replace(b"HTTP/1.1", f"HTTP/{version}".encode())
+    answer = await exchange(port, head, _chunk(b'{"name":"x"}'), b"0\r\n\r\n")
+    assert answer.startswith(f"HTTP/1.1 {status} "), answer
+
+
+async def test_white_space_around_header_values_is_not_part_of_them(port: int) -> None:
+    body = b'{"name":"x"}'
+    head = _head(f"Content-Length: {len(body)}", "X-Request-Id: \t mine \t").decode()
+    for name in ("Host", "Authorization", "Content-Type", "Connection"):
+        head = "\r\n".join(
+            f"{line} \t" if line.startswith(f"{name}:") else line for line in head.split("\r\n")
+        )
+    answer = await exchange(port, head.encode(), body)
+    assert answer.startswith("HTTP/1.1 201 "), answer
+    assert "x-request-id: mine\r\n" in answer.lower()
+
+
+async def test_head_of_a_path_is_answered_as_its_get_without_the_body(port: int) -> None:
+    head = _head().replace(b"POST", b"HEAD")
+    answer = await exchange(port, head)
+    assert answer.startswith("HTTP/1.1 200 "), answer
+    assert answer.endswith("\r\n\r\n")
+    assert "content-type: application/json" in answer
+
+
 async def test_body_over_the_limit_is_rejected_without_a_key(port: int) -> None:
     head = _head(f"Content-Length: {CAP + 1}").replace(OPERATOR_KEY.encode(), b"hf_wrong")
     assert (await exchange(port, head)).startswith("HTTP/1.1 413")

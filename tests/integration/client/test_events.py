@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -51,6 +52,7 @@ async def test_data_is_emitted_as_it_is(hookfast: Any) -> None:
     for data, text in (
         ({"name": "Zoë", "list": [None, True]}, '{"name":"Zoë","list":[null,true]}'),
         (exact.encode(), exact),
+        ({"n": Decimal("0.10000000000000000001")}, '{"n":0.10000000000000000001}'),
         (None, "null"),
         ("text", '"text"'),
     ):

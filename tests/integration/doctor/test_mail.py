@@ -38,7 +38,7 @@ async def test_server_that_accepts_our_mail_is_ok_and_gets_none(
     assert problems(findings) == {}
     assert "over TLS" in findings[0].saw
     assert server.logins == [True]
-    assert (server.tries, server.mails) == (0, [])
+    assert (server.tries, server.mails) == (1, [])
 
 
 async def test_a_wrong_password_fails_and_is_not_shown(
@@ -51,6 +51,16 @@ async def test_a_wrong_password_fails_and_is_not_shown(
         )
     assert "535" in problems(findings)["mail"][1]
     assert "hunter2" not in str(findings)
+
+
+async def test_sender_that_the_server_rejects_fails(tmp_path: Path) -> None:
+    with MailServer() as server:
+        server.answers["MAIL"] = "553 5.1.8 Sender address rejected: Domain not found"
+        settings = installation(tmp_path, None, smtp_url=server.url(), mail_from=SENDER)
+        found = problems(await run_check("mail", settings))
+    assert found["mail"][0] == "fail"
+    assert "553 5.1.8" in found["mail"][1]
+    assert "HOOKFAST_MAIL_FROM" in found["mail"][1]
 
 
 async def test_untrusted_certificate_fails(tmp_path: Path, serving: ssl.SSLContext) -> None:
@@ -90,7 +100,6 @@ async def test_silent_server_fails_at_the_time_limit(tmp_path: Path) -> None:
     [
         ({}, "warn", "no mail server"),
         ({"smtp_url": "smtp://user@:host"}, "fail", "HOOKFAST_SMTP_URL"),
-        ({"mail_from": "nobody", "smtp_url": None}, "fail", "HOOKFAST_MAIL_FROM"),
     ],
 )
 async def test_missing_or_invalid_mail_settings_are_named(

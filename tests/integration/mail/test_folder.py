@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hookfast.mail import FolderTransport, MailDelayed, News, compose, transport_of
-from hookfast.mail.message import parse_sender
+from hookfast.mail_address import parse_mailbox
 from hookfast.owners.notice import Facts, NoticeKind
 from hookfast.settings.settings import Settings
 
@@ -33,7 +33,7 @@ def mail(message_id: str = "<1@localhost>", at: datetime = AT) -> EmailMessage:
                 facts=Facts(),
             )
         ],
-        sender=parse_sender("hookfast@localhost"),
+        sender=parse_mailbox("hookfast@localhost"),
         to="owner@shop.example",
         message_id=message_id,
         public_url="https://hooks.example",

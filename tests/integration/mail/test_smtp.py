@@ -19,7 +19,7 @@ from hookfast.mail import (
     compose,
     smtp,
 )
-from hookfast.mail.message import parse_sender
+from hookfast.mail_address import parse_mailbox
 from hookfast.owners.notice import Facts, NoticeKind
 from tests.e2e.service_process import free_ports
 from tests.support.broken_mail_server import BrokenMailServer
@@ -54,7 +54,7 @@ def mail(to: str = OWNER) -> EmailMessage:
     return compose(
         NoticeKind.OPENED,
         [news],
-        sender=parse_sender("Hooks <hooks@platform.example>"),
+        sender=parse_mailbox("Hooks <hooks@platform.example>"),
         to=to,
         message_id="<1@platform.example>",
         public_url="https://hooks.example",
@@ -73,12 +73,11 @@ async def test_message_arrives_as_text_and_html(mail_server: MailServer) -> None
     assert "<td>500 Internal Server Error</td>" in arrived.part("html")
 
 
-async def test_address_with_a_comma_is_one_recipient(mail_server: MailServer) -> None:
-    await SmtpTransport(mail_server.url()).send(mail("a,b@shop.example"))
+async def test_address_with_an_internationalised_domain_gets_mail(mail_server: MailServer) -> None:
+    await SmtpTransport(mail_server.url()).send(mail("ops@müller.example"))
 
     (arrived,) = mail_server.mails
-    assert arrived.recipients == ['"a,b"@shop.example']
-    assert [one.addr_spec for one in arrived.message["To"].addresses] == ['"a,b"@shop.example']
+    assert arrived.recipients == ["ops@xn--mller-kva.example"]
 
 
 async def test_offered_starttls_is_used(serving: ssl.SSLContext) -> None:
@@ -151,9 +150,7 @@ async def test_missing_login_delays_mail(
 
 
 @pytest.mark.parametrize("where", [OWNER, "DATA"])
-async def test_rejected_recipient_or_message_is_permanent(
-    mail_server: MailServer, where: str
-) -> None:
+async def test_unknown_recipient_is_permanent(mail_server: MailServer, where: str) -> None:
     mail_server.answers[where] = "550 5.1.1 No such\tuser"
     with pytest.raises(AddressRejected) as rejected:
         await SmtpTransport(mail_server.url()).send(mail())
@@ -162,26 +159,26 @@ async def test_rejected_recipient_or_message_is_permanent(
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("where", "answer"),
     [
-        "554 5.7.1 <owner@shop.example>: Relay access denied",  # Postfix
-        "550 5.7.1 Relaying denied. Proper authentication required",  # Sendmail
-        "550 5.7.54 SMTP; Unable to relay recipient in non-accepted domain",  # Exchange
+        (OWNER, "550 relay not permitted"),
+        (OWNER, "554 5.7.1 <owner@shop.example>: Relay access denied"),
+        ("DATA", "554 5.7.1 Looks like spam"),
+        (
+            "DATA",
+            "550 5.7.26 Unauthenticated mail is not accepted due to the domain's DMARC policy",
+        ),
     ],
 )
-async def test_denied_relaying_delays_mail(mail_server: MailServer, answer: str) -> None:
+async def test_mail_that_the_server_would_accept_from_nobody_waits(
+    mail_server: MailServer, where: str, answer: str
+) -> None:
     """The server answers so for every address. If the address were blamed, all mail would end."""
-    mail_server.answers[OWNER] = answer
+    mail_server.answers[where] = answer
     with pytest.raises(MailDelayed) as delayed:
         await SmtpTransport(mail_server.url()).send(mail())
     assert delayed.value.words == answer
     assert OWNER not in str(delayed.value)  # the message goes into workflow history
-
-
-async def test_message_rejected_by_policy_is_permanent(mail_server: MailServer) -> None:
-    mail_server.answers["DATA"] = "554 5.7.1 Looks like spam"
-    with pytest.raises(AddressRejected):
-        await SmtpTransport(mail_server.url()).send(mail())
 
 
 @pytest.mark.parametrize("where", [OWNER, "DATA", "MAIL"])

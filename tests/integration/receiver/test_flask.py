@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from flask import Flask, Response
 from flask.testing import FlaskClient
 
-from hookfast.receiver import Intake, MemoryStore, Verifier, Webhook
+from hookfast.receiver import Done, Intake, MemoryStore, Misconfigured, Verifier, Webhook
 from hookfast.receiver.flask import view
 from tests.integration.receiver import sent
+
+LEASE = timedelta(minutes=5)
 
 
 class Worker:
@@ -20,13 +24,14 @@ class Worker:
         self.webhooks: list[Webhook] = []
         self.outcome: Any = None
         app = Flask(__name__)
-        intake = Intake(Verifier(sent.SECRET), store=MemoryStore())
+        self.store = MemoryStore()
+        intake = Intake(Verifier(sent.SECRET), store=self.store)
         app.post("/")(view(intake, **options)(self.work))
         self.http: FlaskClient = app.test_client()
 
     def work(self, webhook: Webhook) -> Any:
         self.webhooks.append(webhook)
-        if isinstance(self.outcome, Exception):
+        if isinstance(self.outcome, BaseException):
             raise self.outcome
         return self.outcome
 
@@ -58,6 +63,71 @@ def test_a_failed_handler_gets_the_message_again() -> None:
     assert worker.http.post("/", data=body, headers=sent.headers(body)).status_code == 202
     assert worker.http.post("/", data=body, headers=sent.headers(body)).status_code == 204
     assert len(worker.webhooks) == 3
+
+
+@pytest.mark.parametrize(
+    ("outcome", "first", "again"),
+    [
+        (None, (204, ""), (204, "")),
+        ("", (204, ""), (204, "")),
+        ("grüß", (200, "grüß"), (200, "grüß")),
+        (b"booked", (200, "booked"), (200, "booked")),
+        ({"ok": True}, (200, '{"ok":true}\n'), (204, "")),
+        ([1, "a"], (200, '[1,"a"]\n'), (204, "")),
+        (("booked", 201), (201, "booked"), (204, "")),
+        (("booked", {"X-Book": "1"}), (200, "booked"), (204, "")),
+        (Response("booked", 202), (202, "booked"), (204, "")),
+        ((text for text in ("a", "b")), (200, "ab"), (204, "")),
+        ("\ud800", (204, ""), (204, "")),
+        (("\ud800", 200), (204, ""), (204, "")),
+        (("booked", "no status", 1, 2), (204, ""), (204, "")),
+        (42, (204, ""), (204, "")),
+        ({1, 2}, (204, ""), (204, "")),
+        (object(), (204, ""), (204, "")),
+    ],
+)
+def test_work_is_done_once_whatever_its_handler_returns(
+    outcome: Any,
+    first: tuple[int, str],
+    again: tuple[int, str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    worker, body = Worker(), sent.body()
+    worker.outcome = outcome
+    answers = [worker.http.post("/", data=body, headers=sent.headers(body)) for _ in "12"]
+    assert [(one.status_code, one.text) for one in answers] == [first, again]
+    assert len(worker.webhooks) == 1
+    assert isinstance(worker.store.begin("dlv_1", lease=LEASE), Done)
+    unusable = first == (204, "") and outcome not in (None, "")
+    assert ("cannot be sent" in caplog.text) == unusable
+
+
+@pytest.mark.parametrize(
+    "outcome", [("later", 503), Response(status=301), RuntimeError(), SystemExit(), "awaitable"]
+)
+def test_work_that_is_not_done_is_done_when_the_message_comes_again(outcome: Any) -> None:
+    async def book() -> None: ...
+
+    worker, body = Worker(), sent.body()
+    worker.outcome = book() if outcome == "awaitable" else outcome
+    try:
+        answer = worker.http.post("/", data=body, headers=sent.headers(body))
+        assert answer.status_code >= 300
+    except SystemExit:
+        pass
+    if outcome == "awaitable":
+        worker.outcome.close()
+    worker.outcome = None
+    assert worker.http.post("/", data=body, headers=sent.headers(body)).status_code == 204
+    assert len(worker.webhooks) == 2
+
+
+def test_generator_is_rejected_because_calling_it_does_no_work() -> None:
+    def handler(webhook: Webhook) -> Iterator[str]:
+        yield "booked"
+
+    with pytest.raises(Misconfigured, match="yield"):
+        view(Intake(Verifier(sent.SECRET)))(handler)
 
 
 @pytest.mark.parametrize(("size", "status"), [(1000, 204), (1001, 413)])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -11,10 +13,18 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
-from hookfast.receiver import Fresh, Intake, MemoryStore, Verifier, Webhook
+from hookfast.receiver import (
+    Done,
+    Fresh,
+    Intake,
+    MemoryStore,
+    Misconfigured,
+    Verifier,
+    Webhook,
+)
 from hookfast.receiver.starlette import endpoint
 from tests.integration.receiver import sent
 
@@ -114,6 +124,75 @@ async def test_a_response_other_than_2xx_abandons_the_message(worker: Worker) ->
         third = await http.post("/", content=body, headers=sent.headers(body))
     assert [one.status_code for one in (first, second, third)] == [503, 202, 204]
     assert len(worker.webhooks) == 2
+
+
+@dataclass
+class Model:
+    """Stands for whatever JSON cannot express."""
+
+
+@pytest.mark.parametrize(
+    ("outcome", "first", "again"),
+    [
+        (None, (204, ""), (204, "")),
+        ("", (204, ""), (204, "")),
+        ("grüß", (200, "grüß"), (200, "grüß")),
+        (b"booked", (200, "booked"), (200, "booked")),
+        ({"ok": True}, (200, '{"ok":true}'), (204, "")),
+        ([1, "a"], (200, '[1,"a"]'), (204, "")),
+        (("later", 503), (200, '["later",503]'), (204, "")),  # as in FastAPI: a tuple is an array
+        (42, (200, "42"), (204, "")),
+        (JSONResponse({"ok": True}, status_code=201), (201, '{"ok":true}'), (204, "")),
+        ("\ud800", (204, ""), (204, "")),
+        ({"a": "\ud800"}, (204, ""), (204, "")),
+        ({"a": math.nan}, (204, ""), (204, "")),
+        ({1, 2}, (204, ""), (204, "")),
+        (Model(), (204, ""), (204, "")),
+        ((one for one in "ab"), (204, ""), (204, "")),
+    ],
+)
+@pytest.mark.parametrize("framework", [starlette, fastapi])
+async def test_work_is_done_once_whatever_its_handler_returns(
+    worker: Worker,
+    framework: Any,
+    outcome: Any,
+    first: tuple[int, str],
+    again: tuple[int, str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    worker.outcome = outcome
+    body = sent.body()
+    async with framework(worker, worker.slowly) as http:
+        answers = [await http.post("/", content=body, headers=sent.headers(body)) for _ in "12"]
+    assert [(one.status_code, one.text) for one in answers] == [first, again]
+    assert len(worker.webhooks) == 1
+    assert isinstance(worker.store.begin("dlv_1", lease=worker.intake._lease), Done)
+    unusable = first == (204, "") and outcome not in (None, "")
+    assert ("cannot be sent" in caplog.text) == unusable
+
+
+async def test_response_that_breaks_while_it_is_sent_does_not_repeat_the_work(
+    worker: Worker,
+) -> None:
+    def broken() -> Iterator[str]:
+        yield "a"
+        raise RuntimeError
+
+    worker.outcome = StreamingResponse(broken())
+    body = sent.body()
+    async with starlette(worker, worker.slowly) as http:
+        await http.post("/", content=body, headers=sent.headers(body))
+        again = await http.post("/", content=body, headers=sent.headers(body))
+    assert again.status_code == 204
+    assert len(worker.webhooks) == 1
+
+
+async def test_generator_is_rejected_because_calling_it_does_no_work(worker: Worker) -> None:
+    async def handler(webhook: Webhook) -> AsyncIterator[str]:
+        yield "booked"
+
+    with pytest.raises(Misconfigured, match="yield"):
+        endpoint(worker.intake)(handler)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("size", [1000, 1001])

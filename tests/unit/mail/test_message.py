@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from hookfast.errors import Misconfigured
 from hookfast.mail import News, compose
-from hookfast.mail.message import message_id_of, parse_sender
+from hookfast.mail.message import message_id_of
+from hookfast.mail_address import parse_mailbox
 from hookfast.owners.notice import Facts, NoticeKind
 
 AT = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
@@ -31,7 +31,7 @@ def mail(
     written = compose(
         kind,
         notices,
-        sender=parse_sender("Hooks <hooks@platform.example>"),
+        sender=parse_mailbox("Hooks <hooks@platform.example>"),
         to=to,
         message_id="<1@platform.example>",
         public_url="https://hooks.example",
@@ -194,24 +194,16 @@ def test_mail_shows_a_short_url_because_the_path_may_be_a_credential() -> None:
         assert "secret" not in part
 
 
-def test_address_with_a_comma_stays_one_address() -> None:
-    message = mail(news(), to="a,b@shop.example")
-    assert [one.addr_spec for one in message["To"].addresses] == ['"a,b"@shop.example']
-
-
-@pytest.mark.parametrize("to", ["", "nobody", "@shop.example", "a@b\r\nBcc: c@d", "ü@shop.example"])
-def test_invalid_address_is_rejected(to: str) -> None:
-    with pytest.raises(ValueError, match="not an address"):
-        mail(news(), to=to)
+def test_internationalised_domain_is_written_in_a_labels() -> None:
+    assert mail(news(), to="ops@müller.example")["To"] == "ops@xn--mller-kva.example"
 
 
 @pytest.mark.parametrize(
-    "sender",
-    ["", "hooks", "Hooks <hooks>", "a@b\r\nBcc: c@d", "a@shop..example", "A <a@shop..example>"],
+    "to", ["", "nobody", "@shop.example", "a@b\r\nBcc: c@d", "ü@shop.example", "a,b@shop.example"]
 )
-def test_invalid_sender_names_the_setting(sender: str) -> None:
-    with pytest.raises(Misconfigured, match="HOOKFAST_MAIL_FROM"):
-        parse_sender(sender)
+def test_invalid_address_is_rejected(to: str) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        mail(news(), to=to)
 
 
 def test_message_id_depends_only_on_owner_notices_and_domain() -> None:
@@ -231,7 +223,7 @@ def test_mail_says_until_when_links_open_without_a_key() -> None:
     written = compose(
         NoticeKind.OPENED,
         [news(1), news(2)],
-        sender=parse_sender("hooks@platform.example"),
+        sender=parse_mailbox("hooks@platform.example"),
         to="owner@shop.example",
         message_id="<1@platform.example>",
         public_url="https://hooks.example",

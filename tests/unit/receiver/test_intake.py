@@ -73,6 +73,17 @@ def test_a_repeated_message_gets_the_first_response() -> None:
     assert "Idempotent-Replayed" not in first.headers
 
 
+@pytest.mark.parametrize("result", ["\ud800", {"ok": True}, 42])
+def test_a_result_that_cannot_be_sent_does_not_keep_a_message_from_being_done(
+    result: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    intake = Intake(verifier(), store=MemoryStore())
+    first = intake.finish(opened(intake, signed("standard")), result)
+    assert (first.status, first.body) == (204, b"")
+    assert type(result).__name__ in caplog.text
+    assert answered(intake, signed("standard")).status == 204
+
+
 def test_a_message_in_progress_is_answered_503() -> None:
     intake = Intake(verifier(), store=MemoryStore())
     opened(intake, signed("standard"))

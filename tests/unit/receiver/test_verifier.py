@@ -314,6 +314,7 @@ def test_repr_does_not_contain_the_secret() -> None:
         ({"secrets": ["whsec_no base64!"]}, "not base64"),
         ({"secrets": ["whsec_\u00e9"]}, "not base64"),
         ({"secrets": ["b2" * 20]}, "does not begin with whsec_"),
+        ({"secrets": ["v1,whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}, "leave out the `v1,`"),
         ({"secrets": SECRET, "profiles": []}, "at least one"),
         ({"secrets": SECRET, "profiles": ["strong"]}, "unknown profile 'strong'"),
         ({"secrets": SECRET, "profiles": ["rsa"]}, "rsa needs public keys"),

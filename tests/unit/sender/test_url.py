@@ -141,6 +141,7 @@ def test_http_url_is_accepted_only_if_allowed() -> None:
         ("https://１２７.0.0.1/", "IDNA"),
         ("https://example。com/", "IDNA"),
         ("https://①.example/", "IDNA"),
+        ("https://💩.example/", "no emoji"),
         ("https://exam\u00adple.com/", "IDNA"),  # a soft hyphen
         ("https://exam\u200bple.com/", "IDNA"),  # a zero-width space
         ("https://example\uff0ecom/", "IDNA"),  # full-width and half-width dots

@@ -135,6 +135,27 @@ def test_a_duration_is_in_seconds_or_iso_8601(
     assert Settings().relay_lease == timedelta(seconds=seconds)
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("hooks", "must be one e-mail address"),
+        ("Hooks h@example.com", "the part before the @"),
+        ("a@b, c@d.example", "must be one e-mail address"),
+        ("Acme, Inc. <hooks@example.com>", "in double quotes"),
+        ("Hooks <hooks@example..com>", "the part after the @"),
+    ],
+)
+def test_sender_that_is_not_one_address_is_refused_with_what_to_write(
+    monkeypatch: pytest.MonkeyPatch, text: str, advice: str
+) -> None:
+    monkeypatch.setenv("HOOKFAST_MAIL_FROM", text)
+    with pytest.raises(ValidationError) as invalid:
+        Settings()
+    assert "mail_from" in str(invalid.value)
+    assert advice in str(invalid.value)
+    assert '"Acme, Inc." <hooks@example.com>' in str(invalid.value)
+
+
 def test_secrets_are_masked_wherever_settings_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = {
         "OPERATOR_KEY": "hf_" + "operator-secret" * 3,

@@ -322,6 +322,7 @@ def test_a_secret_of_24_to_64_bytes_is_its_key(size: int) -> None:
         "whsec_MfKQ9r8GKYqrTwjU PD8ILPZIo2LaLaSw",
         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n",
         "whsec_ключключключключключключключключ",
+        "v1,whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
     ],
 )
 def test_malformed_secret_is_rejected_without_being_shown(secret: str) -> None:

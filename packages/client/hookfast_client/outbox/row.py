@@ -3,7 +3,6 @@ the caller's transaction back. What only Hookfast can check is checked after the
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from hookfast_client.call import encode, rfc3339
+from hookfast_client.json_text import encode, parse, rfc3339
 from hookfast_client.outbox.table import MAX_DATA_BYTES, TableName
 from hookfast_client.traceparent import current_traceparent
 
@@ -112,26 +111,11 @@ def json_text(data: Any) -> str:
     if len(encoded) > MAX_DATA_BYTES:
         raise ValueError(f"data is larger than {MAX_DATA_BYTES:,} bytes")
     try:
-        text = encoded.decode()
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError(_TOO_DEEP) from None
+        value = parse(encoded)
     except ValueError as error:
         raise ValueError(f"data is not JSON that Hookfast accepts: {error}") from None
     _check(value, depth=0)
-    return text
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the members of an object. Python's keys 1 and "1" have the same name in JSON."""
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("an object has two members of the same name")
-    return members
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
+    return encoded.decode()
 
 
 def _check(value: Any, *, depth: int) -> None:

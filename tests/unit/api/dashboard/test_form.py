@@ -33,14 +33,16 @@ def test_numbers_are_read(text: str, number: float | None) -> None:
     assert form(rate=text).number("rate", pointer="/rate") == number
 
 
-@pytest.mark.parametrize("text", ["nan", "Infinity", "-inf", "1e999", "x", "1,5", LONG])
+@pytest.mark.parametrize(
+    "text", ["nan", "Infinity", "-inf", "1e999", "x", "1,5", "1_0", "١٢", LONG]
+)
 def test_what_is_no_finite_number_is_refused_where_it_stands(text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         form(rate=text).number("rate", pointer="/rate")
     assert [error.pointer for error in refused.value.errors] == ["/rate"]
 
 
-@pytest.mark.parametrize("text", ["1.5", "1e3", "x", LONG])
+@pytest.mark.parametrize("text", ["1.5", "1e3", "x", "1_0", "١٢", LONG])
 def test_what_is_no_whole_number_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         form(most=text).whole("most", pointer="/most")

@@ -109,6 +109,13 @@ def test_header_value_must_be_visible_ascii(value: str) -> None:
     assert [error.pointer for error in caught.value.errors] == ["/headers/X-A"]
 
 
+def test_header_that_cannot_be_custom_says_what_to_do() -> None:
+    with pytest.raises(InvalidInput, match="reserved"):
+        check_headers({"X-Webhook-Source": "1"})
+    with pytest.raises(InvalidInput, match="authentication"):
+        check_headers({"Authorization": "Bearer " + "x" * 1_000})
+
+
 def test_header_repeated_in_another_case_is_rejected() -> None:
     with pytest.raises(InvalidInput):
         check_headers({"X-A": "1", "x-a": "2"})
