@@ -1,5 +1,6 @@
 """The route class of every `/v1` route: it authenticates first, then rejects unknown or repeated
-query parameters, NUL characters, and bodies that are not strict JSON.
+query parameters, NUL characters, and bodies that are not strict JSON. It answers with numbers as
+they were written.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import APIRouter, Depends, Request, Response, params
+from fastapi._compat import ModelField
 from fastapi.dependencies.models import Dependant
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
@@ -19,6 +21,7 @@ from api.http.problem_responses import problem_responses
 from api.http.request_body import body_to_parse
 from hookfast.errors import InvalidInput
 from hookfast.strict_json import parser
+from hookfast.strict_json.text import to_text
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -27,6 +30,13 @@ class StrictRoute(APIRoute):
     """A route that authenticates, and checks the query and the body strictly."""
 
     def get_route_handler(self) -> Handler:
+        if self.response_field is not None:
+            self.response_field = _ExactField(
+                self.response_field.field_info,
+                self.response_field.name,
+                self.response_field.mode,
+                self.response_field.config,
+            )
         handle = super().get_route_handler()
         known = known_query(self.dependant)
         takes_json = self.body_field is not None
@@ -43,6 +53,13 @@ class StrictRoute(APIRoute):
             return await handle(request)
 
         return strict
+
+
+class _ExactField(ModelField):
+    """Writes responses. Pydantic would write each decimal of a stored JSON value as a string."""
+
+    def serialize_json(self, value: Any, **options: Any) -> bytes:
+        return to_text(self.serialize(value, mode="python", **options)).encode()
 
 
 def router(tag: str, route_class: type[StrictRoute] = StrictRoute) -> APIRouter:
