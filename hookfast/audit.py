@@ -8,13 +8,13 @@ URLs everything but the query.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from hookfast.clock import rfc3339
+from hookfast.strict_json.text import to_text
 
 AuditAction = Literal[
     "api_key.create",
@@ -156,7 +156,7 @@ def _masked(name: str, value: Any) -> Any:
 
 
 def _bounded(value: Any) -> Any:
-    text = json.dumps(value, ensure_ascii=False).encode()
+    text = to_text(value, layout="spaced").encode()
     if len(text) <= MAX_VALUE_BYTES:
         return value
     return {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import datetime
 from typing import Annotated, Any
@@ -22,6 +21,7 @@ from hookfast.clock import rfc3339, to_utc
 from hookfast.deliveries.answer import ANSWERS
 from hookfast.errors import NotFound
 from hookfast.ids import Prefix, id_pattern, is_id
+from hookfast.strict_json.text import to_text
 
 MAX_METADATA_BYTES = 8_192
 _EMAIL = re.compile(r"[!-?A-~]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
@@ -137,7 +137,7 @@ def _email(value: str) -> str:
 
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
-    if len(json.dumps(value, ensure_ascii=False).encode()) > MAX_METADATA_BYTES:
+    if len(to_text(value, layout="spaced").encode()) > MAX_METADATA_BYTES:
         raise ValueError(f"must be at most {MAX_METADATA_BYTES} bytes as JSON")
     return value
 

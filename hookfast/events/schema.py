@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar
+from decimal import Decimal
 from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias
@@ -22,6 +23,8 @@ import regex
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.validators import extend
 from referencing import Registry
+
+from hookfast.strict_json.numbers import canonical
 
 _CHECK_EVERY = 32
 """Keywords between two checks of the clock, because a check costs more than most keywords."""
@@ -159,9 +162,9 @@ def _canonical(value: Any) -> str:
         return "{" + "".join(name + one for name, one in members) + "}"
     if isinstance(value, list):
         return "[" + "".join(map(_canonical, value)) + "]"
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return f"{value!r},"  # True, False, None, and numbers
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return f"{canonical(Decimal(value))},"
+    return f"{value!r},"  # True, False, None
 
 
 def _any_of(validator: Any, schemas: Sequence[Any], data: Any, _: Any) -> Iterator[ValidationError]:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from itertools import repeat
 
-from hookfast.strict_json.numbers import number
+from hookfast.strict_json.numbers import strict_integer, strict_number
 
 _MAX_TOKENS = 200_000
 """Most tokens to scan, about 0.1 s: an error message must not take longer."""
@@ -86,7 +86,7 @@ _STRINGS = json.JSONDecoder()
 def _number_fault(digits: str) -> Fault | None:
     integer = digits.lstrip("-").isdecimal()
     try:
-        int(digits) if integer else number(digits)
+        strict_integer(digits) if integer else strict_number(digits)
     except ValueError:
         return _TOO_MANY_DIGITS if integer else _OUT_OF_RANGE
     return None

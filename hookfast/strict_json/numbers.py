@@ -35,10 +35,9 @@ class WrittenNumber(Decimal):
 NUMBER_TYPES: Final = frozenset({int, Decimal, WrittenNumber})
 """The types of parsed JSON numbers. (`isinstance(True, int)` is true.)"""
 NEGATIVE_ZERO: Final = WrittenNumber("-0", Decimal("-0"))
-"""The integer `-0`, which no `int` is."""
 
 
-def number(text: str) -> Decimal:
+def strict_number(text: str) -> Decimal:
     """Return a JSON number with a fraction or an exponent. Raises ValueError unless it fits a
     double, and is zero or at least 1e-9999 away from it."""
     value = _create(text)
@@ -57,14 +56,28 @@ def any_number(text: str) -> Decimal:
     return value if str(value) == text else WrittenNumber(text, _bounded(_read(text)))
 
 
+def strict_integer(text: str) -> int | Decimal:
+    """Return a JSON integer: `-0` is a decimal, because no `int` is. Raises ValueError if it has
+    more than 4,300 digits."""
+    return NEGATIVE_ZERO if text == "-0" else int(text)
+
+
 def any_integer(text: str) -> int | Decimal:
     """Return a JSON integer of any size."""
-    if text == "-0":
-        return NEGATIVE_ZERO
     try:
-        return int(text)
+        return strict_integer(text)
     except ValueError:  # more digits than Python converts
         return any_number(text)
+
+
+def canonical(value: int | Decimal) -> str:
+    """Return the same text for equal numbers, and different ones for others: the digits without an
+    exponent and without zeros at the end of the fraction."""
+    exact = Decimal(value)
+    text = format(exact, "f") if exact.is_finite() else str(value)
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
 
 
 def with_floats(value: Any) -> Any:

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 from hookfast.errors import InvalidInput
 from hookfast.strict_json.fault import DUPLICATE, find_fault
-from hookfast.strict_json.numbers import NEGATIVE_ZERO, number
+from hookfast.strict_json.numbers import strict_integer, strict_number
 
 JsonValue: TypeAlias = "bool | int | Decimal | str | list[JsonValue] | dict[str, JsonValue] | None"
 
@@ -206,18 +206,14 @@ def _no_constant(_name: str) -> None:
     raise ValueError
 
 
-def _integer(digits: str) -> int | Decimal:
-    return NEGATIVE_ZERO if digits == "-0" else int(digits)
-
-
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_float=number, parse_constant=_no_constant
+    object_pairs_hook=_unique, parse_float=strict_number, parse_constant=_no_constant
 )
 _WITH_NEGATIVE_ZERO = json.JSONDecoder(
     object_pairs_hook=_unique,
-    parse_float=number,
+    parse_float=strict_number,
     parse_constant=_no_constant,
-    parse_int=_integer,
+    parse_int=strict_integer,
 )
 """Slower: a call for each integer. So it is used only where `_NEGATIVE_ZERO` may be one."""
 _NEGATIVE_ZERO = re.compile(r"-0(?![.\deE])")

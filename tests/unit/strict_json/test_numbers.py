@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.strict_json.numbers import NUMBER_TYPES
+from hookfast.strict_json.numbers import NUMBER_TYPES, canonical
 from hookfast.strict_json.parser import parse
 from hookfast.strict_json.text import Layout, from_text, to_text
 from tests.unit.strict_json.numbers_as_text import NUMBERS
@@ -71,6 +71,34 @@ def test_numbers_compare_as_decimals_do(first: str, second: str) -> None:
     right: Any
     left, right = ours
     assert (left < right, left == right) == (others[0] < others[1], others[0] == others[1])
+
+
+@given(NUMBERS, NUMBERS)
+def test_equal_numbers_have_one_canonical_text(first: str, second: str) -> None:
+    texts = [canonical(from_text(text)) for text in (first, second)]
+    assert (texts[0] == texts[1]) == (Decimal(first) == Decimal(second))
+    assert [Decimal(text) for text in texts] == [Decimal(first), Decimal(second)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1", "1"),
+        ("1.0", "1"),
+        ("1e0", "1"),
+        ("100", "100"),
+        ("1e2", "100"),
+        ("-0.0", "0"),
+        ("0e7", "0"),
+        ("-1.10", "-1.1"),
+        ("1.5e-3", "0.0015"),
+        ("12345678901234567890.10", "12345678901234567890.1"),
+    ],
+)
+def test_a_canonical_number_has_no_exponent_and_no_zeros_at_its_end(
+    text: str, expected: str
+) -> None:
+    assert canonical(from_text(text)) == expected
 
 
 def test_a_number_keeps_its_digits_when_it_is_copied() -> None:
