@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from json.encoder import encode_basestring
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from hookfast.strict_json.numbers import any_integer, any_number
 
 Layout = Literal["compact", "spaced", "indented"]
+_ObjectHook: TypeAlias = Callable[[dict[str, Any]], Any]
 
 
 def to_text(value: Any, *, layout: Layout = "compact", sort_keys: bool = False) -> str:
@@ -31,9 +33,11 @@ def to_text(value: Any, *, layout: Layout = "compact", sort_keys: bool = False) 
     return text if text.isascii() else _SURROGATE.sub(_escaped, text)
 
 
-def from_text(text: str | bytes) -> Any:
-    """Return the value of a JSON text. Raises ValueError if it is none."""
-    return _DECODER.decode(text if isinstance(text, str) else text.decode())
+def from_text(text: str | bytes, *, object_hook: _ObjectHook | None = None) -> Any:
+    """Return the value of a JSON text. `object_hook` is called with each object, and returns what
+    stands for it. Raises ValueError if the text is not JSON."""
+    decoder = _DECODER if object_hook is None else _decoder(object_hook)
+    return decoder.decode(text if isinstance(text, str) else text.decode())
 
 
 class _Writer:
@@ -77,6 +81,16 @@ def _no_constant(_name: str) -> None:
     raise ValueError("NaN and Infinity are not JSON")
 
 
+def _decoder(object_hook: _ObjectHook | None = None) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        parse_float=any_number,
+        parse_int=any_integer,
+        parse_constant=_no_constant,
+        object_hook=object_hook,
+    )
+
+
+_DECODER: Final = _decoder()
 _SEPARATORS: Final[dict[Layout, tuple[str, str]]] = {
     "compact": (",", ":"),
     "spaced": (", ", ": "),
@@ -93,9 +107,6 @@ _ENCODERS: Final = {
     for layout, separators in _SEPARATORS.items()
     for sort_keys in (False, True)
 }
-_DECODER: Final = json.JSONDecoder(
-    parse_float=any_number, parse_int=any_integer, parse_constant=_no_constant
-)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
