@@ -6,10 +6,10 @@ they were written.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from functools import wraps
 from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import APIRouter, Depends, Request, Response, params
-from fastapi._compat import ModelField
 from fastapi.dependencies.models import Dependant
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
@@ -24,19 +24,35 @@ from hookfast.strict_json import parser
 from hookfast.strict_json.text import to_text
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Endpoint = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class StrictRoute(APIRoute):
     """A route that authenticates, and checks the query and the body strictly."""
 
+    def __init__(self, path: str, endpoint: Endpoint, **options: Any) -> None:
+        super().__init__(path, self._with_exact_answer(endpoint), **options)
+
+    def _with_exact_answer(self, endpoint: Endpoint) -> Endpoint:
+        """Return the endpoint with its result as a finished response. FastAPI would let pydantic
+        write it, which makes strings of the decimals in stored JSON."""
+
+        @wraps(endpoint)
+        async def answer(**arguments: Any) -> Any:
+            result = await endpoint(**arguments)
+            if self.response_field is None or isinstance(result, Response):
+                return result
+            text = to_text(self.response_field.serialize(result, mode="python"))
+            response = Response(text, self.status_code or 200, media_type="application/json")
+            for parameter in arguments.values():
+                if isinstance(parameter, Response):  # the status and headers that it was given
+                    response.status_code = parameter.status_code or response.status_code
+                    response.headers.update(parameter.headers)
+            return response
+
+        return answer
+
     def get_route_handler(self) -> Handler:
-        if self.response_field is not None:
-            self.response_field = _ExactField(
-                self.response_field.field_info,
-                self.response_field.name,
-                self.response_field.mode,
-                self.response_field.config,
-            )
         handle = super().get_route_handler()
         known = known_query(self.dependant)
         takes_json = self.body_field is not None
@@ -53,13 +69,6 @@ class StrictRoute(APIRoute):
             return await handle(request)
 
         return strict
-
-
-class _ExactField(ModelField):
-    """Writes responses. Pydantic would write each decimal of a stored JSON value as a string."""
-
-    def serialize_json(self, value: Any, **options: Any) -> bytes:
-        return to_text(self.serialize(value, mode="python", **options)).encode()
 
 
 def router(tag: str, route_class: type[StrictRoute] = StrictRoute) -> APIRouter:
