@@ -134,6 +134,38 @@ def test_mapping_without_a_result_fails_with_a_reason(mapping: str, reason: str)
     assert "12.5" not in failed.value.error
 
 
+ONE_OF_EACH_TYPE = ("null", "true", "1", "1.5", '"a"', "[]", "[1,null]", '["a",1.5]', '{"a":1}')
+TAKES: dict[str, list[str]] = {
+    "join": ["data", "','"],
+    "ends_with": ["data", "'a'"],
+    "starts_with": ["data", "'a'"],
+    "contains": ["data", "`1`"],
+    "map": ["&a", "data"],
+    "merge": ["`{}`", "data"],
+    "sort_by": ["data", "&@"],
+    "min_by": ["data", "&@"],
+    "max_by": ["data", "&@"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(LIMITS.functions))
+def test_function_gets_a_result_or_names_what_it_takes_for_any_value(name: str) -> None:
+    arguments = TAKES.get(name, ["data"])
+    calls = {f"{name}({', '.join(order)})" for order in (arguments, arguments[::-1])}
+    for call in calls:
+        with contextlib.suppress(InvalidInput):  # such as `sort_by(&@, data)`
+            check_mapping(call, pointer="")
+            for value in ONE_OF_EACH_TYPE:
+                try:
+                    from_text(mapped_body(f"[{call}]", f'{{"data":{value}}}'.encode()))
+                except MappingFailed as failed:
+                    reason = failed.reason
+                else:
+                    continue
+                assert f"{name}() " in reason
+                assert " take" in reason or " must make " in reason
+
+
 @pytest.mark.parametrize(
     ("mapping", "detail"),
     [
