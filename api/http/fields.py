@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Query, params
@@ -102,6 +102,12 @@ TimeInput = Annotated[datetime, BeforeValidator(_aware), _TIME_SCHEMA]
 """A time in a body or a query parameter: RFC 3339 with an offset."""
 Time = Annotated[datetime, PlainSerializer(rfc3339), _TIME_SCHEMA]
 """A time in a response: RFC 3339 in UTC, with microseconds."""
+Day = Annotated[
+    date,
+    PlainSerializer(date.isoformat),
+    WithJsonSchema({"type": "string", "format": "date"}),
+]
+"""A day in a response."""
 
 # -- filters: parameters of lists, and members of requests that select many objects
 

@@ -10,11 +10,12 @@ are accepted.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias
@@ -167,6 +168,21 @@ def _canonical(value: Any) -> str:
     return f"{value!r},"  # True, False, None
 
 
+def _is_integer(_: Any, value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return False
+    return bool(value == math.floor(value))
+
+
+def _multiple_of(_: Any, divisor: Any, data: Any, __: Any) -> Iterator[ValidationError]:
+    number = isinstance(data, int | float | Decimal) and not isinstance(data, bool)
+    if number and _EXACT.remainder(Decimal(data), Decimal(divisor)):
+        yield ValidationError("is no multiple")
+
+
+_EXACT = Context(prec=20_000)  # more digits than any number's quotient by another has
+
+
 def _any_of(validator: Any, schemas: Sequence[Any], data: Any, _: Any) -> Iterator[ValidationError]:
     if not any(_fits(validator, schema, data) for schema in schemas):
         yield ValidationError("fits none")
@@ -288,6 +304,7 @@ _Validator: Any = extend(  # type: ignore[no-untyped-call]
             **Draft202012Validator.VALIDATORS,
             "additionalProperties": _additional_properties,
             "anyOf": _any_of,
+            "multipleOf": _multiple_of,
             "oneOf": _one_of,
             "pattern": _pattern,
             "patternProperties": _pattern_properties,
@@ -296,6 +313,7 @@ _Validator: Any = extend(  # type: ignore[no-untyped-call]
             "uniqueItems": _unique_items,
         }.items()
     },
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
 )
 
 

@@ -216,7 +216,7 @@ _WITH_NEGATIVE_ZERO = json.JSONDecoder(
     parse_int=strict_integer,
 )
 """Slower: a call for each integer. So it is used only where `_NEGATIVE_ZERO` may be one."""
-_NEGATIVE_ZERO = re.compile(r"-0(?![.\deE])")
+_NEGATIVE_ZERO = re.compile(r"-0(?=[ \t\n\r,\]}]|\Z)")
 _TOKEN_START = re.compile(r"[^ \t\n\r]")
 
 _BOM = b"\xef\xbb\xbf"

@@ -52,6 +52,22 @@ def test_a_number_that_a_request_may_not_have_is_read_and_written_elsewhere(text
     assert (value[0] > 10**308) == (not text.startswith("-") and text != "1e-10000")
 
 
+@pytest.mark.parametrize(
+    "document",
+    [
+        "-0",
+        "[-0]",
+        "[-0,1]",
+        '{"a":-0}',
+        '{"a":-0,"b":[0,-0]}',
+        '{"a":"x-0,","b":-0}',
+        "[[-0],-0.0]",
+    ],
+)
+def test_the_sign_of_zero_is_kept(document: str) -> None:
+    assert to_text(parse(document.encode())) == document
+
+
 @given(NUMBERS, NUMBERS)
 def test_numbers_compare_as_decimals_do(first: str, second: str) -> None:
     ours, others = (
