@@ -8,13 +8,13 @@ URLs everything but the query.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from hookfast.clock import rfc3339
+from hookfast.strict_json.text import to_text
 
 AuditAction = Literal[
     "api_key.create",
@@ -119,7 +119,7 @@ def differences(before: Facts, after: Facts) -> Differences:
     found: Differences = {}
     for name in {**old, **new}:
         if name in old and name in new:
-            if old[name] != new[name]:
+            if not _is_same(old[name], new[name]):
                 found[name] = {
                     "before": _masked(name, old[name]),
                     "after": _masked(name, new[name]),
@@ -129,6 +129,13 @@ def differences(before: Facts, after: Facts) -> Differences:
         elif name in new and new[name] not in _EMPTY:
             found[name] = {"after": _masked(name, new[name])}
     return found
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Whether two values are written alike: for Python, 1, 1.0 and true are equal."""
+    if old != new or not isinstance(old, dict | list):
+        return bool(old == new)
+    return to_text(old, sort_keys=True) == to_text(new, sort_keys=True)
 
 
 def _flat(facts: Facts) -> Iterator[tuple[str, Any]]:
@@ -156,7 +163,7 @@ def _masked(name: str, value: Any) -> Any:
 
 
 def _bounded(value: Any) -> Any:
-    text = json.dumps(value, ensure_ascii=False).encode()
+    text = to_text(value, layout="spaced").encode()
     if len(text) <= MAX_VALUE_BYTES:
         return value
     return {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}

@@ -26,9 +26,10 @@ ContentFilter = Annotated[
     dict[str, Any] | None,
     WHOLE,
     Field(
-        description="A condition on the event's `data`: only events that match are sent. Values "
-        "must be equal, objects lead to their members, paths may have dots, and a condition on an "
-        "array holds if one of its elements matches. Operators: "
+        description="A condition on the event's `data`: only events that match are sent. Paths "
+        "begin inside it (`amount`, not `data.amount`). Values must be equal, objects lead to "
+        "their members, paths may have dots, and a condition on an array holds if one of its "
+        "elements matches. Operators: "
         + ", ".join(f"`{name}`" for name in OPERATORS)
         + f". At most {MAX_BYTES} bytes, {MAX_CONDITIONS} conditions, {MAX_DEPTH} levels, and "
         f"{MAX_VALUES} values of `$in`. `null` and `{{}}` send all events. A PATCH replaces the "

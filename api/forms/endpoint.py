@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from api.forms.credentials import (
     CREDENTIALS,
@@ -30,6 +30,7 @@ from hookfast.settings.settings import Settings
 from hookfast.signing.encryption import Algorithm, ContentEncryption, checked_jwk
 from hookfast.signing.signature import DEFAULT_PROFILES, Profile, parse_profiles, secret_key
 from hookfast.storage.tables import Endpoint
+from hookfast.strict_json.numbers import with_floats
 
 MAX_PATTERNS = 50
 """The maximum of one subscription: each pattern is one request when the receiver is verified."""
@@ -123,7 +124,7 @@ class EndpointForm(Input):
     signature_hash: Literal["sha1", "sha256", "sha512"] = Field(
         "sha256", description="The hash of the profile `hook`."
     )
-    retry_plan: str | dict[str, Any] = Field(
+    retry_plan: Annotated[str | dict[str, Any], AfterValidator(with_floats)] = Field(
         DEFAULT_PLAN,
         description=f"A preset ({', '.join(PRESETS)}) or an object with `delays_seconds`, "
         "`jitter` and `retry_on`.",

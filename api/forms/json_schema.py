@@ -3,7 +3,6 @@ untrusted data with it must not fetch anything or run without end."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from re import _constants, _parser  # type: ignore[attr-defined] # see `_is_exponential`
@@ -18,6 +17,7 @@ from referencing.jsonschema import DRAFT202012
 from api.answers.json_pointer import join
 from hookfast.errors import InvalidInput
 from hookfast.events.schema import BoundedSchema, Budget, OverBudget, compiled
+from hookfast.strict_json.text import to_text
 
 MAX_BYTES = 65_536
 MAX_PATTERN = 500
@@ -37,7 +37,7 @@ _META_SCHEMA = BoundedSchema(
 def check_schema(schema: dict[str, Any] | bool, *, pointer: str = "/schema") -> None:
     """Raise InvalidInput, code `invalid_schema`, if events cannot be checked with this schema. It
     may take a second: call it in a thread."""
-    if len(json.dumps(schema)) > MAX_BYTES:
+    if len(to_text(schema, layout="spaced").encode()) > MAX_BYTES:
         raise _invalid(pointer, f"a schema has at most {MAX_BYTES} bytes")
     budget = Budget(_SECONDS)
     try:

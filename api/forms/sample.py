@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -11,6 +10,7 @@ from hookfast.errors import InvalidInput
 from hookfast.events.schema_example import example_of
 from hookfast.inbox.samples import sample_data
 from hookfast.strict_json.parser import MAX_DEPTH, ParsedJson, parse_with_text
+from hookfast.strict_json.text import to_text
 
 Origin = Literal["example", "provider", "schema", "default"]
 _DEFAULT: Final = '{"test":true}'
@@ -30,13 +30,13 @@ def sample_of(name: str, schema: Any, *, now: datetime) -> Sample:
     Generated data (`schema`) need not match the schema."""
     examples = schema.get("examples") if isinstance(schema, dict) else None
     if isinstance(examples, list) and examples:
-        return Sample(_text(examples[0]), "example")
+        return Sample(to_text(examples[0]), "example")
     of_provider = sample_data(name, now=now)
     if of_provider is not None:
         return Sample(of_provider, "provider")
     generated = example_of(schema)
     if generated is not None:
-        return Sample(_text(generated), "schema")
+        return Sample(to_text(generated), "schema")
     return Sample(_DEFAULT, "default")
 
 
@@ -49,7 +49,3 @@ def parse_edited(text: str) -> ParsedJson:
     except InvalidInput as error:
         detail = error.message.replace("the body is", "this is")
         raise InvalidInput.at("/data", detail, code=error.code) from None
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Query, params
@@ -23,6 +22,7 @@ from hookfast.deliveries.answer import ANSWERS
 from hookfast.errors import NotFound
 from hookfast.ids import Prefix, id_pattern, is_id
 from hookfast.mail_address import MAX_ADDRESS, ascii_address
+from hookfast.strict_json.text import to_text
 
 MAX_METADATA_BYTES = 8_192
 _BLANK_OFFSET = re.compile(r".*\d \d\d:\d\d")  # what an unencoded + in a query becomes
@@ -98,6 +98,12 @@ TimeInput = Annotated[datetime, BeforeValidator(_aware), _TIME_SCHEMA]
 """A time in a body or a query parameter: RFC 3339 with an offset."""
 Time = Annotated[datetime, PlainSerializer(rfc3339), _TIME_SCHEMA]
 """A time in a response: RFC 3339 in UTC, with microseconds."""
+Day = Annotated[
+    date,
+    PlainSerializer(date.isoformat),
+    WithJsonSchema({"type": "string", "format": "date"}),
+]
+"""A day in a response."""
 
 
 def _digits(value: object) -> object:
@@ -142,7 +148,7 @@ def _email(value: str) -> str:
 
 
 def _metadata(value: dict[str, Any]) -> dict[str, Any]:
-    if len(json.dumps(value, ensure_ascii=False).encode()) > MAX_METADATA_BYTES:
+    if len(to_text(value, layout="spaced").encode()) > MAX_METADATA_BYTES:
         raise ValueError(f"must be at most {MAX_METADATA_BYTES} bytes as JSON")
     return value
 

@@ -54,7 +54,7 @@ def patch_between(before: Any, after: Any) -> Any:
 
 def patched(current: Form, patch: dict[str, Any]) -> Form:
     """Return `current` with the patch applied, validated like new input. Raises InvalidInput."""
-    before = current.model_dump(mode="json")
+    before = current.model_dump()  # not as JSON, where decimals would be strings
     # merging would drop a null for an unknown member before validation could reject that
     unknown = {name: None for name in patch.keys() - type(current).model_fields.keys()}
     merged = before | unknown if unknown else merge(before, patch) | _whole(type(current), patch)

@@ -1,10 +1,12 @@
 """The route class of every `/v1` route: it authenticates first, then rejects unknown or repeated
-query parameters, NUL characters, and bodies that are not strict JSON.
+query parameters, NUL characters, and bodies that are not strict JSON. It answers with numbers as
+they were written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from functools import wraps
 from typing import Annotated, Any, get_args, get_origin
 
 from fastapi import APIRouter, Depends, Request, Response, params
@@ -19,12 +21,36 @@ from api.http.problem_responses import problem_responses
 from api.http.request_body import body_to_parse
 from hookfast.errors import InvalidInput
 from hookfast.strict_json import parser
+from hookfast.strict_json.text import to_text
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+Endpoint = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class StrictRoute(APIRoute):
     """A route that authenticates, and checks the query and the body strictly."""
+
+    def __init__(self, path: str, endpoint: Endpoint, **options: Any) -> None:
+        super().__init__(path, self._with_exact_answer(endpoint), **options)
+
+    def _with_exact_answer(self, endpoint: Endpoint) -> Endpoint:
+        """Return the endpoint with its result as a finished response. FastAPI would let pydantic
+        write it, which makes strings of the decimals in stored JSON."""
+
+        @wraps(endpoint)
+        async def answer(**arguments: Any) -> Any:
+            result = await endpoint(**arguments)
+            if self.response_field is None or isinstance(result, Response):
+                return result
+            text = to_text(self.response_field.serialize(result, mode="python"))
+            response = Response(text, self.status_code or 200, media_type="application/json")
+            for parameter in arguments.values():
+                if isinstance(parameter, Response):  # the status and headers that it was given
+                    response.status_code = parameter.status_code or response.status_code
+                    response.headers.update(parameter.headers)
+            return response
+
+        return answer
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Annotated, Any, Self
 
 from fastapi import Path, Response
@@ -25,6 +24,7 @@ from hookfast.events.operational import reject_reserved
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.events import event_types
 from hookfast.storage.tables import EventType
+from hookfast.strict_json.text import from_text
 
 routes = router("Event types")
 
@@ -154,7 +154,7 @@ async def get_sample(name: NamePath, context: AppContext, _: Reader) -> SampleVi
     async with context.database.read() as connection:
         event_type = found(await event_types.get(connection, name))
     sample = sample_of(name, event_type.json_schema, now=context.clock())
-    return SampleView(type=name, data=json.loads(sample.data), origin=sample.origin)
+    return SampleView(type=name, data=from_text(sample.data), origin=sample.origin)
 
 
 @routes.delete("/event-types/{name}", status_code=204, summary="Delete an event type")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import date, datetime
+from datetime import datetime
 from typing import Self
 
 from pydantic import BaseModel, Field
@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Reader
 from api.access.ownership import found
-from api.http.fields import TenantPath, Time
+from api.http.fields import Day, TenantPath, Time
 from api.http.routing import router
 from api.process.context import AppContext, Context
 from hookfast.quotas import Quotas, day_of, next_day
@@ -36,7 +36,7 @@ class EventUsage(BaseModel):
         description="Counted while there is a quota; null: there is none, so they are not counted."
     )
     limit: int | None = Field(description="The quota; null: no limit.")
-    day: date = Field(description="The day that is counted, in UTC.")
+    day: Day = Field(description="The day that is counted, in UTC.")
     resets_at: Time = Field(description="When the next day begins.")
 
 

@@ -8,12 +8,12 @@ result, as JSON, is what the receiver gets. Tenants write mappings, so every cos
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from hookfast.errors import InvalidInput
-from hookfast.expressions.evaluation import EvaluationFailed
+from hookfast.expressions.errors import EvaluationFailed
 from hookfast.expressions.expression import Expression, Limits, compile_within
-from hookfast.expressions.numbers import ExactJson, to_text
+from hookfast.strict_json.text import from_text, to_text
 
 MAX_BYTES: Final = 256 * 1024
 """Largest body that a mapping may make, in bytes; the event's own size if that is larger."""
@@ -81,10 +81,8 @@ def mapped_body(mapping: str, body: bytes) -> bytes:
     """Return the body that a mapping makes of an event's body. Raises MappingFailed. Takes at most
     about 0.1 s."""
     limit = max(MAX_BYTES, len(body))
-    event = ExactJson.parse(body)
     try:
-        expression = _compiled(mapping)
-        result = expression.evaluate(event.value, max_size=2 * limit, exact=event.exact)
+        result = _compiled(mapping).evaluate(from_text(body), max_size=2 * limit)
     except InvalidInput as error:  # stored by a version that accepts more
         raise MappingFailed(error.message) from None
     except EvaluationFailed as error:
@@ -93,7 +91,7 @@ def mapped_body(mapping: str, body: bytes) -> bytes:
         raise MappingFailed(
             "the mapping makes null of this event; check the names of the members that it selects"
         )
-    made = _as_json(result, exact=event.exact)
+    made = to_text(result).encode()
     if len(made) > limit:
         raise MappingFailed(
             f"the mapping makes a body of more than {limit // 1024:,} KiB of this event"
@@ -104,13 +102,3 @@ def mapped_body(mapping: str, body: bytes) -> bytes:
 @lru_cache(maxsize=128)
 def _compiled(text: str) -> Expression:
     return compile_within(LIMITS, text, pointer="")
-
-
-def _as_json(value: Any, *, exact: bool) -> bytes:
-    try:
-        return to_text(value, exact=exact).encode()
-    except ValueError:
-        # an infinite sum, or a lone surrogate from an escape in the mapping
-        raise MappingFailed(
-            "the mapping's result has a number or a character that JSON cannot express"
-        ) from None

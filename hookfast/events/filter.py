@@ -13,15 +13,15 @@ and the same element (or, for `$eq`, for the array itself). The other operators 
 for an array without such an element, and for a missing member.
 
 A path through something that is not an object leads to a missing member, as does a path through an
-empty array. Values of different types are never equal and never in order; true is not 1; numbers
-are compared exactly. There are no regular expressions, and an evaluation counts its steps, so its
-time is bounded whatever the filter and the data are.
+empty array. Values of different types are never equal and never in order; true is not 1. Numbers
+are compared exactly: 1 equals 1.0, and 0.1 is less than 0.10000000000000000001. There are no
+regular expressions, and an evaluation counts its steps, so its time is bounded whatever the filter
+and the data are.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -31,6 +31,8 @@ from typing import Any, Final, TypeAlias
 
 from hookfast.errors import InvalidInput
 from hookfast.events.member_path import parse_path
+from hookfast.strict_json.numbers import NUMBER_TYPES
+from hookfast.strict_json.text import from_text, to_text
 
 MAX_BYTES: Final = 8_192
 """Largest filter, in bytes of JSON."""
@@ -88,14 +90,14 @@ def parse_filter(value: object, *, pointer: str = "/filter") -> Filter:
 
 def filter_text(value: Mapping[str, Any]) -> str:
     """Return the JSON text of a filter, which `compiled` reads."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return to_text(value)
 
 
 @lru_cache(maxsize=_CACHED)
 def compiled(text: str) -> Filter:
     """Return the filter with this text, which was valid when it was stored. The last ones are kept
     compiled, because compiling takes about ten times as long as evaluating."""
-    return parse_filter(json.loads(text))
+    return parse_filter(from_text(text))
 
 
 _Test: TypeAlias = Callable[[Any, Steps], bool]
@@ -178,8 +180,8 @@ def _equal_to(operand: Any) -> _Test:
         return lambda value, _: value is operand
     if isinstance(operand, str):
         return lambda value, _: bool(value == operand)
-    if isinstance(operand, int | float):
-        return lambda value, _: type(value) is not bool and bool(value == operand)
+    if type(operand) in NUMBER_TYPES:
+        return lambda value, _: type(value) in NUMBER_TYPES and bool(value == operand)
     return lambda value, steps: _equal(value, operand, steps)
 
 
@@ -203,14 +205,14 @@ def _equal(value: Any, operand: Any, steps: Steps) -> bool:
 
 def _one_of(operands: Sequence[Any]) -> _Test:
     texts = frozenset(each for each in operands if isinstance(each, str))
-    numbers = frozenset(each for each in operands if type(each) in (int, float))
+    numbers = frozenset(each for each in operands if type(each) in NUMBER_TYPES)
     constants = [each for each in operands if each is None or type(each) is bool]
 
     def check(value: Any, _: Steps) -> bool:
         kind = type(value)
         if kind is str:
             return value in texts
-        if kind is int or kind is float:
+        if kind in NUMBER_TYPES:
             return value in numbers
         return any(value is each for each in constants)
 
@@ -220,7 +222,7 @@ def _one_of(operands: Sequence[Any]) -> _Test:
 def _compared(compare: Callable[[Any, Any], bool], operand: Any) -> _Test:
     if isinstance(operand, str):
         return lambda value, _: type(value) is str and compare(value, operand)
-    return lambda value, _: type(value) in (int, float) and compare(value, operand)
+    return lambda value, _: type(value) in NUMBER_TYPES and compare(value, operand)
 
 
 def _contains(operand: Any) -> _Test:
@@ -315,7 +317,7 @@ class _Compiler:
             case "$not":
                 return _not(self.condition(operand, at, depth=depth + 1)), False
         if name in _ORDER:
-            if isinstance(operand, bool) or not isinstance(operand, str | int | float):
+            if type(operand) not in NUMBER_TYPES and not isinstance(operand, str):
                 raise _invalid(at, f"`{name}` takes a number or a string")
             return _compared(_ORDER[name], operand), True
         if name in _AFFIX:

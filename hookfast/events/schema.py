@@ -10,10 +10,12 @@ are accepted.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar
+from decimal import Context, Decimal
 from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeAlias
@@ -22,6 +24,8 @@ import regex
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.validators import extend
 from referencing import Registry
+
+from hookfast.strict_json.numbers import canonical
 
 _CHECK_EVERY = 32
 """Keywords between two checks of the clock, because a check costs more than most keywords."""
@@ -159,9 +163,24 @@ def _canonical(value: Any) -> str:
         return "{" + "".join(name + one for name, one in members) + "}"
     if isinstance(value, list):
         return "[" + "".join(map(_canonical, value)) + "]"
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return f"{value!r},"  # True, False, None, and numbers
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return f"{canonical(Decimal(value))},"
+    return f"{value!r},"  # True, False, None
+
+
+def _is_integer(_: Any, value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return False
+    return bool(value == math.floor(value))
+
+
+def _multiple_of(_: Any, divisor: Any, data: Any, __: Any) -> Iterator[ValidationError]:
+    number = isinstance(data, int | float | Decimal) and not isinstance(data, bool)
+    if number and _EXACT.remainder(Decimal(data), Decimal(divisor)):
+        yield ValidationError("is no multiple")
+
+
+_EXACT = Context(prec=20_000)  # more digits than any number's quotient by another has
 
 
 def _any_of(validator: Any, schemas: Sequence[Any], data: Any, _: Any) -> Iterator[ValidationError]:
@@ -285,6 +304,7 @@ _Validator: Any = extend(  # type: ignore[no-untyped-call]
             **Draft202012Validator.VALIDATORS,
             "additionalProperties": _additional_properties,
             "anyOf": _any_of,
+            "multipleOf": _multiple_of,
             "oneOf": _one_of,
             "pattern": _pattern,
             "patternProperties": _pattern_properties,
@@ -293,6 +313,7 @@ _Validator: Any = extend(  # type: ignore[no-untyped-call]
             "uniqueItems": _unique_items,
         }.items()
     },
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
 )
 
 

@@ -10,15 +10,17 @@ text would take for ever.
 from __future__ import annotations
 
 import json
-from typing import Any
+from decimal import Decimal
+from operator import ge, gt, le, lt
+from typing import Any, Final
 
-from jmespath.exceptions import JMESPathTypeError
-from jmespath.functions import TYPES_MAP, Functions, signature
 from jmespath.visitor import Options, TreeInterpreter
 
-from hookfast.expressions.numbers import to_text
+from hookfast.expressions.errors import EvaluationFailed
+from hookfast.expressions.functions import FOR_EVENT, ExactFunctions
+from hookfast.expressions.values import equal, kind_of
 
-_CREATES = frozenset(
+_CREATES: Final = frozenset(
     {
         "filter_projection",
         "flatten",
@@ -32,40 +34,28 @@ _CREATES = frozenset(
 )
 """The kinds of nodes whose result may be a new list or object."""
 
-_FAST, _EXACT = 64, 8
-"""Characters of JSON that are compared, copied or written in the time of one step, about 1 µs: by
-the standard library, and by `to_text` where numbers are exact."""
+_SLOW: Final = frozenset({"eq", "ne", "contains", "to_string"})
+"""What visits each value within its operands, in Python."""
+_FAST_SIZE, _SLOW_SIZE, _ADDED_SIZE = 64, 16, 8_192
+"""Characters of JSON that are copied, visited or added in the time of one step, about 1 µs."""
 
 _NUMBER_SIZE = 8
 
-
-class EvaluationFailed(Exception):
-    """An expression has no result for a value. The message is a sentence for the author of the
-    expression, and contains nothing of the value."""
+_ORDER: Final = {"lt": lt, "lte": le, "gt": gt, "gte": ge}
 
 
 class _OverLimit(EvaluationFailed):
     pass
 
 
-class _Functions(Functions):
-    def __init__(self, *, exact: bool) -> None:
-        self._exact = exact
-
-    @signature({"types": []})
-    def _func_to_string(self, arg: Any) -> str:
-        return arg if isinstance(arg, str) else to_text(arg, exact=self._exact)
-
-
 class Evaluation(TreeInterpreter):
     """Evaluates one expression once. `steps` is the most it may take; `max_size` the size of the
-    largest value it may make, in characters of JSON; `exact`: some numbers are ExactFloat."""
+    largest value it may make, in characters of JSON."""
 
-    def __init__(self, *, steps: int, max_size: int, exact: bool) -> None:
-        super().__init__(Options(custom_functions=_Functions(exact=exact)))
+    def __init__(self, *, steps: int, max_size: int) -> None:
+        super().__init__(Options(custom_functions=ExactFunctions()))
         self._steps = steps
         self._max_size = max_size
-        self._per_step = _EXACT if exact else _FAST
         # by id; with the value, so that no other value gets the same id
         self._sizes: dict[int, tuple[Any, int]] = {}
 
@@ -76,14 +66,8 @@ class Evaluation(TreeInterpreter):
             self._check_size(found)
         except EvaluationFailed:
             raise
-        except JMESPathTypeError as error:
-            raise EvaluationFailed(_type_error(error)) from None
-        except Exception as error:
-            # Not only the library's own errors: for example, comparing a string with a number
-            # raises TypeError.
-            raise EvaluationFailed(
-                f"the expression cannot be evaluated for this event ({type(error).__name__})"
-            ) from None
+        except Exception as error:  # a fault of ours or the library's ends no activity
+            raise EvaluationFailed(f"the expression cannot be evaluated{FOR_EVENT}") from error
         return found
 
     def visit(self, node: Any, value: Any) -> Any:
@@ -103,6 +87,15 @@ class Evaluation(TreeInterpreter):
                 self._check_size(result)
         return result
 
+    def visit_comparator(self, node: Any, value: Any) -> bool | None:
+        """Compare JSON values. The order of anything but two numbers is null."""
+        one, other = (self.visit(child, value) for child in node["children"])
+        kind = node["value"]
+        if kind in _ORDER:
+            numbers = kind_of(one) == kind_of(other) == "number"
+            return bool(_ORDER[kind](one, other)) if numbers else None
+        return equal(one, other) is (kind == "eq")
+
     def _charge(self, steps: int) -> None:
         self._steps -= steps
         if self._steps < 0:
@@ -117,7 +110,11 @@ class Evaluation(TreeInterpreter):
             if size > self._max_size:
                 raise self._too_large()
         elements = sum(len(one) for one in operands if isinstance(one, list))
-        self._charge(size // self._per_step + elements)
+        if node["value"] in ("sum", "avg") and elements:
+            numbers = (one for one in operands[0] if kind_of(one) == "number")
+            elements += elements * max(map(self._size, numbers), default=0) // _ADDED_SIZE
+        per_step = _SLOW_SIZE if node["value"] in _SLOW else _FAST_SIZE
+        self._charge(size // per_step + elements)
 
     def _check_size(self, value: Any) -> None:
         if self._size(value) > self._max_size:
@@ -132,13 +129,13 @@ class Evaluation(TreeInterpreter):
             return self._measure(value) if known is None else known[1]
         if isinstance(value, int):
             return _NUMBER_SIZE + value.bit_length() // 3
-        return _NUMBER_SIZE
+        return len(str(value)) if isinstance(value, Decimal) else _NUMBER_SIZE
 
     def _measure(self, value: Any) -> int:
         """Return the size of a container that no node has made: a part of the input or a literal,
         which is a tree and no larger than their text."""
-        size = len(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
-        self._charge(size // _FAST)
+        size = len(json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str))
+        self._charge(size // _FAST_SIZE)
         self._sizes[id(value)] = value, size
         return size
 
@@ -157,18 +154,3 @@ class Evaluation(TreeInterpreter):
             f"the expression makes a value of more than {self._max_size // 1024:,} KiB for this "
             "event; select less of the data"
         )
-
-
-def _type_error(error: JMESPathTypeError) -> str:
-    """Return a sentence without the value, which the library's message contains."""
-    actual = TYPES_MAP.get(error.actual_type, error.actual_type)
-    expected = " or ".join(
-        f"an array of {one.removeprefix('array-')}s" if one.startswith("array-") else one
-        for one in error.expected_types
-    )
-    sentence = f"{error.function_name}() takes {expected}, and was given {actual} for this event"
-    if "string" in expected and actual in ("number", "boolean"):
-        return f"{sentence}; use to_string()"
-    if actual == "null":
-        return f"{sentence}; use not_null() to replace what may be missing"
-    return sentence

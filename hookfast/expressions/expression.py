@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import Any, Final
 
-import jmespath
 from jmespath.exceptions import ParseError
-from jmespath.functions import Functions
-from jmespath.parser import Parser
 
 from hookfast.errors import InvalidInput
 from hookfast.expressions.evaluation import Evaluation
+from hookfast.expressions.functions import ExactFunctions, wrong_type
+from hookfast.expressions.syntax import InvalidLiteral, parse
 
 _SIGNATURES: Final = {
-    name: function["signature"] for name, function in Functions.FUNCTION_TABLE.items()
+    name: function["signature"] for name, function in ExactFunctions.FUNCTION_TABLE.items()
 }
 
 
@@ -46,12 +46,11 @@ class Expression:
     limits: Limits
     tree: Any = field(repr=False, compare=False)
 
-    def evaluate(self, value: Any, *, max_size: int, exact: bool = False) -> Any:
+    def evaluate(self, value: Any, *, max_size: int) -> Any:
         """Return the result for a parsed JSON value. `max_size` is the largest value that the
-        expression may make meanwhile, in characters of JSON; `exact` as in `ExactJson`. Raises
-        EvaluationFailed, and nothing else."""
-        evaluation = Evaluation(steps=self.limits.steps, max_size=max_size, exact=exact)
-        return evaluation.result(self.tree, value)
+        expression may make meanwhile, in characters of JSON. Raises EvaluationFailed, and nothing
+        else."""
+        return Evaluation(steps=self.limits.steps, max_size=max_size).result(self.tree, value)
 
 
 def compile_within(limits: Limits, text: str, *, pointer: str) -> Expression:
@@ -60,7 +59,9 @@ def compile_within(limits: Limits, text: str, *, pointer: str) -> Expression:
     if not 0 < len(text) <= limits.length:
         raise invalid(pointer, f"{limits.noun} has 1 to {limits.length:,} characters")
     try:
-        tree: Any = jmespath.compile(text).parsed
+        tree = parse(text)
+    except InvalidLiteral as error:
+        raise invalid(pointer, f"{limits.noun} has {error}") from None
     except ParseError as error:
         # The library's messages are not passed on, because they quote the expression over several
         # lines.
@@ -68,8 +69,6 @@ def compile_within(limits: Limits, text: str, *, pointer: str) -> Expression:
         raise _not_jmespath(limits, pointer, where) from None
     except Exception:  # others of the library, and RecursionError for deep nesting
         raise _not_jmespath(limits, pointer) from None
-    finally:
-        Parser.purge()  # its cache would keep 512 trees of any size
     _check(tree, limits, pointer)
     return Expression(text, limits, tree)
 
@@ -104,6 +103,8 @@ def _check(tree: Any, limits: Limits, pointer: str) -> None:
             references += node["type"] == "expref"
             if node["type"] == "function_expression":
                 references -= _check_call(node, limits, pointer)
+            if node["type"] == "slice" and node["children"][2] == 0:
+                raise invalid(pointer, f"{limits.noun} cannot have a slice with the step 0")
     if references:
         raise invalid(
             pointer, f"{limits.noun} cannot use expression types ('&') except in sort_by and others"
@@ -129,6 +130,11 @@ def _check_call(node: Any, limits: Limits, pointer: str) -> int:
             which = "takes an expression, such as `&id`" if takes else "takes no expression"
             raise invalid(pointer, f"{name} {which} there")
         taken += takes
+    for given, declared in zip(arguments, chain(signature, repeat(signature[-1])), strict=False):
+        if given["type"] == "literal":
+            sentence = wrong_type(name, given["value"], declared["types"])
+            if sentence is not None:
+                raise invalid(pointer, sentence)
     return taken
 
 

@@ -10,12 +10,11 @@ MAX_FAN_OUT), `to_string` (each one doubles the backslashes of the one inside) a
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
-from hookfast.expressions.evaluation import EvaluationFailed
+from hookfast.expressions.errors import EvaluationFailed
 from hookfast.expressions.expression import (
     Expression,
     Limits,
@@ -23,7 +22,9 @@ from hookfast.expressions.expression import (
     invalid,
     nodes_by_level,
 )
+from hookfast.strict_json.numbers import WrittenNumber, canonical
 from hookfast.strict_json.parser import JsonValue
+from hookfast.strict_json.text import to_text
 
 MAX_FAN_OUT = 32
 MAX_TO_STRING = 2
@@ -75,7 +76,8 @@ class KeyExpression:
         null or empty member: an incomplete key would make different events equal.
 
         A string is the key itself; any other result becomes canonical JSON: sorted members, no
-        white space. Never raises; an evaluation beyond the limits has no key.
+        white space, and numbers without an exponent or a fraction that ends in zero, so that equal
+        numbers have equal keys. Never raises; an evaluation beyond the limits has no key.
         """
         value = self.value(payload)
         if _is_empty(value):
@@ -133,10 +135,16 @@ def _check_glue(call: Any, pointer: str) -> None:
 
 
 def _is_empty(value: object) -> bool:
-    if isinstance(value, float) and not math.isfinite(value):
-        return True  # the sum of finite numbers may be infinite
     return value is None or value == "" or value == [] or value == {}
 
 
 def _canonical(value: JsonValue) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return to_text(_with_canonical_numbers(value), sort_keys=True)
+
+
+def _with_canonical_numbers(value: JsonValue) -> JsonValue:
+    if isinstance(value, list):
+        return [_with_canonical_numbers(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _with_canonical_numbers(one) for name, one in value.items()}
+    return WrittenNumber(canonical(value), value) if isinstance(value, Decimal) else value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -20,6 +19,7 @@ from hookfast.inbox.kept_headers import kept_headers
 from hookfast.inbox.provider import Answer, Provider
 from hookfast.inbox.request import InboundRequest
 from hookfast.strict_json.parser import JsonValue
+from hookfast.strict_json.text import to_text
 
 MAX_CONTENT_TYPE = 200
 _SIGNATURE_OPTION: Final = "signature_header"
@@ -136,7 +136,7 @@ def parse_payload(provider: Provider, request: InboundRequest) -> JsonValue:
 def data_text(request: InboundRequest, payload: JsonValue) -> str:
     """Return the event's data as JSON text: a JSON body unchanged, a form converted to JSON."""
     if request.content_type == FORM:
-        return json.dumps(payload, separators=(",", ":"), ensure_ascii=False)
+        return to_text(payload)
     return request.body.decode().strip(" \t\r\n")
 
 

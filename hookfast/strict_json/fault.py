@@ -7,10 +7,11 @@ the position for the error message.
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import dataclass, replace
 from itertools import repeat
+
+from hookfast.strict_json.numbers import strict_integer, strict_number
 
 _MAX_TOKENS = 200_000
 """Most tokens to scan, about 0.1 s: an error message must not take longer."""
@@ -27,7 +28,10 @@ class Fault:
 
 DUPLICATE = Fault("two members of an object have the same name", "keep one")
 _CONSTANT = Fault("NaN and Infinity are not JSON", "send null or a string")
-_OUT_OF_RANGE = Fault("a number is out of range", "send a number that fits a double, or a string")
+_OUT_OF_RANGE = Fault(
+    "a number is out of range",
+    "send one that fits a double and is zero or at least 1e-9999 away from it, or a string",
+)
 _TOO_MANY_DIGITS = Fault("an integer has too many digits", "send it as a string")
 _TOO_DEEP = Fault("the nesting is too deep", "flatten it")
 _SOMEWHERE = Fault(
@@ -36,8 +40,8 @@ _SOMEWHERE = Fault(
 
 
 def find_fault(text: str, start: int, *, max_depth: int | None = None) -> Fault:
-    """Return the first fault in the value at `start`: a duplicate member name, a number that is not
-    a finite double or has too many digits, or (with `max_depth`) a bracket that is too deep."""
+    """Return the first fault in the value at `start`: a duplicate member name, a number that is out
+    of range or has too many digits, or (with `max_depth`) a bracket that is too deep."""
     names: list[set[str] | None] = []  # per open bracket: the names seen in an object
     index = start
     for _ in repeat(None, _MAX_TOKENS):
@@ -80,10 +84,9 @@ _STRINGS = json.JSONDecoder()
 
 
 def _number_fault(digits: str) -> Fault | None:
-    if digits.lstrip("-").isdecimal():
-        try:
-            int(digits)
-        except ValueError:
-            return _TOO_MANY_DIGITS
-        return None
-    return _OUT_OF_RANGE if math.isinf(float(digits)) else None
+    integer = digits.lstrip("-").isdecimal()
+    try:
+        strict_integer(digits) if integer else strict_number(digits)
+    except ValueError:
+        return _TOO_MANY_DIGITS if integer else _OUT_OF_RANGE
+    return None

@@ -1,29 +1,32 @@
 """Parse JSON strictly: RFC 8259 without the parts on which parsers disagree. Pure.
 
 All JSON that the API accepts is parsed here. Beyond RFC 8259 it rejects: a byte order mark,
-duplicate member names, lone surrogates (RFC 7493, I-JSON), numbers that are not a finite double,
-integers of more than 4300 digits, `\\u0000` (PostgreSQL cannot store it), and nesting deeper than
-the limit. Errors are InvalidInput (`invalid_json`) and say what is wrong, where (line and column,
-counted from 1), and what to do; they never contain a part of the body.
+duplicate member names, lone surrogates (RFC 7493, I-JSON), numbers that do not fit a double or are
+closer to zero than 1e-9999, integers of more than 4300 digits, `\\u0000` (PostgreSQL cannot store
+it), and nesting deeper than the limit. Errors are InvalidInput (`invalid_json`) and say what is
+wrong, where (line and column, counted from 1), and what to do; they never contain a part of the
+body.
 
-Each byte is parsed once, by the C scanner of the standard library. `parse_with_text` also keeps the
-position of the values on the outer levels, so that an event's data can be stored as sent.
+Numbers are exact, and keep their digits as written (`numbers`). Each byte is parsed once, by the C
+scanner of the standard library. `parse_with_text` also keeps the position of the values on the
+outer levels, so that an event's data can be stored as sent.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from array import array
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 from hookfast.errors import InvalidInput
 from hookfast.strict_json.fault import DUPLICATE, find_fault
+from hookfast.strict_json.numbers import strict_integer, strict_number
 
-JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+JsonValue: TypeAlias = "bool | int | Decimal | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 MAX_DEPTH = 64
 
@@ -80,7 +83,8 @@ def parse_with_text(raw: bytes, *, levels: int, max_depth: int = MAX_DEPTH) -> P
     if start == len(text):
         raise _invalid("the body is empty; send a JSON value")
     try:
-        source = _value(text, start, levels=levels)
+        decoder = _WITH_NEGATIVE_ZERO if _NEGATIVE_ZERO.search(text) else _DECODER
+        source = _value(text, start, decoder, levels=levels)
         end = _skip_space(text, source.end)
         if end != len(text):
             raise json.JSONDecodeError("Unexpected text after the value", text, end)
@@ -117,29 +121,29 @@ def _too_deep(raw: bytes, max_depth: int) -> bool:
     return max(accumulate(array("b", steps)), default=0) > max_depth
 
 
-def _value(text: str, start: int, *, levels: int) -> ParsedJson:
+def _value(text: str, start: int, decoder: json.JSONDecoder, *, levels: int) -> ParsedJson:
     """Parse the value at `start`. Raises JSONDecodeError when it is not JSON, and InvalidInput for
     JSON that is rejected."""
     if levels and text.startswith("{", start):
-        return _object(text, start, levels=levels)
+        return _object(text, start, decoder, levels=levels)
     if levels and text.startswith("[", start):
-        return _array(text, start, levels=levels)
-    value, end = _scan(text, start)
+        return _array(text, start, decoder, levels=levels)
+    value, end = _scan(text, start, decoder)
     return ParsedJson(value, text, start, end)
 
 
-def _object(text: str, start: int, *, levels: int) -> ParsedJson:
+def _object(text: str, start: int, decoder: json.JSONDecoder, *, levels: int) -> ParsedJson:
     members: dict[str, ParsedJson] = {}
     index = _skip_space(text, start + 1)
     if not text.startswith("}", index):
         while True:
             if not text.startswith('"', index):
                 raise json.JSONDecodeError("Expecting a member name in double quotes", text, index)
-            name, end = _scan(text, index)
+            name, end = _scan(text, index, decoder)
             if name in members:
                 raise _duplicate(text, index)
             index = _after(":", text, end)
-            members[name] = member = _value(text, index, levels=levels - 1)
+            members[name] = member = _value(text, index, decoder, levels=levels - 1)
             end = _skip_space(text, member.end)
             if text.startswith("}", end):
                 index = end
@@ -149,12 +153,12 @@ def _object(text: str, start: int, *, levels: int) -> ParsedJson:
     return ParsedJson(value, text, start, index + 1, members=members)
 
 
-def _array(text: str, start: int, *, levels: int) -> ParsedJson:
+def _array(text: str, start: int, decoder: json.JSONDecoder, *, levels: int) -> ParsedJson:
     elements: list[ParsedJson] = []
     index = _skip_space(text, start + 1)
     if not text.startswith("]", index):
         while True:
-            elements.append(element := _value(text, index, levels=levels - 1))
+            elements.append(element := _value(text, index, decoder, levels=levels - 1))
             end = _skip_space(text, element.end)
             if text.startswith("]", end):
                 index = end
@@ -180,10 +184,10 @@ def _skip_space(text: str, index: int) -> int:
     return token.start() if token else len(text)
 
 
-def _scan(text: str, index: int) -> tuple[Any, int]:
+def _scan(text: str, index: int, decoder: json.JSONDecoder) -> tuple[Any, int]:
     """Parse the value at `index` with the C scanner. Return it and its end."""
     try:
-        return _DECODER.raw_decode(text, index)
+        return decoder.raw_decode(text, index)
     except json.JSONDecodeError:
         raise
     except ValueError:  # from a hook below or int(), which do not know the position
@@ -198,20 +202,21 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError
-    return number
-
-
 def _no_constant(_name: str) -> None:
     raise ValueError
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_float=_finite, parse_constant=_no_constant
+    object_pairs_hook=_unique, parse_float=strict_number, parse_constant=_no_constant
 )
+_WITH_NEGATIVE_ZERO = json.JSONDecoder(
+    object_pairs_hook=_unique,
+    parse_float=strict_number,
+    parse_constant=_no_constant,
+    parse_int=strict_integer,
+)
+"""Slower: a call for each integer. So it is used only where `_NEGATIVE_ZERO` may be one."""
+_NEGATIVE_ZERO = re.compile(r"-0(?=[ \t\n\r,\]}]|\Z)")
 _TOKEN_START = re.compile(r"[^ \t\n\r]")
 
 _BOM = b"\xef\xbb\xbf"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, get_args
 
@@ -18,6 +17,7 @@ from api.site.page_route import PageRouter
 from api.site.time_range import RangeQuery
 from hookfast.audit import AuditAction
 from hookfast.ids import id_pattern
+from hookfast.strict_json.text import to_text
 
 routes = PageRouter(DASHBOARD)
 
@@ -82,4 +82,4 @@ def _text(change: Mapping[str, Any], side: str) -> str | None:
     if side not in change:
         return None
     value = change[side]
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else to_text(value, layout="spaced")

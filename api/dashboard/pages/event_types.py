@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import Depends, Response
@@ -30,6 +29,7 @@ from hookfast.errors import Conflict, HookfastError, InvalidInput
 from hookfast.events.event_type import describe_parts
 from hookfast.events.operational import is_reserved
 from hookfast.storage.events import event_types
+from hookfast.strict_json.text import to_text
 
 routes = PageRouter(DASHBOARD)
 
@@ -166,7 +166,7 @@ def _name_hint(view: View) -> str:
 
 
 def _text(schema: Any) -> str:
-    return "" if schema is None else json.dumps(schema, indent=2, ensure_ascii=False)
+    return "" if schema is None else to_text(schema, layout="indented")
 
 
 def _example(event_type: EventTypeView, view: View) -> tuple[str | None, bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from api.routes.tenants import list_tenants
 from api.site.page import View
 from hookfast.events.operational import is_reserved
 from hookfast.events.schema_example import example_of
+from hookfast.strict_json.text import to_text
 
 _ONE = Page(limit=1, after=None)
 _ALL = Page(limit=200, after=None)
@@ -90,6 +92,11 @@ def _emit(types: Sequence[EventTypeView], tenant_id: str | None) -> str:
     """Return the command that emits an event of the first type that somebody registered."""
     name = types[0].name if types else "order.invoice.paid"
     schema = types[0].json_schema if types else None
-    data = json.dumps(_EXAMPLE if schema is None else example_of(schema), ensure_ascii=True)
+    data = _in_ascii(to_text(_EXAMPLE if schema is None else example_of(schema), layout="spaced"))
     given = "--data-file data.json" if len(data) > _LONGEST_EXAMPLE or "'" in data else f"'{data}'"
     return f"hookfast emit {name} {given} --tenant {tenant_id or 'tnt_…'}"
+
+
+def _in_ascii(text: str) -> str:
+    """Escape the characters of a JSON text that a terminal may not take."""
+    return re.sub(r"[^\x00-\x7f]+", lambda found: json.dumps(found[0])[1:-1], text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from api.forms.source import SourceView
 from api.site.form import Form
 from hookfast.errors import InvalidInput
 from hookfast.inbox import PROVIDERS
+from hookfast.strict_json.text import to_text
 
 TITLES: Final = {name: each.title for name, each in PROVIDERS.items()}
 """The providers' names for people."""
@@ -43,7 +43,7 @@ def stored_fields(source: SourceView) -> dict[str, Any]:
         "provider": source.provider,
         "allowed_networks": "\n".join(source.allowed_networks),
         "id_expression": source.id_expression or "",
-        "fact_expression": expression if isinstance(expression, str) else json.dumps(expression),
+        "fact_expression": expression if isinstance(expression, str) else to_text(expression),
         "fact_window_seconds": "86400" if fact is None else str(fact.window_seconds),
         "options": _text(source.options),
         "event_types": _text(source.event_types),
@@ -91,4 +91,4 @@ def _object(form: Form, name: str) -> dict[str, Any]:
 
 
 def _text(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) if value else ""
+    return to_text(value, layout="indented") if value else ""

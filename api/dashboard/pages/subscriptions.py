@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Any
 
@@ -38,6 +37,7 @@ from api.site.page_route import PageRouter, error_sentence
 from api.site.sample_editor import example_types
 from hookfast.errors import Conflict, HookfastError, InvalidInput
 from hookfast.events.filter import filter_text
+from hookfast.strict_json.text import to_text
 
 routes = PageRouter(DASHBOARD)
 
@@ -188,8 +188,8 @@ def _filter(view: View) -> Any:
 
 
 def _is_changed(typed: Any, subscription: SubscriptionView) -> bool:
-    """Return whether a filter is another one. As text, because for Python 1 equals true."""
-    return json.dumps(typed) != json.dumps(subscription.filter)
+    """Return whether a filter is another one. As text, because for Python 1 equals true and 1.0."""
+    return to_text(typed) != to_text(subscription.filter)
 
 
 async def _preview(view: View, endpoint_id: str, principal: Writer) -> PreviewView:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 from fastapi import Depends, Response
@@ -20,6 +19,7 @@ from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.errors import NotFound
 from hookfast.events.operational import is_reserved
+from hookfast.strict_json.text import to_text
 
 routes = PageRouter(PORTAL)
 
@@ -47,7 +47,7 @@ async def event_type_page(view: PageView, event_type: CustomersType) -> Response
         "event_type.html",
         event_type=event_type,
         example=example_text(event_type, view),
-        schema=None if schema is None else json.dumps(schema, indent=2, ensure_ascii=False),
+        schema=None if schema is None else to_text(schema, layout="indented"),
     )
 
 

@@ -3,16 +3,16 @@ person at a terminal."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 from urllib.parse import quote
 
 import httpx2
 
 from hookfast.errors import HookfastError
+from hookfast.strict_json.text import from_text, to_text
 from hookfast.version import VERSION
 from hookfast_client import ApiError, ConnectionFailed, Hookfast, TimedOut, UnexpectedAnswer, call
 from hookfast_client.answer import NO_SERVICE, parse_answer
@@ -159,12 +159,14 @@ class Api:
         """Send a call of the client."""
         with self.explained():
             response = self._client.send(request)
-        value = json.loads(response.content, object_hook=self._object) if response.content else None
+        value = from_text(response.content, object_hook=self._object) if response.content else None
         return ApiResponse(response.text, value, response.headers)
 
     def _build_and_send(self, build: Callable[..., Call], path: str, body: object) -> ApiResponse:
         with self.explained():
-            request = build(path, body)
+            request = build(path, None)
+            if body is not None:  # with its numbers as they were written
+                request = replace(request, body=to_text(body).encode())
         return self.send(request)
 
     def check(self, response: httpx2.Response) -> None:

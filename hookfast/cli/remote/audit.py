@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from hookfast.cli.remote.options import Limit, Since, Tenant, Until, filter_opti
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, truncate
 from hookfast.cli.remote.times import format_distance
+from hookfast.strict_json.text import to_text
 
 app = typer.Typer()
 
@@ -78,5 +78,5 @@ def _format_change(name: str, change: Mapping[str, Any]) -> str:
 
 
 def _format_value(value: Any) -> str:
-    text = value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) and value else to_text(value, layout="spaced")
     return truncate(text, _LONG_VALUE) or ""

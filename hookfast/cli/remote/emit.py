@@ -9,6 +9,7 @@ import typer
 
 from hookfast.cli.remote import EmitOptions
 from hookfast.cli.remote.api import ApiResponse
+from hookfast.cli.remote.options import json_fault
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import pluralize
 from hookfast.cli.remote.times import parse_future
@@ -59,11 +60,6 @@ def read_data(data: str | None, data_file: Path | None = None) -> bytes:
     except InvalidInput as error:
         raise typer.BadParameter(f"the data is not JSON: {json_fault(error)}") from None
     return text
-
-
-def json_fault(error: InvalidInput) -> str:
-    """Return what is wrong with a JSON text, without the parser's words about a whole body."""
-    return error.message.removeprefix("the body is not JSON: ").replace("the body", "it", 1)
 
 
 def _sentence(response: ApiResponse) -> str:

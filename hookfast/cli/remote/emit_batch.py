@@ -21,7 +21,8 @@ import typer
 from rich.progress import DownloadColumn, TimeRemainingColumn
 
 from hookfast.cli.remote.api import ApiResponse, problem_sentences
-from hookfast.cli.remote.emit import checked_idempotency_key, json_fault
+from hookfast.cli.remote.emit import checked_idempotency_key
+from hookfast.cli.remote.options import json_fault
 from hookfast.cli.remote.progress import progress_bar, text_column
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import INTERRUPTED, pluralize, print_note

@@ -276,7 +276,7 @@ def _circuit_facts(circuit: Mapping[str, Any]) -> dict[str, Any]:
         "cause": circuit["cause"],
         "probes": circuit["probes"],
         "next probe": format_time_if_set(circuit["next_probe_at"]),
-        "drained": None if rate is None else f"{circuit['drained']:,}, at {rate:g}/s",
+        "drained": None if rate is None else f"{circuit['drained']:,}, at {float(rate):g}/s",
         "disabled at": format_time_if_set(circuit["disable_at"]),
         "workflow": workflow["url"] or workflow["id"],
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -26,6 +25,7 @@ from hookfast.cli.remote.options import (
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, print_facts, print_note, print_warnings
 from hookfast.cli.remote.times import format_time, parse_duration
+from hookfast.strict_json.text import to_text
 
 app = typer.Typer()
 
@@ -222,7 +222,7 @@ def _facts(remote: Remote, endpoint: Mapping[str, Any]) -> dict[str, Any]:
             "signatures": endpoint["signatures"],
             "public keys": public_keys or None,
             "retry plan": _as_text(endpoint["retry_plan"]),
-            "timeout": f"{endpoint['timeout_seconds']:g} s",
+            "timeout": f"{float(endpoint['timeout_seconds']):g} s",
             "verification": endpoint["verification"],
             **credential_facts(endpoint),
         }
@@ -234,7 +234,7 @@ def _facts(remote: Remote, endpoint: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_text(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
+    return to_text(value, layout="spaced") if isinstance(value, dict) else value
 
 
 def _parse_retry_plan(text: str) -> Any:

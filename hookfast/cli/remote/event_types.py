@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, print_facts, print_note, print_text
 from hookfast.cli.remote.times import format_distance, format_time
 from hookfast.events.schema_example import example_of
+from hookfast.strict_json.text import to_text
 
 app = typer.Typer()
 
@@ -146,4 +146,4 @@ def _print(event_type: Mapping[str, Any]) -> None:
 
 def _print_json(heading: str, value: Any) -> None:
     typer.echo(f"\n{heading}:")
-    print_text(json.dumps(value, indent=2, ensure_ascii=False))
+    print_text(to_text(value, layout="indented"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +21,7 @@ from hookfast.cli.remote.options import (
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, pluralize, print_facts, print_note
 from hookfast.cli.remote.times import format_distance, format_time, format_time_if_set
+from hookfast.strict_json.text import to_text
 
 app = typer.Typer()
 
@@ -86,7 +86,7 @@ def show(remote: Remote, event_id: EventArgument) -> None:
             "created": format_time(event["created_at"]),
             "deliver at": format_time_if_set(event["deliver_at"]),
             "ordering key": event["ordering_key"],
-            "data": json.dumps(event["data"], ensure_ascii=False),
+            "data": to_text(event["data"], layout="spaced"),
         }
     )
     page = remote.api.get(path_of("events", event_id, "deliveries"), {"limit": _SHOWN_DELIVERIES})

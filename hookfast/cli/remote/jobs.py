@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +23,7 @@ from hookfast.cli.remote.screen import (
 )
 from hookfast.cli.remote.times import format_distance, format_seconds, format_time
 from hookfast.clock import utc_now
+from hookfast.strict_json.text import to_text
 
 if TYPE_CHECKING:
     from hookfast_client.types import Job
@@ -72,8 +72,8 @@ def show(remote: Remote, job_id: JobArgument) -> None:
             "kind": job["kind"],
             "action": job["action"],
             "status": job["status"],
-            "filter": json.dumps(job["filter"], ensure_ascii=False) if job["filter"] else "all",
-            "progress": f"{format_counts(job)} ({job['percent']:g} %)",
+            "filter": to_text(job["filter"], layout="spaced") if job["filter"] else "all",
+            "progress": f"{format_counts(job)} ({float(job['percent']):g} %)",
             "rate": format_rate(job, now=utc_now()) or None,
             "error": job["error"],
             "created": format_time(job["created_at"]),
@@ -127,7 +127,7 @@ def watch_job(remote: Remote, job: Mapping[str, Any]) -> None:
         )
         raise typer.Exit(INTERRUPTED) from None
     if remote.as_json:
-        typer.echo(json.dumps(ended, ensure_ascii=False))
+        typer.echo(to_text(ended, layout="spaced"))
     else:
         typer.echo(result_sentence(ended))
     if code := EXIT_CODES.get(ended["status"], 1):

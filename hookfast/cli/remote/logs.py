@@ -6,7 +6,6 @@ and is not missed. After a lost connection the tail continues where it was.
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 import time
@@ -21,6 +20,7 @@ from hookfast.cli.remote.api import MAX_PAGE, Api, ApiProblem, NotHookfast, Quer
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Row, format_answer, print_note, printable, truncate
 from hookfast.cli.remote.times import format_distance
+from hookfast.strict_json.text import to_text
 
 _EVERY_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
@@ -114,7 +114,7 @@ class _Output:
     def attempt(self, row: Row) -> None:
         """Print an attempt."""
         if self._as_json:
-            sys.stdout.write(f"{json.dumps(row, ensure_ascii=False)}\n")
+            sys.stdout.write(f"{to_text(row, layout='spaced')}\n")
             sys.stdout.flush()
             return
         self._console.print(attempt_line(row, width=self._width))
@@ -124,7 +124,9 @@ def attempt_line(row: Row, *, width: int | None) -> Text:
     """Return an attempt as one line: when it ended, its delivery, event type, endpoint, number and
     answer, and what comes next. With a `width`, ids are shortened, and the event type if need
     be."""
-    ended = datetime.fromisoformat(row["started_at"]) + timedelta(milliseconds=row["duration_ms"])
+    ended = datetime.fromisoformat(row["started_at"]) + timedelta(
+        milliseconds=float(row["duration_ms"])
+    )
     is_today = ended.astimezone().date() == datetime.now().astimezone().date()
     time_text = f"{ended.astimezone():{'%H:%M:%S' if is_today else '%m-%d %H:%M:%S'}}"
     delivery, endpoint = row["delivery_id"], row["endpoint_id"]

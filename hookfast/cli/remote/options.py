@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +12,8 @@ import typer
 
 from hookfast.cli.remote.commands import IdOf
 from hookfast.cli.remote.times import parse_past
+from hookfast.errors import InvalidInput
+from hookfast.strict_json.parser import parse
 
 
 def filter_option(
@@ -188,12 +188,19 @@ def parse_object(text: str, *, option: str) -> dict[str, Any]:
     """Parse the JSON object that `option` was given, as `given_text` reads it, with every digit of
     its numbers. Raises typer.BadParameter."""
     try:
-        value = json.loads(given_text(text, option=option), parse_float=Decimal)
-    except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"it is not JSON: {error}", param_hint=option) from None
+        value = parse(given_text(text, option=option).encode(errors="surrogateescape"))
+    except InvalidInput as error:
+        raise typer.BadParameter(
+            f"it is not JSON: {json_fault(error)}", param_hint=option
+        ) from None
     if not isinstance(value, dict):
         raise typer.BadParameter("it is not a JSON object", param_hint=option)
     return value
+
+
+def json_fault(error: InvalidInput) -> str:
+    """Return what is wrong with a JSON text, without the parser's words about a whole body."""
+    return error.message.removeprefix("the body is not JSON: ").replace("the body", "it", 1)
 
 
 def given_text(text: str, *, option: str) -> str:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hookfast.errors import Misconfigured
+from hookfast.strict_json.text import to_text
 
 if TYPE_CHECKING:
     from hookfast.cli.remote.api import Api, ApiResponse, Query
@@ -156,7 +156,7 @@ class Remote:
 def print_page(rows: list[dict[str, Any]], next_cursor: str | None = None) -> None:
     """Print rows as the API's JSON of one page."""
     page = {"data": rows, "next_cursor": next_cursor}
-    sys.stdout.write(f"{json.dumps(page, ensure_ascii=False)}\n")
+    sys.stdout.write(f"{to_text(page, layout='spaced')}\n")
 
 
 def find_key(key_file: Path | None) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, print_facts, print_note
 from hookfast.cli.remote.times import format_distance, format_time
+from hookfast.strict_json.text import to_text
 
 app = typer.Typer()
 
@@ -27,7 +27,9 @@ def show(remote: Remote) -> None:
         return
     found = response.value
     ages = {
-        age["name"].replace("_", " "): "for ever" if age["days"] is None else f"{age['days']:g} d"
+        age["name"].replace("_", " "): "for ever"
+        if age["days"] is None
+        else f"{float(age['days']):g} d"
         for age in found["ages"]
     }
     print_facts(ages | {"next run": format_time(found["next_run_at"])})
@@ -62,7 +64,7 @@ def run(
         return
     ended = _wait_for_end(remote, started.value["id"])
     if remote.as_json:
-        typer.echo(json.dumps(ended, ensure_ascii=False))
+        typer.echo(to_text(ended, layout="spaced"))
         return
     remote.print_table(
         ended["sweeps"],

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 import typer
@@ -183,8 +184,8 @@ def format_cell(value: Any) -> Text:
         return Text("yes" if value else "no")
     if isinstance(value, int):
         return Text(f"{value:,}")
-    if isinstance(value, float):
-        return Text(f"{value:,.6g}")
+    if isinstance(value, float | Decimal):
+        return Text(f"{float(value):,.6g}")
     if isinstance(value, (list, tuple)):
         return Text(", ".join(printable(str(item)) for item in value) or _NO_VALUE)
     text = printable(str(value))
@@ -236,7 +237,7 @@ def format_answer(answer: Row | None) -> str | None:
     name = answer["result"] if answer["status_code"] is None else answer["status_code"]
     if answer["status_code"] is None and answer["result"] != "timeout":
         return str(name)  # how long it took to fail says nothing about the receiver
-    millis = answer["duration_ms"]
+    millis = float(answer["duration_ms"])
     return f"{name} {millis:.0f} ms" if millis < 1_000 else f"{name} {millis / 1_000:.3g} s"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -26,6 +25,7 @@ from hookfast.cli.remote.options import (
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, print_facts, print_note
 from hookfast.cli.remote.times import format_distance, format_time, parse_duration
+from hookfast.strict_json.text import to_text
 
 app = typer.Typer()
 
@@ -168,7 +168,7 @@ def _facts(remote: Remote, source: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("options", "allowed_networks", "event_types", "id_expression", "idempotency"):
         if source[name]:
             value = source[name]
-            text = json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else value
+            text = to_text(value, layout="spaced") if isinstance(value, dict) else value
             facts[name.replace("_", " ")] = text
     facts["created"] = format_time(source["created_at"])
     return facts

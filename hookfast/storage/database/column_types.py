@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, String, Text
+from sqlalchemy import JSON, DateTime, Dialect, String, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from hookfast.clock import rfc3339, to_utc
+from hookfast.strict_json.numbers import with_floats
 
 ByteOrderText = Text().with_variant(Text(collation="C"), "postgresql")
 """Text that sorts by its bytes, as Python sorts text, whatever the database's locale is. Rows that
@@ -38,3 +39,14 @@ class UtcDateTime(TypeDecorator[datetime]):
         parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
         assert isinstance(parsed, datetime)  # noqa: S101 - narrows the driver's Any
         return parsed.astimezone(UTC)
+
+
+class SettingsJson(TypeDecorator[Any]):
+    """JSON of settings that are calculated with, so their numbers are floats. In other columns of
+    JSON, which keep what callers wrote, they are decimals."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        return with_floats(value)

@@ -28,6 +28,7 @@ from hookfast.storage.database.availability import sqlstate
 from hookfast.storage.database.postgresql_engine import STATEMENT_SECONDS, postgresql_engine
 from hookfast.storage.database.postgresql_servers import TOO_MANY_CONNECTIONS, PostgresqlServers
 from hookfast.storage.database.sqlite_connection import Begin, SqliteConnection, connector
+from hookfast.strict_json.text import from_text, to_text
 
 Kind = Literal["sqlite", "postgresql"]
 
@@ -177,4 +178,6 @@ def _sqlite_engine(file: str, *, size: int, begin: Begin) -> AsyncEngine:
         max_overflow=0,
         pool_timeout=60,
         hide_parameters=True,
+        json_serializer=to_text,
+        json_deserializer=from_text,
     )

@@ -23,6 +23,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from hookfast.storage.database.availability import sqlstate
 from hookfast.storage.database.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
+from hookfast.strict_json.text import from_text, to_text
 
 PING_SECONDS: Final = 3.0
 _BACKGROUND_POOL_SECONDS: Final = 30.0
@@ -56,6 +57,8 @@ def postgresql_engine(
         # of background work, one may wait for another's long statement
         pool_timeout=CONNECT_SECONDS if statement_seconds else _BACKGROUND_POOL_SECONDS,
         hide_parameters=True,  # bodies and secrets stay out of error texts
+        json_serializer=to_text,
+        json_deserializer=from_text,
         connect_args={
             "async_creator_fn": partial(servers.connect, command_timeout=statement_seconds),
             "prepared_statement_cache_size": servers.statement_cache_size,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from hookfast.storage.events import idempotency_keys, lanes
 from hookfast.storage.events.fan_out import Audience, Subscriber
 from hookfast.storage.events.lanes import Entrant, Entry
 from hookfast.storage.tables import Delivery, Event
+from hookfast.strict_json.text import to_text
 
 _EVENTS: Table = Event.__table__
 _DELIVERIES: Table = Delivery.__table__
@@ -63,14 +63,14 @@ class NewEvent:
         return None if scope is None or key is None else (scope, key)
 
     def sha256(self) -> str:
-        """Return a hash of the event's content that does not depend on how its JSON is written. An
-        event with a repeated idempotency key must have the same hash."""
+        """Return a hash of the event's content. An event with a repeated idempotency key must have
+        the same hash. It does not depend on the order of members and on white space, but on the
+        digits of numbers, which are delivered as they were written: `1` and `1.0` differ."""
         deliver_at = None if self.deliver_at is None else rfc3339(self.deliver_at)
         meaning: tuple[Any, ...] = (self.type, self.tenant_id, deliver_at, self.value)
         if self.ordering_key is not None:
             meaning += (self.ordering_key,)
-        canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).hexdigest()
+        return hashlib.sha256(to_text(meaning, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@ committed without the other."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,6 +13,7 @@ from hookfast.events.operational import SYSTEM_TENANT, OperationalEvent
 from hookfast.storage.events.fan_out import find_subscribers
 from hookfast.storage.events.filtering import Filtering
 from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
+from hookfast.strict_json.text import from_text, to_text
 from hookfast.telemetry import traceparent
 
 
@@ -52,11 +52,11 @@ async def emit(
 
 
 def _new_event(event: OperationalEvent) -> NewEvent:
-    text = json.dumps(event.data, separators=(",", ":"), allow_nan=False)
+    text = to_text(event.data)
     return NewEvent(
         type=event.kind.value,
         data=text,
-        value=event.data,
+        value=from_text(text),
         tenant_id=SYSTEM_TENANT,
         hops=event.hops,
     )

@@ -5,7 +5,6 @@ Schemas are JSON Schema 2020-12. A reference is resolved inside its own schema a
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.errors import FieldError, InvalidInput
 from hookfast.events.schema import BoundedSchema, Budget
 from hookfast.storage.tables import EventType
+from hookfast.strict_json.text import to_text
 
 _EVENT_TYPES: Table = EventType.__table__
 _MAX_ERRORS = 20
@@ -101,7 +101,7 @@ def _field_error(error: ValidationError) -> FieldError:
     pointer = "/data" + "".join(f"/{_escape(str(part))}" for part in error.absolute_path)
     if error.validator is None:  # the schema `false`
         return FieldError(pointer, "the schema allows nothing here")
-    rule = json.dumps({str(error.validator): error.validator_value}, ensure_ascii=False)[1:-1]
+    rule = to_text({str(error.validator): error.validator_value}, layout="spaced")[1:-1]
     if len(rule) > _MAX_RULE:
         rule = f"{rule[:_MAX_RULE]}…"
     return FieldError(pointer, f"does not satisfy the schema's {rule}")

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Index, Text, false
 from sqlmodel import Field
 
-from hookfast.storage.database.column_types import UtcDateTime
+from hookfast.storage.database.column_types import SettingsJson, UtcDateTime
 from hookfast.storage.tables.record import Record, partial_index
 
 
@@ -42,7 +42,7 @@ class Endpoint(Record, table=True):
     signatures: list[str] = Field(sa_type=JSON)
     signature_hash: str = "sha256"
     secrets: list[dict[str, Any]] = Field(sa_type=JSON)
-    retry_plan: str | dict[str, Any] = Field(sa_type=JSON)
+    retry_plan: str | dict[str, Any] = Field(sa_type=SettingsJson)
     timeout_seconds: float
     rate_limit_per_second: float | None = None
     max_in_flight: int | None = None
@@ -50,7 +50,7 @@ class Endpoint(Record, table=True):
     credentials: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
     encryption: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
     allowed_networks: list[str] = Field(default_factory=list, sa_type=JSON)
-    circuit: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
+    circuit: dict[str, Any] = Field(default_factory=dict, sa_type=SettingsJson)
     verification: str
     meta: dict[str, Any] = Field(default_factory=dict, sa_type=JSON)
     state: str = "enabled"

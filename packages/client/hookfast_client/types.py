@@ -2215,12 +2215,13 @@ class NewSubscription(TypedDict):
     retries and resends too."""
 
     filter: NotRequired[Mapping[str, Any] | None]
-    """A condition on the event's `data`: only events that match are sent. Values must be equal,
-    objects lead to their members, paths may have dots, and a condition on an array holds if one of
-    its elements matches. Operators: `$eq`, `$neq`, `$gt`, `$gte`, `$lt`, `$lte`, `$in`, `$nin`,
-    `$exist`, `$startsWith`, `$endsWith`, `$contains`, `$and`, `$or`, `$not`. At most 8192 bytes,
-    100 conditions, 16 levels, and 200 values of `$in`. `null` and `{}` send all events. A PATCH
-    replaces the whole filter. A change applies to events emitted from then on."""
+    """A condition on the event's `data`: only events that match are sent. Paths begin inside it
+    (`amount`, not `data.amount`). Values must be equal, objects lead to their members, paths may
+    have dots, and a condition on an array holds if one of its elements matches. Operators: `$eq`,
+    `$neq`, `$gt`, `$gte`, `$lt`, `$lte`, `$in`, `$nin`, `$exist`, `$startsWith`, `$endsWith`,
+    `$contains`, `$and`, `$or`, `$not`. At most 8192 bytes, 100 conditions, 16 levels, and 200
+    values of `$in`. `null` and `{}` send all events. A PATCH replaces the whole filter. A change
+    applies to events emitted from then on."""
 
     active: NotRequired[bool]
     """If false, events emitted meanwhile are not sent, now or later."""
@@ -2290,12 +2291,13 @@ class PreviewForm(TypedDict):
     """Event types or patterns, e.g. `order.invoice.paid`, `order.*.paid`, `order.**`, `**`."""
 
     filter: NotRequired[Mapping[str, Any] | None]
-    """A condition on the event's `data`: only events that match are sent. Values must be equal,
-    objects lead to their members, paths may have dots, and a condition on an array holds if one of
-    its elements matches. Operators: `$eq`, `$neq`, `$gt`, `$gte`, `$lt`, `$lte`, `$in`, `$nin`,
-    `$exist`, `$startsWith`, `$endsWith`, `$contains`, `$and`, `$or`, `$not`. At most 8192 bytes,
-    100 conditions, 16 levels, and 200 values of `$in`. `null` and `{}` send all events. A PATCH
-    replaces the whole filter. A change applies to events emitted from then on."""
+    """A condition on the event's `data`: only events that match are sent. Paths begin inside it
+    (`amount`, not `data.amount`). Values must be equal, objects lead to their members, paths may
+    have dots, and a condition on an array holds if one of its elements matches. Operators: `$eq`,
+    `$neq`, `$gt`, `$gte`, `$lt`, `$lte`, `$in`, `$nin`, `$exist`, `$startsWith`, `$endsWith`,
+    `$contains`, `$and`, `$or`, `$not`. At most 8192 bytes, 100 conditions, 16 levels, and 200
+    values of `$in`. `null` and `{}` send all events. A PATCH replaces the whole filter. A change
+    applies to events emitted from then on."""
 
 
 class PreviewedEvent(TypedDict):
@@ -2346,12 +2348,13 @@ class ChangeSubscription(TypedDict):
     retries and resends too."""
 
     filter: NotRequired[Mapping[str, Any] | None]
-    """A condition on the event's `data`: only events that match are sent. Values must be equal,
-    objects lead to their members, paths may have dots, and a condition on an array holds if one of
-    its elements matches. Operators: `$eq`, `$neq`, `$gt`, `$gte`, `$lt`, `$lte`, `$in`, `$nin`,
-    `$exist`, `$startsWith`, `$endsWith`, `$contains`, `$and`, `$or`, `$not`. At most 8192 bytes,
-    100 conditions, 16 levels, and 200 values of `$in`. `null` and `{}` send all events. A PATCH
-    replaces the whole filter. A change applies to events emitted from then on."""
+    """A condition on the event's `data`: only events that match are sent. Paths begin inside it
+    (`amount`, not `data.amount`). Values must be equal, objects lead to their members, paths may
+    have dots, and a condition on an array holds if one of its elements matches. Operators: `$eq`,
+    `$neq`, `$gt`, `$gte`, `$lt`, `$lte`, `$in`, `$nin`, `$exist`, `$startsWith`, `$endsWith`,
+    `$contains`, `$and`, `$or`, `$not`. At most 8192 bytes, 100 conditions, 16 levels, and 200
+    values of `$in`. `null` and `{}` send all events. A PATCH replaces the whole filter. A change
+    applies to events emitted from then on."""
 
     active: NotRequired[bool | None]
     """If false, events emitted meanwhile are not sent, now or later."""

@@ -182,3 +182,25 @@ async def test_a_subscription_is_changed_and_deleted(
     deleted = await hookfast("subscriptions", "delete", own["id"], "--yes")
     assert deleted.err == f"{own['id']} is deleted.\n"
     assert (await client.get("/subscriptions")).json()["data"] == []
+
+
+async def test_numbers_are_sent_and_shown_as_they_were_written(
+    hookfast: Run, client: httpx2.AsyncClient, endpoint: Json
+) -> None:
+    schema = '{"multipleOf":0.010,"enum":[1.10,1E5,0.10000000000000000001]}'
+    name = "order.number.described"
+    created = await hookfast("event-types", "create", name, "--schema", "-", stdin=schema)
+    assert created.code == 0, created.err
+    await hookfast("event-types", "update", name, "--description", "Sent back as it is.")
+    assert f'"schema":{schema}' in (await client.get(f"/event-types/{name}")).text
+    shown = await hookfast("event-types", "show", name)
+    assert '"multipleOf": 0.010' in shown.out
+    assert "0.10000000000000000001" in shown.out
+
+    conditions = '{"amount":{"$gte":1.10}}'
+    made = await hookfast("subscriptions", "create", endpoint["id"], TYPE, "--filter", conditions)
+    assert conditions in made.out
+    repeated = '{"amount": 1, "amount": 2}'
+    wrong = await hookfast("subscriptions", "create", endpoint["id"], TYPE, "--filter", repeated)
+    assert wrong.code == 2
+    assert "same name at line 1, column 15" in wrong.error_text

@@ -58,6 +58,18 @@ async def test_event_type_is_registered_edited_and_deleted(
     await operator.submit("/dashboard/event-types/new/delete")
 
 
+async def test_schema_is_shown_and_edited_with_its_digits(
+    client: httpx2.AsyncClient, operator: Visitor
+) -> None:
+    schema = '{"multipleOf":0.010,"const":1.10}'
+    name = "shop.price.digits"
+    await operator.submit("/dashboard/event-types/new-type", name=name, schema=schema)
+    page = f"/dashboard/event-types/{name}"
+    for path in (page, f"{page}/edit"):
+        assert "&#34;multipleOf&#34;: 0.010" in (await operator.get(path)).text
+    assert f'"schema":{schema}' in (await client.get(f"/event-types/{name}")).text
+
+
 async def test_new_event_type_form_rejects_a_taken_name(
     client: httpx2.AsyncClient, operator: Visitor
 ) -> None:

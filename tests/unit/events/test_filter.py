@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
-from operator import ge, gt, le, lt
+from operator import eq, ge, gt, le, lt
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,14 @@ from hookfast.events.filter import (
     filter_text,
     parse_filter,
 )
+from hookfast.strict_json.text import from_text, to_text
 from tests.support.work import calls_made_by
+from tests.unit.strict_json.numbers_as_text import NUMBERS
 
 ORDER: Any = {
     "status": "paid",
     "amount": 129_900,
-    "rate": 0.5,
+    "rate": Decimal("0.5"),
     "big": 9_007_199_254_740_993,  # 2^53 + 1, which no double has
     "express": True,
     "coupon": None,
@@ -68,6 +71,12 @@ def matches(conditions: Any, data: Any = ORDER) -> bool:
         ({"express": 1}, False),
         ({"big": 9_007_199_254_740_992.0}, False),
         ({"big": {"$gt": 9_007_199_254_740_992}}, True),
+        ('{"big": 9007199254740993.0}', True),
+        ('{"rate": 0.5000000000000000000}', True),
+        ('{"rate": 5e-1}', True),
+        ('{"rate": 0.50000000000000000001}', False),
+        ('{"rate": {"$lt": 0.50000000000000000001}}', True),
+        ('{"rate": {"$in": [0.50000000000000000001, 500e-3]}}', True),
         ({"coupon": None}, True),
         ({"missing": None}, False),
         ({"status": "paid", "amount": 5}, False),
@@ -144,7 +153,7 @@ def matches(conditions: Any, data: Any = ORDER) -> bool:
     ],
 )
 def test_condition_matches_the_order(conditions: Any, expected: bool) -> None:
-    parsed = json.loads(conditions) if isinstance(conditions, str) else conditions
+    parsed = from_text(conditions if isinstance(conditions, str) else json.dumps(conditions))
     assert matches(parsed) is expected
     assert compiled(filter_text(parsed)).matches(ORDER, Steps()) is expected
 
@@ -235,7 +244,9 @@ _SCALARS = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-1, 2),
-    st.sampled_from([0.0, 0.5, 1.0, 1e308, 2**53, 2**53 + 1, 2.0**53]),
+    NUMBERS.map(from_text),
+    st.sampled_from(list(map(from_text, ["0.0", "0.5", "1.0", "1e308", "9007199254740993.0"]))),
+    st.sampled_from([2**53, 2**53 + 1]),
     st.sampled_from(["", "x", "xy", "y", "1"]),
 )
 _DATA = st.recursive(
@@ -243,7 +254,7 @@ _DATA = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=2),
     max_leaves=6,
 )
-_COMPARED = st.integers(-1, 2) | st.sampled_from([0.5, 2.0**53, "x", ""])
+_COMPARED = st.integers(-1, 2) | st.sampled_from([Decimal("0.5"), 2**53, "x", ""])
 _OPERATIONS = st.one_of(
     st.tuples(st.sampled_from(["$eq", "$neq"]), _DATA),
     st.tuples(st.sampled_from(["$gt", "$gte", "$lt", "$lte"]), _COMPARED),
@@ -266,7 +277,7 @@ def _objects(inner: Any) -> Any:
 
 
 _CONDITIONS = st.recursive(_SCALARS | _OPERATIONS.map(lambda one: dict([one])), _objects)
-_FILTERS = _CONDITIONS.filter(lambda one: len(json.dumps(one)) < 2_000)
+_FILTERS = _CONDITIONS.filter(lambda one: len(to_text(one)) < 2_000)
 _MISSING = object()
 
 
@@ -274,7 +285,7 @@ def _tagged(value: Any) -> Any:
     """A value that Python compares as JSON's values are to be compared."""
     if isinstance(value, bool) or value is None or value is _MISSING:
         return str(value), 0
-    if isinstance(value, int | float):
+    if isinstance(value, int | Decimal):
         return "number", Fraction(value)
     if isinstance(value, list):
         return "array", tuple(map(_tagged, value))
@@ -371,6 +382,19 @@ def test_logic_obeys_de_morgan_and_not_is_the_opposite(one: Any, other: Any, dat
     assert at({"$not": {"$and": [one, other]}}) is at({"$or": [{"$not": one}, {"$not": other}]})
 
 
+@given(NUMBERS, NUMBERS)
+def test_numbers_are_compared_as_they_were_written(value: str, limit: str) -> None:
+    exact, exact_limit = Decimal(value), Decimal(limit)
+    for name, compare in {"$eq": eq, "$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}.items():
+        [condition, data] = [from_text(text) for text in (f'{{"v":{{"{name}":{limit}}}}}', value)]
+        stored = compiled(filter_text(condition))  # the filter goes through its text
+        assert stored.text == f'{{"v":{{"{name}":{limit}}}}}'
+        assert stored.matches({"v": data}, Steps()) is bool(compare(exact, exact_limit))
+    assert matches(from_text(f'{{"v":{{"$in":[{limit}]}}}}'), {"v": from_text(value)}) is (
+        exact == exact_limit
+    )
+
+
 @given(st.lists(_SCALARS, min_size=1, max_size=4), _DATA)
 def test_in_is_one_equality_of_several(values: list[Any], data: Any) -> None:
     either = {"a": {"$or": [{"$eq": each} for each in values]}}
@@ -420,8 +444,8 @@ _EXAMPLES = re.findall(r"^\| `(\{.*\})` \| `(.*)` \| `(.*)` \|$", _GUIDE, re.MUL
 
 @pytest.mark.parametrize(("conditions", "passes", "kept_out"), _EXAMPLES)
 def test_example_of_the_guide_is_true(conditions: str, passes: str, kept_out: str) -> None:
-    assert matches(json.loads(conditions), json.loads(passes)) is True
-    assert matches(json.loads(conditions), json.loads(kept_out)) is False
+    assert matches(from_text(conditions), from_text(passes)) is True
+    assert matches(from_text(conditions), from_text(kept_out)) is False
 
 
 def test_guide_has_examples_all_operators_and_the_limits() -> None:

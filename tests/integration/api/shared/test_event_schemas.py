@@ -122,12 +122,26 @@ async def test_unique_items_are_checked_fast(
     assert_problem(answer, 422, code="schema_violation", pointer="/data")
 
 
-async def test_schema_that_fails_on_the_data_is_reported(
-    client: httpx2.AsyncClient, make_event_type: MakeEventType
+@pytest.mark.parametrize(
+    ("divisor", "number", "status"),
+    [
+        (0.01, "19.99", 202),
+        (0.01, "19.991", 422),
+        (0.1, "92.6", 202),
+        (0.5, "1" + "0" * 400, 202),  # no float holds it
+        (0.5, "1" + "0" * 300 + ".25", 422),
+        (1e-300, "1e300", 202),
+    ],
+)
+async def test_multiples_are_those_of_the_written_numbers(
+    client: httpx2.AsyncClient,
+    make_event_type: MakeEventType,
+    divisor: float,
+    number: str,
+    status: int,
 ) -> None:
-    await make_event_type(TYPE, schema={"multipleOf": 0.5})
-    # an integer that no float can represent: dividing it overflows
+    await make_event_type(TYPE, schema={"multipleOf": divisor})
+    raw = f'{{"type": "{TYPE}", "data": {number}}}'
     headers = {"Content-Type": "application/json"}
-    raw = b'{"type": "order.invoice.checked", "data": 1' + b"0" * 400 + b"}"
     answer = await client.post("/events", content=raw, headers=headers)
-    assert_problem(answer, 422, code="schema_unusable", pointer="/type")
+    assert answer.status_code == status, answer.text
