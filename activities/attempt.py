@@ -247,7 +247,7 @@ class AttemptRunner:
             try:
                 # also while the worker stops: the request was made, so record it
                 return await self._recorder.record(record, within=give_up_at - loop.time())
-            except (SQLAlchemyError, OSError, Unavailable) as error:
+            except (SQLAlchemyError, Unavailable) as error:
                 record = replace(record, first_try=False)
                 if loop.time() + pause > give_up_at:
                     DATABASE.failed(
@@ -273,7 +273,7 @@ class AttemptRunner:
                 await self._recorder.record(record)
             except Unavailable:
                 continue
-            except (SQLAlchemyError, OSError) as error:
+            except SQLAlchemyError as error:
                 if is_transient(error):
                     continue
                 log.error("A late record failed.", delivery_id=record.delivery_id, exc_info=error)

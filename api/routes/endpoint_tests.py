@@ -41,7 +41,6 @@ from hookfast.events.catalogue import unknown_type
 from hookfast.events.envelope import full_body
 from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id
-from hookfast.storage.database.availability import AWAY
 from hookfast.storage.deliveries import sent_tests
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.sent_tests import KEPT, KEPT_PER_ENDPOINT, SentTestFilter
@@ -59,8 +58,6 @@ _MAX_MATCHES: Final = 200
 _KEPT = (
     f"Tests are kept for {KEPT.days} days, at most the newest {KEPT_PER_ENDPOINT} of each endpoint."
 )
-
-_WRITE_ERRORS: tuple[type[Exception], ...] = (Unavailable, SQLAlchemyError, *AWAY)
 
 log = structlog.get_logger()
 
@@ -275,7 +272,7 @@ async def _keep(
             if await endpoints.get(connection, view.endpoint_id, lock=True) is None:
                 return False
             await sent_tests.add(connection, test)
-    except _WRITE_ERRORS as error:
+    except (Unavailable, SQLAlchemyError) as error:
         log.warning(
             "A test was sent but could not be stored.",
             endpoint_id=view.endpoint_id,

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from hookfast.errors import Unavailable
-from hookfast.storage.database.availability import is_away
+from hookfast.storage.database.availability import connection_lost, is_away
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -111,8 +111,7 @@ class GroupCommit(Generic[Item, Result]):
         if not group:
             return
         try:
-            async with asyncio.timeout(LONGEST_SECONDS):
-                results = await self._commit([item for item, _ in group])
+            results = await self._commit_in_time([item for item, _ in group])
         except Exception as error:
             if len(group) > 1 and not is_away(error):
                 for single in group:  # an item that cannot be stored must not fail the others
@@ -125,3 +124,10 @@ class GroupCommit(Generic[Item, Result]):
             for (_, committed), result in zip(group, results, strict=True):
                 if not committed.done():
                     committed.set_result(result)
+
+    async def _commit_in_time(self, items: list[Item]) -> Sequence[Result]:
+        try:
+            async with asyncio.timeout(LONGEST_SECONDS):
+                return await self._commit(items)
+        except TimeoutError as error:
+            raise connection_lost(error) from error
