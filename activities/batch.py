@@ -244,6 +244,14 @@ class BatchActivities:
                 error=type(error).__name__,
             )
             return _Result(_Status.RETURNED)
+        except Exception as error:
+            # It must not stop the others; its own workflow shows it, and pauses between two tries.
+            log.error(
+                "A first attempt failed unexpectedly.",
+                delivery_id=member.delivery_id,
+                exc_info=error,
+            )
+            return _Result(_Status.LEAVES, "it failed unexpectedly")
         if made.change is None:
             late = Unrecorded.of(member.delivery_id, planned.endpoint_id, made.ended)
             return _Result(_Status.UNRECORDED, "recorded late", late)

@@ -14,11 +14,10 @@ import traceback
 
 import structlog
 
-from hookfast.deliveries.outcome import Result
+from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.errors import HookfastError, Unavailable
 from hookfast.sender.address_guard import AddressBlocked
 from hookfast.sender.progress import Phase, Progress
-
 
 log = structlog.get_logger()
 
@@ -40,23 +39,30 @@ def timed_out(phase: Phase, peer: str, timeout: float) -> RequestFailed:
     )
 
 
+def not_made(error: Exception) -> Outcome:
+    """Return the outcome of a request that an error prevented; see `internal_error`."""
+    failed = internal_error(error)
+    return Outcome(result=failed.result, duration_ms=0.0, error=failed.sentence)
+
+
 def internal_error(error: Exception) -> RequestFailed:
     """Return the failure when an error that is not the receiver's prevented a request: one of ours
     that names a cause, or one that nobody foresaw, which is logged. Its message is not, because it
     may quote a secret."""
     if isinstance(error, HookfastError):
         return RequestFailed(
-            Result.INTERNAL, f"Hookfast could not make the request: {error.message.rstrip('.')}."
+            Result.INTERNAL, f"The request could not be made: {error.message.rstrip('.')}."
         )
     name = type(error).__name__
     log.error(
         "A request could not be made.",
         error=name,
-        stack="".join(traceback.format_tb(error.__traceback__)),
+        exception="".join(traceback.format_tb(error.__traceback__)),
     )
     return RequestFailed(
         Result.INTERNAL,
-        f"Hookfast could not make the request ({name}); the log of its worker or API says where.",
+        f"The request could not be made: Hookfast failed ({name}). Its operator finds where in the "
+        "log.",
     )
 
 

@@ -1,7 +1,7 @@
 """The sender: sends an HTTP request to an endpoint and returns its outcome.
 
-Whatever the server does, `post` and `get` return an `Outcome` within the deadline, and also when our
-own code fails: an error that left the request unmade would have it repeated for ever. Redirects are
+Whatever the server does, and whatever fails in our own code, `post` and `get` return an `Outcome`
+within the deadline: an error that is raised would have the request repeated for ever. Redirects are
 not followed, and proxies of the environment and cookies are not used. A request is sent once more
 only if its reused connection ends before an answer begins (`origin`), or if its credentials are
 rejected (`authorized`): whether a failed one is repeated is for the retry plan to decide.
@@ -223,9 +223,7 @@ class Sender:
             failed = internal_error(error)
         return _without_answer(failed, progress.accepted, _milliseconds_since(started)), None
 
-    async def _answer(
-        self, build: Build, access: Access, *, peer: str, timeout: float
-    ) -> Answer:
+    async def _answer(self, build: Build, access: Access, *, peer: str, timeout: float) -> Answer:
         """Return the answer. Raises RequestFailed also when the deadline passes."""
         progress = current_progress()
         try:

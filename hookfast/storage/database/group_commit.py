@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from hookfast.errors import Unavailable
-from hookfast.storage.database.availability import connection_lost, is_away
+from hookfast.storage.database.availability import is_away
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -72,7 +72,7 @@ class GroupCommit(Generic[Item, Result]):
             async with asyncio.timeout(self._patience):
                 return await committed
         except TimeoutError:
-            raise Unavailable("The database is busy; send the request again.") from None
+            raise _busy() from None
         finally:
             if self._patience is not None:
                 self.give_up(committed)
@@ -113,7 +113,7 @@ class GroupCommit(Generic[Item, Result]):
         try:
             results = await self._commit_in_time([item for item, _ in group])
         except Exception as error:
-            if len(group) > 1 and not is_away(error):
+            if len(group) > 1 and not (isinstance(error, Unavailable) or is_away(error)):
                 for single in group:  # an item that cannot be stored must not fail the others
                     await self._commit_or_fail([single])
                 return
@@ -129,5 +129,9 @@ class GroupCommit(Generic[Item, Result]):
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
                 return await self._commit(items)
-        except TimeoutError as error:
-            raise connection_lost(error) from error
+        except TimeoutError:
+            raise _busy() from None
+
+
+def _busy() -> Unavailable:
+    return Unavailable("The database is busy; send the request again.")
