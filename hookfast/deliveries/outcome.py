@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from hookfast.deliveries.evidence import Evidence
 from hookfast.errors import InvalidInput
+
+ERROR_TEXT: Final = (
+    "What went wrong, in a sentence. Of a success it is null, or says why the rest of an answer "
+    "after its 2xx status line was lost."
+)
+"""The documentation of an attempt's `error`."""
 
 
 class Result(StrEnum):
