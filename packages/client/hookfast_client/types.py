@@ -292,7 +292,7 @@ class Attempt(TypedDict):
     a complete response, such as `dns`, `tls` or `timeout`."""
 
     status_code: int | None
-    """HTTP status of the response; null without one. A broken one counts if it is a 2xx."""
+    """HTTP status of the response; null if none. Of a broken one, only a 2xx counts."""
 
     error: str | None
     """What went wrong, in a sentence. Of a success it is null, or says why the rest of an answer
@@ -1214,7 +1214,7 @@ class Test(TypedDict):
     a complete response, such as `dns`, `tls` or `timeout`."""
 
     status_code: int | None
-    """HTTP status of the response; null without one. A broken one counts if it is a 2xx."""
+    """HTTP status of the response; null if none. Of a broken one, only a 2xx counts."""
 
     error: str | None
     """What went wrong, in a sentence. Of a success it is null, or says why the rest of an answer
