@@ -204,7 +204,7 @@ async def running_worker(
     finally:
         # /readyz and other relays learn of it at once. If the database does not answer, leases and
         # heartbeats end by themselves, and workflows repeat their records.
-        with contextlib.suppress(SQLAlchemyError, OSError):
+        with contextlib.suppress(SQLAlchemyError, TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS):
                 await relay.finish()
                 async with database.write() as connection:

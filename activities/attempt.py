@@ -6,6 +6,8 @@ What each ordering protects against:
   worker that was frozen in between does not send what was cancelled, held or sent meanwhile.
 - The attempt is recorded after the request. A crash in between repeats the request with the same
   message id and attempt number; only the receiver knows of the first one.
+- An error of our own while the request is made is the attempt's outcome, as a receiver's failure
+  is. Raised, it would have the attempt repeated for ever without using one up.
 - A record that cannot be committed in time goes to the workflow, and this process tries on as well:
   if Temporal is away too, as when both use one server, it loses the result and has the step
   repeated, which then finds the record.
@@ -22,7 +24,6 @@ from datetime import datetime
 from typing import Protocol
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
@@ -38,6 +39,7 @@ from hookfast.errors import NotFound, Unavailable
 from hookfast.events.envelope import thin_body
 from hookfast.ids import new_id
 from hookfast.sender import Sender
+from hookfast.sender.failure import not_made
 from hookfast.storage.database.availability import is_transient
 from hookfast.storage.deliveries.life_rows import Change
 from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
@@ -128,10 +130,13 @@ class AttemptRunner:
     async def send_and_record(self, planned: PlannedAttempt, left: Deadline) -> MadeAttempt:
         """Make the attempt. Raises MappingFailed, NoLongerDue or Unavailable if nothing was
         sent."""
-        content = await self._body(planned.outgoing)
+        content = await self._content(planned.outgoing)
         started_at = planned.now()
         with observed_attempt(planned.attempt, planned.outgoing, started_at=started_at) as observed:
-            outcome = await self._post(planned, content, left)
+            if isinstance(content, Outcome):
+                outcome = content
+            else:
+                outcome = await self._post(planned, content, left)
             if planned.member is not None:
                 planned.member.answered()
             ended = AttemptEnded(
@@ -169,28 +174,32 @@ class AttemptRunner:
         endpoint, raw = outgoing.endpoint, outgoing.raw
         trace = outgoing.event.traceparent
         with spans.request(endpoint.url, trace, resend_count=number - 1) as span:
-            headers, body = await outgoing_request(
-                content,
-                endpoint=endpoint,
-                message_id=outgoing.delivery_id,
-                event_type=outgoing.event_type,
-                attempt=number,
-                timestamp=int(self._clock().timestamp()),
-                traceparent=span.traceparent,
-                content_type=JSON if raw is None else raw.content_type,
-                original=() if raw is None else raw.headers,
-                hops=outgoing.event.hops,
-            )
-            outcome = await self._sender.post(
-                endpoint.url,
-                headers=headers,
-                body=body,
-                timeout=endpoint.timeout_seconds,
-                access=endpoint.access,
-                allowed_networks=endpoint.allowed_networks,
-                confirm=lambda: self._confirm(planned, left),
-                public_headers=_public_headers(outgoing),
-            )
+            try:
+                headers, body = await outgoing_request(
+                    content,
+                    endpoint=endpoint,
+                    message_id=outgoing.delivery_id,
+                    event_type=outgoing.event_type,
+                    attempt=number,
+                    timestamp=int(self._clock().timestamp()),
+                    traceparent=span.traceparent,
+                    content_type=JSON if raw is None else raw.content_type,
+                    original=() if raw is None else raw.headers,
+                    hops=outgoing.event.hops,
+                )
+            except Exception as error:
+                outcome = not_made(error)
+            else:
+                outcome = await self._sender.post(
+                    endpoint.url,
+                    headers=headers,
+                    body=body,
+                    timeout=endpoint.timeout_seconds,
+                    access=endpoint.access,
+                    allowed_networks=endpoint.allowed_networks,
+                    confirm=lambda: self._confirm(planned, left),
+                    public_headers=_public_headers(outgoing),
+                )
             span.answered(outcome.result, outcome.status_code, succeeded=outcome.succeeded)
             return outcome
 
@@ -216,6 +225,16 @@ class AttemptRunner:
         claimed = decision is Admission.CLAIM and probe
         if decision is not Admission.SEND and not claimed:
             raise NoLongerDue
+
+    async def _content(self, outgoing: Outgoing) -> bytes | Outcome:
+        """Return the body, or the outcome of an attempt whose body cannot be made. Raises
+        MappingFailed if the mapping is the reason."""
+        try:
+            return await self._body(outgoing)
+        except MappingFailed:
+            raise
+        except Exception as error:
+            return not_made(error)
 
     async def _body(self, outgoing: Outgoing) -> bytes:
         event = outgoing.event
@@ -247,7 +266,9 @@ class AttemptRunner:
             try:
                 # also while the worker stops: the request was made, so record it
                 return await self._recorder.record(record, within=give_up_at - loop.time())
-            except (SQLAlchemyError, OSError, Unavailable) as error:
+            except NotFound:
+                raise
+            except Exception as error:  # whatever it is, the request must not be repeated
                 record = replace(record, first_try=False)
                 if loop.time() + pause > give_up_at:
                     DATABASE.failed(
@@ -271,14 +292,12 @@ class AttemptRunner:
             pause = min(pause * 2, _PAUSE_LONGEST)
             try:
                 await self._recorder.record(record)
-            except Unavailable:
-                continue
-            except (SQLAlchemyError, OSError) as error:
-                if is_transient(error):
-                    continue
-                log.error("A late record failed.", delivery_id=record.delivery_id, exc_info=error)
             except NotFound:  # the workflow logs it
                 pass
+            except Exception as error:
+                if isinstance(error, Unavailable) or is_transient(error):
+                    continue
+                log.error("A late record failed.", delivery_id=record.delivery_id, exc_info=error)
             return
 
 

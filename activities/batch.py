@@ -237,13 +237,21 @@ class BatchActivities:
         except EgressUnavailable:
             # Its own workflow waits between two tries; a relay would take it again at once.
             return _Result(_Status.LEAVES, "the egress proxy does not work")
-        except (HookfastError, SQLAlchemyError, OSError) as error:  # ours, and nothing was sent
+        except (HookfastError, SQLAlchemyError) as error:  # ours, and nothing was sent
             DATABASE.failed(
                 "A first attempt could not be made; it is tried again.",
                 delivery_id=member.delivery_id,
                 error=type(error).__name__,
             )
             return _Result(_Status.RETURNED)
+        except Exception as error:
+            # It must not stop the others; its own workflow shows it, and pauses between two tries.
+            log.error(
+                "A first attempt failed unexpectedly.",
+                delivery_id=member.delivery_id,
+                exc_info=error,
+            )
+            return _Result(_Status.LEAVES, "it failed unexpectedly")
         if made.change is None:
             late = Unrecorded.of(member.delivery_id, planned.endpoint_id, made.ended)
             return _Result(_Status.UNRECORDED, "recorded late", late)
@@ -378,7 +386,7 @@ class BatchActivities:
             async with self._database.write() as connection:
                 for change in changes:
                     await change(connection, batch_id=batch_id)
-        except (SQLAlchemyError, OSError) as error:
+        except SQLAlchemyError as error:
             # When their leases end, a relay takes them again.
             DATABASE.failed("A batch could not give deliveries back.", error=type(error).__name__)
 

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-import asyncpg
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, ValidationError
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
@@ -45,7 +44,7 @@ from hookfast.inbox import (
     UnreadablePayload,
     UnsupportedContentType,
 )
-from hookfast.storage.database.availability import AWAY, is_transient, sqlstate
+from hookfast.storage.database.availability import is_transient, sqlstate
 
 MAX_FIELD_ERRORS = 20
 _MAX_POINTER = 200
@@ -202,7 +201,7 @@ def _invalid(errors: Iterable[FieldError]) -> InvalidInput:
 def install(app: FastAPI) -> None:
     """Make `app` answer every error with a problem document."""
     expected = (HookfastError, RequestValidationError, HTTPException)
-    for kind in (*expected, DBAPIError, asyncpg.PostgresError, *AWAY, Exception):
+    for kind in (*expected, SQLAlchemyError, Exception):
         app.add_exception_handler(kind, _on_error)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -12,7 +13,7 @@ from api.answers.json_pointer import join
 from api.http.fields import Input, Time, example
 from api.http.glossary import described_as_in
 from api.process.context import Context
-from hookfast.endpoints.certificates import MAX_KEY, MAX_PEM
+from hookfast.endpoints.certificates import MAX_PEM
 from hookfast.endpoints.credentials import (
     Access,
     AnyCredential,
@@ -27,7 +28,7 @@ from hookfast.endpoints.credentials import (
     seal_credential,
 )
 from hookfast.errors import InvalidInput
-from hookfast.sender import check_url
+from hookfast.sender import check_identity, check_url
 
 DEFAULT_OVERLAP_SECONDS = 86_400
 MAX_OVERLAP_SECONDS = 7 * 86_400
@@ -129,9 +130,8 @@ class TlsForm(_CredentialForm):
     certificate: Pem | None = Field(
         None, description="The client certificate, followed by its intermediates, if any."
     )
-    private_key: str | None = Field(
+    private_key: Pem | None = Field(
         None,
-        max_length=MAX_KEY,
         description="The certificate's private key, not encrypted: RSA of 2048 to 4096 bits, or "
         "EC.",
         repr=False,
@@ -234,6 +234,23 @@ async def checked_authentication(
     return replace(credential, token_url=url)
 
 
+async def checked_identity(form: TlsForm, *, pointer: str = "") -> TlsIdentity:
+    """Return the TLS identity of the form at `pointer`, as it is stored and used. Raises
+    InvalidInput at the faulty member, also for an identity with which no request could be sent."""
+    given = form.credential()
+
+    def checked() -> TlsIdentity:
+        identity = given.cleaned()
+        identity.shown()
+        check_identity(identity)
+        return identity
+
+    try:
+        return await asyncio.to_thread(checked)
+    except InvalidInput as error:
+        raise error.below(pointer) from None
+
+
 def sealed(
     credential: AnyCredential, context: Context, *, endpoint_id: str, pointer: str = ""
 ) -> Credential:
@@ -264,7 +281,7 @@ async def access_of_new(
         ()
         if authentication is None
         else (await checked_authentication(authentication, context, pointer="/authentication"),),
-        () if tls is None else (tls.credential(),),
+        () if tls is None else (await checked_identity(tls, pointer="/tls"),),
     )
 
 

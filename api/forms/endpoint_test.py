@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from api.forms.payload import MappingText
 from api.http.fields import Input, SubscriptionId, Time, example
 from hookfast.deliveries.evidence import header_pairs
-from hookfast.deliveries.outcome import Outcome, Result
+from hookfast.deliveries.outcome import ERROR_TEXT, Outcome, Result
 from hookfast.events.event_type import MAX_LENGTH
 from hookfast.storage.tables import SentTest
 
@@ -77,7 +77,7 @@ class TestView(BaseModel):
     succeeded: bool | None = Field(None, description="Whether the receiver answered 2xx.")
     result: Result | None = None
     status_code: int | None = None
-    error: str | None = Field(None, description="What went wrong, in a sentence; null on success.")
+    error: str | None = Field(None, description=ERROR_TEXT)
     duration_ms: float | None = None
     response_headers: list[tuple[str, str]] | None = Field(
         None,
@@ -119,7 +119,7 @@ class ListedTest(BaseModel):
     duration_ms: float
     result: Result
     status_code: int | None = Field(description="Null if there was no complete answer.")
-    error: str | None = Field(description="What went wrong, in a sentence; null on success.")
+    error: str | None = Field(description=ERROR_TEXT)
 
 
 class KeptTest(ListedTest):

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from ipaddress import ip_network
 from typing import cast
 
+import structlog
+
 from api.process.context import Context
 from hookfast.endpoints.credentials import Access, open_credentials
-from hookfast.errors import InvalidInput
+from hookfast.errors import InvalidInput, Misconfigured
 from hookfast.sender import verify_endpoint
 from hookfast.sender.verify import Mode
 from hookfast.storage.tables import Endpoint
+
+log = structlog.get_logger()
 
 REQUEST_SECONDS = 5.0
 _TOTAL_SECONDS = 30.0
@@ -77,7 +81,17 @@ async def verify_stored(context: Context, endpoint: Endpoint, topics: Sequence[s
 
 
 def stored_access(context: Context, endpoint: Endpoint) -> Access:
-    """Return the credentials of a stored endpoint. Raises Misconfigured if one cannot be opened."""
-    return open_credentials(
-        endpoint.credentials, context.keyring, endpoint_id=endpoint.id, now=context.clock()
-    )
+    """Return the credentials of a stored endpoint, to verify it. Raises InvalidInput, code
+    `verification_failed`, if one cannot be opened."""
+    try:
+        return open_credentials(
+            endpoint.credentials, context.keyring, endpoint_id=endpoint.id, now=context.clock()
+        )
+    except Misconfigured as error:
+        log.error("An endpoint cannot be used.", endpoint_id=endpoint.id, error=error.message)
+        raise InvalidInput.at(
+            "/url",
+            "URL verification failed: this server cannot open the endpoint's credentials, and its "
+            "log says why; set them again, or have its encryption keys corrected",
+            code="verification_failed",
+        ) from None

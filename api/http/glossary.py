@@ -35,7 +35,7 @@ GLOSSARY: Final[Mapping[str, str]] = {
     "duration_ms": "Time from the start of the request to its end, in milliseconds.",
     "result": "The result of the request: `success` (2xx), `status` (any other response), or what "
     "prevented a complete response, such as `dns`, `tls` or `timeout`.",
-    "status_code": "HTTP status of the response; null if none arrived completely.",
+    "status_code": "HTTP status of the response; null if none. Of a broken one, only a 2xx counts.",
     # -- everything else
     "data": "The objects of this page, at most `limit`; empty if none match.",
     "workflow": "The Temporal workflow that carries it out.",

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-import asyncpg
 import structlog
 from fastapi import Request
 from sqlalchemy.exc import SQLAlchemyError
@@ -70,7 +69,7 @@ class Backlog:
         try:
             async with self._database.read() as connection:
                 full = await outbox.backlog_reaches(connection, self._limit)
-        except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
+        except SQLAlchemyError as error:
             DATABASE.failed("Could not count the waiting deliveries.", error=type(error).__name__)
         else:
             if full != self._full:

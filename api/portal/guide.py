@@ -159,7 +159,7 @@ RESULTS: Final[Mapping[Result, ResultRow]] = {
     ),
     Result.TIMEOUT: ResultRow(
         "timeout",
-        "Your whole answer did not come in time. The work may have been done anyway.",
+        "Your answer did not come in time. The work may have been done anyway.",
         "Store the message, answer, and work afterwards. Remember its id.",
     ),
     Result.RESET: ResultRow(
@@ -171,6 +171,11 @@ RESULTS: Final[Mapping[Result, ResultRow]] = {
         "no HTTP response",
         "Something answered, but not in HTTP/1.1.",
         "Check the port and the scheme: https and http are not the same port.",
+    ),
+    Result.INTERNAL: ResultRow(
+        "internal error",
+        "The request could not be made. This is not your fault.",
+        "Nothing: it is tried again. The message says if a setting of your endpoint is the reason.",
     ),
 }
 """The results of attempts that got no answer."""

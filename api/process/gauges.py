@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import asyncpg
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock
@@ -65,7 +64,7 @@ class DatabaseGauges:
                         mail_gather=self._settings.mail_gather,
                         mail_digest_every=self._settings.mail_digest_every,
                     )
-            except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
+            except (SQLAlchemyError, TimeoutError) as error:
                 DATABASE.failed(
                     "Could not read the gauges from the database.", error=type(error).__name__
                 )

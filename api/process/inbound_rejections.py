@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import AbstractAsyncContextManager
 
-import asyncpg
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -68,7 +67,7 @@ class InboundRejections:
         try:
             async with self._database.write() as connection:
                 await source_stats.count_rejected(connection, counts.items())
-        except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
+        except SQLAlchemyError as error:
             for source_id, one in counts.items():
                 later = self._counts.setdefault(source_id, one)
                 if later is not one:

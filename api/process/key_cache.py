@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import cast
 
-import asyncpg
 from cachetools import LRUCache
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -88,7 +87,7 @@ class KeyCache:
         try:
             async with self._database.write() as connection:
                 await api_keys.touch(connection, used, at=self._clock())
-        except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
+        except SQLAlchemyError as error:
             self._used |= used
             DATABASE.failed("Could not record the use of API keys.", error=type(error).__name__)
 

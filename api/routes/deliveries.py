@@ -44,7 +44,7 @@ from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.lane import Place, ordering_key_of
 from hookfast.deliveries.life import next_step
 from hookfast.deliveries.messages import workflow_id
-from hookfast.deliveries.outcome import DeliveryStatus, Result
+from hookfast.deliveries.outcome import ERROR_TEXT, DeliveryStatus, Result
 from hookfast.events.event_type import parse_event_type
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.deliveries import actions, attempts, deliveries
@@ -142,7 +142,7 @@ class AttemptMembers(BaseModel):
     duration_ms: float
     result: Result
     status_code: int | None
-    error: str | None = Field(description="What went wrong, in a sentence; null on success.")
+    error: str | None = Field(description=ERROR_TEXT)
 
 
 class AttemptView(AttemptMembers):

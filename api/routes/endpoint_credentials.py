@@ -15,6 +15,7 @@ from api.forms.credentials import (
     AuthenticationForm,
     TlsForm,
     checked_authentication,
+    checked_identity,
     has_authorization,
     is_https,
     sealed,
@@ -83,7 +84,7 @@ async def set_endpoint_tls(
     rejects because of it is repeated at once, within the attempt, with the replaced identity."""
     return await _put(
         endpoint_id,
-        form.credential(),
+        await checked_identity(form),
         form.overlap_seconds,
         context,
         audit=audit,

@@ -41,12 +41,11 @@ from hookfast.events.catalogue import unknown_type
 from hookfast.events.envelope import full_body
 from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id
-from hookfast.storage.database.availability import AWAY
+from hookfast.sender.failure import not_made
 from hookfast.storage.deliveries import sent_tests
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.sent_tests import KEPT, KEPT_PER_ENDPOINT, SentTestFilter
 from hookfast.storage.endpoints import endpoints, subscriptions
-from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 from hookfast.storage.events import event_types
 from hookfast.storage.tables import Endpoint, SentTest
 from hookfast.strict_json.parser import ParsedJson, parse_object
@@ -59,8 +58,6 @@ _MAX_MATCHES: Final = 200
 _KEPT = (
     f"Tests are kept for {KEPT.days} days, at most the newest {KEPT_PER_ENDPOINT} of each endpoint."
 )
-
-_WRITE_ERRORS: tuple[type[Exception], ...] = (Unavailable, SQLAlchemyError, *AWAY)
 
 log = structlog.get_logger()
 
@@ -139,13 +136,12 @@ async def run_test(
     )
     if form.dry_run:
         return view
-    loader = OutgoingLoader(context.database, context.keyring, clock=context.clock)
-    target = await loader.load_endpoint(endpoint_id)
-    context.receiver_checks.count(target.tenant_id)
-    view = view.model_copy(update={"url": target.url})
+    context.receiver_checks.count(endpoint.tenant_id)
     started_at = context.clock()
-    outcome = await _send(context, target, view, body)
-    kept = await _keep(context, target, view, outcome, started_at=started_at)
+    outcome = await _send(context, view, body)
+    if outcome.evidence is not None:  # the URL may have changed in between
+        view = view.model_copy(update={"url": outcome.evidence.url})
+    kept = await _keep(context, endpoint.tenant_id, view, outcome, started_at=started_at)
     return view.with_outcome(outcome, started_at=started_at, kept=kept)
 
 
@@ -221,16 +217,24 @@ async def _mapping(connection: AsyncConnection, endpoint: Endpoint, form: TestFo
     return matching[-1].mapping if matching else None
 
 
-async def _send(context: Context, target: CachedEndpoint, view: TestView, body: bytes) -> Outcome:
-    headers, sent = await outgoing_request(
-        body,
-        endpoint=target,
-        message_id=view.message_id,
-        event_type=view.type,
-        attempt=1,
-        timestamp=int(context.clock().timestamp()),
-        traceparent=traceparent.new(),
-    )
+async def _send(context: Context, view: TestView, body: bytes) -> Outcome:
+    """Make the request. An error while it is prepared is the test's result."""
+    loader = OutgoingLoader(context.database, context.keyring, clock=context.clock)
+    try:
+        target = await loader.load_endpoint(view.endpoint_id)
+        headers, sent = await outgoing_request(
+            body,
+            endpoint=target,
+            message_id=view.message_id,
+            event_type=view.type,
+            attempt=1,
+            timestamp=int(context.clock().timestamp()),
+            traceparent=traceparent.new(),
+        )
+    except (NotFound, SQLAlchemyError):
+        raise
+    except Exception as error:
+        return not_made(error)
     return await context.sender.post(
         target.url,
         headers=headers | {TEST_HEADER: "true"},
@@ -244,7 +248,7 @@ async def _send(context: Context, target: CachedEndpoint, view: TestView, body: 
 
 async def _keep(
     context: Context,
-    target: CachedEndpoint,
+    tenant_id: str,
     view: TestView,
     outcome: Outcome,
     *,
@@ -255,7 +259,7 @@ async def _keep(
     evidence = outcome.evidence
     test = SentTest(
         id=view.message_id,
-        tenant_id=target.tenant_id,
+        tenant_id=tenant_id,
         endpoint_id=view.endpoint_id,
         event_type=view.type,
         payload=view.payload,
@@ -275,7 +279,7 @@ async def _keep(
             if await endpoints.get(connection, view.endpoint_id, lock=True) is None:
                 return False
             await sent_tests.add(connection, test)
-    except _WRITE_ERRORS as error:
+    except (Unavailable, SQLAlchemyError) as error:
         log.warning(
             "A test was sent but could not be stored.",
             endpoint_id=view.endpoint_id,

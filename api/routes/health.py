@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Literal
 
-import asyncpg
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
@@ -86,7 +85,7 @@ async def _reads(context: Context) -> list[Part]:
             return ["migrations"]
         async with context.database.read() as connection:
             alive = await workers.count_alive(connection, now=context.clock())
-    except (SQLAlchemyError, asyncpg.PostgresError, OSError):
+    except SQLAlchemyError:
         return ["database"]
     return [] if alive.workers else ["worker"]
 

@@ -15,7 +15,6 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
-import asyncpg
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -27,7 +26,6 @@ from hookfast.storage.feed import feed
 from hookfast.storage.feed.cursor import Cursor
 from hookfast.storage.feed.feed import AnyOf, FeedEvent, FeedFilter, FeedPage
 
-DATABASE_AWAY = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 """The errors of reading the feed while the database is away."""
 
 _IDLE_SECONDS = 1.0  # reads the feed this often, in case the doorbell fails
@@ -74,7 +72,7 @@ class StreamHub:
             await asyncio.wait([self._reader])
 
     async def page(self, chosen: FeedFilter, after: Cursor) -> FeedPage:
-        """Read a page for one follower. Raises DATABASE_AWAY."""
+        """Read a page for one follower. Raises SQLAlchemyError."""
         async with self._readers, self._database.read() as connection:
             return await feed.read(connection, chosen, after=after, limit=_PAGE, now=self._clock())
 
@@ -87,7 +85,7 @@ class StreamHub:
             while self._followers and not self._closed:
                 try:
                     pause = await self._round()
-                except DATABASE_AWAY as error:
+                except SQLAlchemyError as error:
                     DATABASE.failed(
                         "The streams wait for the database.", error=type(error).__name__
                     )
@@ -144,7 +142,7 @@ class Follower:
 
     async def next(self, timeout: float) -> Sequence[FeedEvent]:
         """Return the next events; none if there were none for `timeout` seconds. Raises
-        DATABASE_AWAY; call it again then."""
+        SQLAlchemyError; call it again then."""
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         while True:

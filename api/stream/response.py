@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.stream.blocks import gap_block, heartbeat, opening
 from api.stream.connection import ConnectionHandle, connection_of
-from api.stream.hub import DATABASE_AWAY, Follower, StreamHub
+from api.stream.hub import Follower, StreamHub
 from api.stream.slots import StreamSlots
 from hookfast.dependency import DATABASE
 from hookfast.storage.feed.cursor import Cursor
@@ -113,7 +114,7 @@ class StreamResponse(Response):
                         if not await key.works():
                             return
                         await _send(send, piece)
-                except DATABASE_AWAY as error:
+                except SQLAlchemyError as error:
                     # The client reconnects, and gets 503 until the database is back.
                     DATABASE.failed(
                         "A stream ends because the database is away.", error=type(error).__name__
@@ -144,14 +145,14 @@ class _KeyCheck:
         try:
             if not await self._check():
                 return False
-        except DATABASE_AWAY:
+        except SQLAlchemyError:
             return now - self._confirmed_at <= _KEY_UNCHECKED_SECONDS
         self._confirmed_at = now
         return True
 
 
 class _Stalled(Exception):
-    """The client reads nothing. (Not a TimeoutError: the database raises those too.)"""
+    """The client reads nothing."""
 
 
 async def _send(send: Send, piece: bytes, *, more: bool = True) -> None:

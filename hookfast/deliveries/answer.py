@@ -32,6 +32,7 @@ _NAMES: Final[Mapping[Result, str]] = {
     Result.TLS: "TLS failed",
     Result.RESET: "connection reset",
     Result.PROTOCOL: "no HTTP response",
+    Result.INTERNAL: "internal error",
 }
 _CODE: Final = re.compile(r"[1-9]\d\d", re.ASCII)
 

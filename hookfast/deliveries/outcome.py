@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 from hookfast.deliveries.evidence import Evidence
 from hookfast.errors import InvalidInput
+
+ERROR_TEXT: Final = (
+    "What went wrong, in a sentence. Of a success it is null, or says why the rest of an answer "
+    "after its 2xx status line was lost."
+)
+"""The documentation of an attempt's `error`."""
 
 
 class Result(StrEnum):
     """The class of an attempt's outcome. Every failed request falls into exactly one."""
 
-    SUCCESS = "success"  # 2xx
+    SUCCESS = "success"  # 2xx, whatever follows the status line
     STATUS = "status"  # any other complete HTTP answer, redirects included
     CREDENTIALS = "credentials"  # no access token could be obtained
     DNS = "dns"  # the name does not resolve
@@ -25,6 +31,7 @@ class Result(StrEnum):
     TIMEOUT = "timeout"  # the total deadline passed
     RESET = "reset"  # the connection broke before the answer was complete
     PROTOCOL = "protocol"  # the answer is not HTTP
+    INTERNAL = "internal"  # Hookfast itself could not make the request
 
 
 class DeliveryStatus(StrEnum):
@@ -105,7 +112,8 @@ def parse_reason(text: str, *, pointer: str) -> Reason:
 class Outcome:
     """The outcome of one HTTP request.
 
-    `error` is a sentence for the endpoint's owner; None on success.
+    `error` is a sentence for the endpoint's owner. On success it is None, or says what was wrong
+    with the rest of an answer whose status line was a 2xx.
     `duration_ms` covers DNS to the last byte read, in milliseconds.
     `retry_after_seconds` is the receiver's `Retry-After` (RFC 9110, section 10.2.3) on 429 and 503,
     in seconds from the answer; None if it is missing or invalid.

@@ -40,7 +40,7 @@ async def move_up_forever(database: Database, doorbell: Doorbell) -> None:
         try:
             if await move_up_once(database):
                 doorbell.ring()
-        except (SQLAlchemyError, OSError) as error:
+        except SQLAlchemyError as error:
             DATABASE.failed("Lanes cannot be read.", error=type(error).__name__)
 
 
@@ -70,7 +70,7 @@ async def inspect_forever(
                 after = last or ""
                 if last is None:
                     break
-        except (SQLAlchemyError, OSError) as error:
+        except SQLAlchemyError as error:
             DATABASE.failed("Lanes cannot be inspected.", error=type(error).__name__)
 
 

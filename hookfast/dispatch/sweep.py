@@ -41,7 +41,7 @@ async def send_heartbeats(
                     now=utc_now(),
                     batching=first_attempts.batched,
                 )
-        except (SQLAlchemyError, OSError) as error:
+        except SQLAlchemyError as error:
             DATABASE.failed(
                 "The worker cannot report that it is alive.", error=type(error).__name__
             )
@@ -69,7 +69,7 @@ async def requeue_lost(database: Database) -> None:
                 requested += await jobs.request_stalled_workflows(
                     connection, unmoved_since=now - _UNMOVED_AFTER
                 )
-        except (SQLAlchemyError, OSError) as error:
+        except SQLAlchemyError as error:
             DATABASE.failed("The sweep cannot reach the database.", error=type(error).__name__)
         else:
             if woken:

@@ -107,8 +107,8 @@ class WorkflowStarter:
     async def _try_to_start(self) -> None:
         try:
             await self.start_requested()
-        except (SQLAlchemyError, OSError, RPCError, RuntimeError) as error:
-            away = DATABASE if isinstance(error, SQLAlchemyError | OSError) else TEMPORAL
+        except (SQLAlchemyError, RPCError, RuntimeError) as error:
+            away = DATABASE if isinstance(error, SQLAlchemyError) else TEMPORAL
             away.failed(
                 "The workflow starter waits for the database or Temporal.",
                 error=f"{type(error).__name__}: {str(error)[:200]}",

@@ -21,7 +21,12 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 from hookfast.clock import rfc3339
-from hookfast.endpoints.certificates import describe, describe_authorities
+from hookfast.endpoints.certificates import (
+    clean_certificates,
+    clean_private_key,
+    describe,
+    describe_authorities,
+)
 from hookfast.errors import InvalidInput
 from hookfast.signing.keyring import Keyring
 
@@ -112,6 +117,18 @@ class TlsIdentity:
     certificate: str | None = None
     private_key: str | None = field(default=None, repr=False)
     authorities: str | None = None
+
+    def cleaned(self) -> TlsIdentity:
+        """Return the same identity in clean PEM, which is stored and which every TLS library reads.
+        Raises InvalidInput at the faulty member."""
+        certificate, private_key, authorities = self.certificate, self.private_key, self.authorities
+        if certificate is not None:
+            certificate = clean_certificates(certificate, pointer="/certificate")
+        if private_key is not None:
+            private_key = clean_private_key(private_key)
+        if authorities is not None:
+            authorities = clean_certificates(authorities, pointer="/authorities")
+        return TlsIdentity(certificate, private_key, authorities)
 
     def shown(self) -> dict[str, Any]:
         """Return what responses show: facts about the certificates. Raises InvalidInput if they

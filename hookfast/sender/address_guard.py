@@ -223,14 +223,14 @@ class AddressGuard:
             address = ip_address(text)
             if (rule := self._rule_against(address)) is not None:
                 raise AddressBlocked(text, rule)
-            if local and not self._exempt(address):
+            if local and not _inside(address, self._allowed):
                 raise AddressBlocked(text, "a name for private networks")
-            if within and not _inside(_unmapped(address), within):
+            if within and not _inside(unmapped(address), within):
                 raise AddressBlocked(text, "outside the endpoint's allowed networks")
 
     def _rule_against(self, address: Address) -> str | None:
         rule = _built_in_rule(address)
-        if rule is not None and not self._exempt(address):
+        if rule is not None and not _inside(address, self._allowed):
             return rule
         if _inside(address, _METADATA_ADDRESSES):
             return "cloud metadata service"
@@ -241,11 +241,6 @@ class AddressGuard:
             if (rule := self._rule_against(embedded)) is not None:
                 return rule
         return None
-
-    def _exempt(self, address: Address) -> bool:
-        # A mapped address reaches the IPv4 host it embeds, so that address is compared as well.
-        # Without an allowed network, mapped addresses stay blocked.
-        return _inside(address, self._allowed) or _inside(_unmapped(address), self._allowed)
 
 
 def is_address(host: str) -> bool:
@@ -300,7 +295,8 @@ def _embedded(address: Address) -> tuple[IPv4Address, ...]:
     return ()
 
 
-def _unmapped(address: Address) -> Address:
+def unmapped(address: Address) -> Address:
+    """Return the IPv4 address that a mapped address stands for, and any other address itself."""
     return (address.version == 6 and address.ipv4_mapped) or address
 
 

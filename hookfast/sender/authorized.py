@@ -142,5 +142,8 @@ class AuthorizedRequests:
 def _rejects_certificate(failed: RequestFailed) -> bool:
     """Whether a server may have failed a request because of our certificate. Some close the
     connection before their alert is read."""
-    unanswered = current_progress().phase in (Phase.HANDSHAKE, Phase.WAITING)
+    progress = current_progress()
+    if progress.accepted is not None:
+        return False
+    unanswered = progress.phase in (Phase.HANDSHAKE, Phase.WAITING)
     return failed.result is Result.TLS or (failed.result is Result.RESET and unanswered)

@@ -1,8 +1,8 @@
 """One HTTP/1.1 connection, which sends requests and reads responses within limits.
 
-h11 implements the protocol. This module controls which bytes h11 gets, and so limits the length of
-a response, detects early that a peer does not speak HTTP, and keeps bytes after a response from
-being read as the next one.
+h11 implements the protocol, except for chunked bodies (`chunked`). This module controls which bytes
+h11 gets, and so limits the length of a response, detects early that a peer does not speak HTTP, and
+keeps bytes after a response from being read as the next one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import h11
 
+from hookfast.sender.chunked import ChunkedBody, InvalidChunk
 from hookfast.sender.failure import broken, invalid_response, not_http
 from hookfast.sender.progress import Phase, current_progress
 from hookfast.sender.stream import Stream
@@ -22,11 +23,8 @@ MAX_BODY = 64 * 1024
 """Most bytes of a body that are read, including its framing; the rest is cut off."""
 
 _VERSION = b"HTTP/1."
-# The end of a head and, after its last chunk, of a chunked body (as h11 parses it).
-_BLANK_LINE = re.compile(rb"\n\r?\n")
-# After this many reads of a chunked body (one full of blank lines, say), the rest is read at once
-# and the connection is not reused. Otherwise such a body would cost a tenth of a second of CPU.
-_LINE_READS = 64
+_BLANK_LINE = re.compile(rb"\n\r?\n")  # the end of a head, as h11 parses it
+_NO_CHUNKS = b"0\r\n\r\n"
 _END = h11.EndOfMessage()
 
 
@@ -51,14 +49,13 @@ class Connection:
         self._peer = peer
         # The limit is on a single event; h11's default of 16 KiB would reject large heads.
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD * 2)
-        self._not_reusable = False
 
     async def exchange(self, request: h11.Request, body: bytes) -> Answer:
         """Send a request and read its response. Headers and body leave in one segment if they fit.
         Raises RequestFailed, any error of `confirm`, and h11.LocalProtocolError when the body's
         length is not the request's Content-Length."""
         progress = self._progress = current_progress()
-        progress.phase, progress.ended = Phase.WAITING, False
+        progress.phase, progress.ended, progress.head = Phase.WAITING, False, b""
         parts = [self._protocol.send(event) for event in (request, h11.Data(data=body), _END)]
         if progress.confirm is not None:
             progress.phase = Phase.CONFIRMING
@@ -69,7 +66,7 @@ class Connection:
         try:
             head = await self._receive_head()
             received, cut = await self._receive_body(head)
-        except h11.RemoteProtocolError as error:
+        except (h11.RemoteProtocolError, InvalidChunk) as error:
             raise invalid_response(self._peer, progress) from error
         return Answer(head.status_code, head.headers.raw_items(), received, cut)
 
@@ -77,7 +74,7 @@ class Connection:
         """Prepare for another request, and return whether the connection can send one. Call it once
         after each exchange."""
         done = self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
-        if not done or self._not_reusable or self._stream.buffer:
+        if not done or self._stream.buffer:
             return False
         self._protocol.start_next_cycle()
         return True
@@ -93,24 +90,21 @@ class Connection:
 
     async def _receive_head(self) -> h11.Response:
         self._remaining = MAX_HEAD
-        self._start = b""
-        self._tail = b""
         while True:
             event = self._protocol.next_event()
             if isinstance(event, h11.Response):
                 return event
             if event is h11.NEED_DATA:
                 self._receive(await self._read_head())
-            # otherwise it is an interim response, and the final one follows
+            else:  # an interim response, and the final one follows
+                self._progress.head = b""
 
     async def _receive_body(self, head: h11.Response) -> tuple[bytes, bool]:
         """Read the body, framed by its headers (RFC 9112, section 6.3). Return it, and whether it
         was cut."""
         self._progress.phase = Phase.BODY
         self._remaining = MAX_BODY
-        self._line_reads = _LINE_READS
         headers = dict(head.headers)  # names are in lower case; h11 has validated these two
-        self._chunked = b"transfer-encoding" in headers
         self._length = int(headers.get(b"content-length", MAX_BODY))
         body = bytearray()
         while True:
@@ -119,10 +113,26 @@ class Connection:
                 body += event.data
             elif event is not h11.NEED_DATA:
                 return bytes(body), False
+            elif b"transfer-encoding" in headers:
+                return await self._receive_chunked()
             elif not self._remaining:
                 return bytes(body), True
             else:
                 self._receive(await self._read_body())
+
+    async def _receive_chunked(self) -> tuple[bytes, bool]:
+        chunks = ChunkedBody()
+        while self._remaining:
+            if not await self._wait_for_data():
+                raise broken(self._peer, Phase.BODY, None)
+            taken = chunks.feed(self._stream.buffer, limit=self._remaining)
+            self._stream.take(taken)
+            self._remaining -= taken
+            if chunks.complete:
+                self._protocol.receive_data(_NO_CHUNKS)  # so that h11 sees the end, too
+                self._protocol.next_event()
+                return bytes(chunks.content), False
+        return bytes(chunks.content), True
 
     def _receive(self, data: bytes) -> None:
         self._remaining -= len(data)
@@ -134,13 +144,13 @@ class Connection:
             raise not_http(self._peer, f"has more than {MAX_HEAD // 1024} KiB of headers")
         if not await self._wait_for_data():
             raise broken(self._peer, self._progress.phase, None)
-        self._progress.phase = Phase.HEADERS
-        data = self._take_line(self._remaining)
-        if len(self._start) < len(_VERSION):
-            self._start = (self._start + data)[: len(_VERSION)]
-            # Without this check, an SSH or SMTP banner would be read until the deadline.
-            if not _VERSION.startswith(self._start):
-                raise not_http(self._peer)
+        progress = self._progress
+        progress.phase = Phase.HEADERS
+        data = self._take_head(progress.head)
+        progress.head += data
+        # Without this check, an SSH or SMTP banner would be read until the deadline.
+        if not _VERSION.startswith(progress.head[: len(_VERSION)]):
+            raise not_http(self._peer)
         return data
 
     async def _read_body(self) -> bytes:
@@ -148,15 +158,9 @@ class Connection:
         if not await self._wait_for_data():
             self._progress.ended = True
             return b""
-        if not self._chunked:
-            data = self._stream.take(min(self._remaining, self._length))
-            self._length -= len(data)
-            return data
-        if not self._line_reads:
-            self._not_reusable = True
-            return self._stream.take(self._remaining)
-        self._line_reads -= 1
-        return self._take_line(self._remaining)
+        data = self._stream.take(min(self._remaining, self._length))
+        self._length -= len(data)
+        return data
 
     async def _wait_for_data(self) -> bool:
         try:
@@ -164,20 +168,19 @@ class Connection:
         except OSError as error:
             raise broken(self._peer, self._progress.phase, error) from error
 
-    def _take_line(self, limit: int) -> bytes:
-        """Return up to `limit` received bytes, not beyond a blank line.
+    def _take_head(self, seen: bytes) -> bytes:
+        """Return received bytes, not beyond the blank line that ends the head of which `seen` has
+        come before.
 
         h11 would read bytes after a response's end as the start of the next response. Left in the
         stream, they prevent the connection from being reused.
         """
         buffer = self._stream.buffer
-        if line := _BLANK_LINE.search(self._tail + buffer[:2]):  # begun in earlier data
-            end = line.end() - len(self._tail)
-        elif line := _BLANK_LINE.search(buffer, 0, limit):
+        tail = seen[-2:]
+        if line := _BLANK_LINE.search(tail + buffer[:2]):  # begun in earlier data
+            end = line.end() - len(tail)
+        elif line := _BLANK_LINE.search(buffer, 0, self._remaining):
             end = line.end()
         else:
-            end = limit
-        data = self._stream.take(min(end, limit))
-        seen = (self._tail + data)[-3:]
-        self._tail = b"" if seen.endswith((b"\n\n", b"\n\r\n")) else seen[-2:]
-        return data
+            end = self._remaining
+        return self._stream.take(min(end, self._remaining))

@@ -48,8 +48,7 @@ class Dialer:
     async def dial(self, host: str, port: int, *, within: Sequence[Network]) -> socket.socket:
         """Return a non-blocking socket connected to `host`, in one of the networks `within` if any.
 
-        Raises RequestFailed, OSError when this process lacks resources, e.g. file descriptors, and
-        the errors of `connect` that are no OSError.
+        Raises RequestFailed, OutOfResources, and the errors of `connect` that are no OSError.
         The caller cancels it at its deadline.
         """
         progress = current_progress()

@@ -10,10 +10,16 @@ import errno
 import os
 import socket
 import ssl
+import traceback
 
-from hookfast.deliveries.outcome import Result
+import structlog
+
+from hookfast.deliveries.outcome import Outcome, Result
+from hookfast.errors import HookfastError, Unavailable
 from hookfast.sender.address_guard import AddressBlocked
 from hookfast.sender.progress import Phase, Progress
+
+log = structlog.get_logger()
 
 
 class RequestFailed(Exception):
@@ -27,8 +33,36 @@ class RequestFailed(Exception):
 
 def timed_out(phase: Phase, peer: str, timeout: float) -> RequestFailed:
     """Return the failure when the total deadline of `timeout` seconds passed in `phase`."""
+    answer = "complete answer" if phase in (Phase.HEADERS, Phase.BODY) else "answer"
     return RequestFailed(
-        Result.TIMEOUT, f"No answer within {timeout:g} s: {phase.value.format(peer=peer)}"
+        Result.TIMEOUT, f"No {answer} within {timeout:g} s: {phase.value.format(peer=peer)}"
+    )
+
+
+def not_made(error: Exception) -> Outcome:
+    """Return the outcome of a request that an error prevented; see `internal_error`."""
+    failed = internal_error(error)
+    return Outcome(result=failed.result, duration_ms=0.0, error=failed.sentence)
+
+
+def internal_error(error: Exception) -> RequestFailed:
+    """Return the failure when an error that is not the receiver's prevented a request: one of ours
+    that names a cause, or one that nobody foresaw, which is logged. Its message is not, because it
+    may quote a secret."""
+    if isinstance(error, HookfastError):
+        return RequestFailed(
+            Result.INTERNAL, f"The request could not be made: {error.message.rstrip('.')}."
+        )
+    name = type(error).__name__
+    log.error(
+        "A request could not be made.",
+        error=name,
+        exception="".join(traceback.format_tb(error.__traceback__)),
+    )
+    return RequestFailed(
+        Result.INTERNAL,
+        f"The request could not be made: Hookfast failed ({name}). Its operator finds where in the "
+        "log.",
     )
 
 
@@ -51,8 +85,21 @@ def address_blocked(host: str, blocked: AddressBlocked) -> RequestFailed:
 
 
 OWN_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""Shortages of our own say nothing about the receiver: the error is raised unchanged, and is not
-an attempt."""
+"""The error numbers of OutOfResources."""
+
+
+class OutOfResources(Unavailable):
+    """This process has no file descriptor or memory left for a connection. That says nothing about
+    the receiver, so nothing was sent, and it is not an attempt."""
+
+    code = "out_of_resources"
+
+    def __init__(self, error: OSError) -> None:
+        reason = os.strerror(error.errno or 0).lower()
+        super().__init__(
+            f"This process cannot open a connection ({reason}); raise its limits, or run more of "
+            "them. Nothing was sent."
+        )
 
 
 class TunnelRefused(OSError):
@@ -64,9 +111,9 @@ class TunnelRefused(OSError):
 
 
 def not_connected(peer: str, error: OSError) -> RequestFailed:
-    """Return the failure to open a connection. Raises `error` itself for our own shortage."""
+    """Return the failure to open a connection. Raises OutOfResources for our own shortage."""
     if error.errno in OWN_SHORTAGES:
-        raise error
+        raise OutOfResources(error) from error
     if isinstance(error, TunnelRefused):
         verb = "could not" if error.status >= 500 else "refused to"
         return RequestFailed(

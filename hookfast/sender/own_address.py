@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from hookfast.errors import InvalidInput, Misconfigured
-from hookfast.sender.address_guard import is_address, is_private_host
+from hookfast.sender.address_guard import is_address, is_private_host, unmapped
 from hookfast.sender.url import parse_url, peer_name
 
 
@@ -40,7 +40,9 @@ class OwnAddress:
         """Whether `host` (a lower-case ASCII name, or an address) at `port` is this service."""
         if self.port is not None and port != self.port:
             return False
-        return host == self.host or (_is_loopback(host) and _is_loopback(self.host))
+        if _is_loopback(host) and _is_loopback(self.host):
+            return True
+        return _without_mapping(host) == _without_mapping(self.host)
 
     def reject(self, url: str, *, pointer: str = "/url") -> None:
         """Reject a URL, as `check_url` returns it, at this address. Raises InvalidInput, code
@@ -59,5 +61,9 @@ class OwnAddress:
 
 def _is_loopback(host: str) -> bool:
     if is_address(host):
-        return ip_address(host).is_loopback
+        return unmapped(ip_address(host)).is_loopback  # the mapped one itself: not on Python 3.11
     return host == "localhost" or host.endswith(".localhost")
+
+
+def _without_mapping(host: str) -> str:
+    return str(unmapped(ip_address(host))) if is_address(host) else host

@@ -7,6 +7,7 @@ variable.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -38,14 +39,26 @@ class Progress:
     """The state of a request. `ended`: the peer has closed the connection. `confirm` is awaited
     when a connection is open, before the request is sent on it; it raises to prevent that.
     `unanswered`: how the request failed on a reused connection, before it was repeated. `sent`: the
-    headers that were sent last."""
+    headers that were sent last. `head`: the status line and headers of the newest answer, as far as
+    they have come."""
 
     phase: Phase = Phase.QUEUED
     ended: bool = False
     confirm: Callable[[], Awaitable[None]] | None = None
     unanswered: RequestFailed | None = None
     sent: list[tuple[bytes, bytes]] | None = None
+    head: bytes = b""
 
+    @property
+    def accepted(self) -> int | None:
+        """The status of the newest answer, if its status line has come and says 2xx. An answer
+        with another status is an answer only when it is complete."""
+        line = _ACCEPTED.match(self.head)
+        return None if line is None else int(line[1])
+
+
+# RFC 9112, section 4; the server's text is ignored.
+_ACCEPTED = re.compile(rb"HTTP/1\.[0-9] (2[0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\r?\n")
 
 _current: ContextVar[Progress] = ContextVar("progress")
 

@@ -1,6 +1,7 @@
 """The sender: sends an HTTP request to an endpoint and returns its outcome.
 
-Whatever the server does, `post` and `get` return an `Outcome` within the deadline. Redirects are
+Whatever the server does, and whatever fails in our own code, `post` and `get` return an `Outcome`
+within the deadline: an error that is raised would have the request repeated for ever. Redirects are
 not followed, and proxies of the environment and cookies are not used. A request is sent once more
 only if its reused connection ends before an answer begins (`origin`), or if its credentials are
 rejected (`authorized`): whether a failed one is repeated is for the retry plan to decide.
@@ -27,7 +28,7 @@ from hookfast.sender.address_guard import AddressGuard, Network
 from hookfast.sender.authorized import AuthorizedRequests, Build, certificate_problem
 from hookfast.sender.connection import Answer
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
-from hookfast.sender.failure import RequestFailed, timed_out
+from hookfast.sender.failure import RequestFailed, internal_error, timed_out
 from hookfast.sender.oauth2 import AccessTokens
 from hookfast.sender.progress import Phase, begin_progress, current_progress
 from hookfast.sender.proxy import STAGGER_SECONDS as TUNNEL_STAGGER
@@ -99,16 +100,17 @@ class Sender:
         confirm: Callable[[], Awaitable[None]] | None = None,
         public_headers: Collection[str] = (),
     ) -> Outcome:
-        """POST `body` and return the outcome; no behaviour of the server raises an error.
+        """POST `body` and return the outcome. A 2xx status line is a success, whatever follows it
+        (ADR 53). Neither the server nor an error of our own raises anything.
 
         `timeout`, in seconds, is the deadline from resolving the name to reading the last byte.
         `allowed_networks`, if any, must contain the host's addresses. `confirm` is awaited when a
         connection is open, right before the first byte is sent on it. `public_headers` (names in
         lower case) are no secrets, so the outcome's evidence has their values.
 
-        Raises InvalidInput for a URL that `check_url` rejects, Unavailable when the deadline passes
-        during `confirm`, EgressUnavailable when the egress proxy does not work, and any error of
-        `confirm`: in all these cases nothing was sent.
+        Raises Unavailable when the deadline passes during `confirm`, EgressUnavailable when the
+        egress proxy does not work, OutOfResources when this process cannot open a connection, and
+        any error of `confirm`: in all these cases nothing was sent.
         """
         outcome, answer = await self._send(
             "POST",
@@ -139,8 +141,8 @@ class Sender:
         allowed_networks: Sequence[Network] = (),
     ) -> tuple[Outcome, Mapping[str, str], str]:
         """GET under the same rules. Return the outcome, the response headers (names in lower case)
-        and the body as text of at most 64 KiB; both are empty without a complete response. Raises
-        EgressUnavailable and InvalidInput as `post` does."""
+        and the body as text of at most 64 KiB; both are empty without a complete response, which
+        only a success has. Raises EgressUnavailable and OutOfResources as `post` does."""
         outcome, answer = await self._send(
             "GET",
             url,
@@ -151,6 +153,8 @@ class Sender:
             networks=allowed_networks,
         )
         if answer is None:
+            if outcome.succeeded:
+                outcome = replace(outcome, result=Result.PROTOCOL)
             return outcome, {}, ""
         return (
             outcome,
@@ -164,7 +168,7 @@ class Sender:
         """Return why the address of `url` is blocked, as a sentence, without connecting to it. None
         when it is allowed, or when its name does not resolve (yet, or within `timeout`).
 
-        Raises InvalidInput as `post` does.
+        Raises InvalidInput for a URL that `check_url` rejects.
         """
         target = parse_url(url)
         try:
@@ -202,24 +206,35 @@ class Sender:
         networks: Sequence[Network],
         confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> tuple[Outcome, Answer | None]:
-        target = parse_url(url)
-        build = _builder(method, target, headers=headers, body=body, networks=tuple(networks))
         progress = begin_progress(confirm)
         started = time.perf_counter()
         try:
+            target = parse_url(url)
+            build = _builder(method, target, headers=headers, body=body, networks=tuple(networks))
+            answer = await self._answer(build, access, peer=target.peer, timeout=timeout)
+            return self._outcome(answer, access, _milliseconds_since(started)), answer
+        except RequestFailed as error:
+            failed = error
+        except Unavailable:
+            raise
+        except Exception as error:
+            if progress.phase is Phase.CONFIRMING:  # an error of `confirm`
+                raise
+            failed = internal_error(error)
+        return _without_answer(failed, progress.accepted, _milliseconds_since(started)), None
+
+    async def _answer(self, build: Build, access: Access, *, peer: str, timeout: float) -> Answer:
+        """Return the answer. Raises RequestFailed also when the deadline passes."""
+        progress = current_progress()
+        try:
             async with asyncio.timeout(timeout) as deadline:
-                answer = await self._requests.send(build, access)
-        except RequestFailed as failed:
-            return _failure(failed, started), None
+                return await self._requests.send(build, access)
         except TimeoutError:
             if not deadline.expired():
                 raise
             if progress.phase not in (Phase.PROXY, Phase.CONFIRMING):
-                return _failure(timed_out(progress.phase, target.peer, timeout), started), None
-            if progress.unanswered is not None:
-                return _failure(progress.unanswered, started), None
-            raise self._not_sent(progress.phase) from None
-        return self._outcome(answer, access, _milliseconds_since(started)), answer
+                raise timed_out(progress.phase, peer, timeout) from None
+            raise progress.unanswered or self._not_sent(progress.phase) from None
 
     async def _fetch_token(
         self, url: str, headers: dict[str, str], body: bytes
@@ -293,9 +308,17 @@ def _origin_url(scheme: str, authority: str) -> httpx2.URL:
     return httpx2.URL(f"{scheme}://{authority}/")
 
 
-def _failure(failed: RequestFailed, started: float) -> Outcome:
+def _without_answer(failed: RequestFailed, accepted: int | None, duration_ms: float) -> Outcome:
+    """Return the outcome of a request without a complete answer. `accepted` is the status of an
+    answer that began with a 2xx: the receiver has said yes."""
+    if accepted is None:
+        return Outcome(result=failed.result, duration_ms=duration_ms, error=failed.sentence)
     return Outcome(
-        result=failed.result, duration_ms=_milliseconds_since(started), error=failed.sentence
+        result=Result.SUCCESS,
+        duration_ms=duration_ms,
+        status_code=accepted,
+        error=f"The server answered {_named(accepted)}, but the rest of its answer was lost. "
+        f"{failed.sentence}",
     )
 
 
@@ -304,12 +327,16 @@ def _milliseconds_since(started: float) -> float:
 
 
 def _status_sentence(status: int, problem: str | None) -> str:
-    # The standard's phrase, because the server's is text from the network.
-    phrase = HTTPStatus(status).phrase if status in _KNOWN_STATUSES else ""
-    sentence = f"The server answered {f'{status} {phrase}'.strip()}"
+    sentence = f"The server answered {_named(status)}"
     if status in _REDIRECTS:
         problem = "redirects are not followed"
     return f"{sentence}; {problem}." if problem else f"{sentence}."
+
+
+def _named(status: int) -> str:
+    # The standard's phrase, because the server's is text from the network.
+    phrase = HTTPStatus(status).phrase if status in _KNOWN_STATUSES else ""
+    return f"{status} {phrase}".strip()
 
 
 # RFC 9110, section 15.4: the statuses that name another location, so without 304.

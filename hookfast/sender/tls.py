@@ -11,7 +11,10 @@ from functools import lru_cache
 import httpx2
 from cachetools import LRUCache
 
+from hookfast.deliveries.outcome import Result
 from hookfast.endpoints.credentials import TlsIdentity
+from hookfast.errors import InvalidInput
+from hookfast.sender.failure import RequestFailed
 
 _MOST_KEPT = 1_000  # one with the system's authorities takes 1 MB
 
@@ -42,36 +45,61 @@ class TlsContexts:
         self._own: LRUCache[TlsIdentity, ssl.SSLContext] = LRUCache(_MOST_KEPT)
 
     async def of(self, identity: TlsIdentity | None) -> ssl.SSLContext:
-        """Return the context for an identity, which must be valid; always the same one while it is
-        in use, so that its connections are reused."""
+        """Return the context for an identity; always the same one while it is in use, so that its
+        connections are reused. Raises RequestFailed for an identity that `check_identity` accepted
+        when it was saved, and that OpenSSL, or its configuration, does not accept any more."""
         if identity is None:
             return self._shared
         known = self._own.get(identity)
         if known is None:
             # in a thread: it takes up to 20 ms, in which the event loop would serve nobody
-            made = await asyncio.to_thread(_own_context, identity)
+            try:
+                made = await asyncio.to_thread(_own_context, identity)
+            except ssl.SSLError as error:
+                raise RequestFailed(
+                    Result.TLS,
+                    f"The endpoint's TLS identity cannot be used ({_reason(error)}); replace it.",
+                ) from error
             known = self._own.setdefault(identity, made)
         return known
 
 
+def check_identity(identity: TlsIdentity) -> None:
+    """Build the context that requests with this identity will use. Takes up to 20 ms of CPU. Raises
+    InvalidInput at the member that OpenSSL does not accept."""
+    pointer = "/authorities"
+    try:
+        context = _trusting(identity.authorities)
+        pointer = "/certificate"
+        _present(context, identity)
+    except ssl.SSLError as error:
+        raise InvalidInput.at(pointer, f"OpenSSL does not accept it: {_reason(error)}") from None
+
+
 def _own_context(identity: TlsIdentity) -> ssl.SSLContext:
-    if identity.authorities is None:
-        context = _system_context()
-    else:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # The owner may trust an intermediate authority, or the server's certificate alone.
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        context.load_verify_locations(cadata=identity.authorities)
+    context = _trusting(identity.authorities)
     context.set_alpn_protocols(["http/1.1"])
-    if identity.certificate is not None and identity.private_key is not None:
-        _load_chain(context, f"{identity.private_key.strip()}\n{identity.certificate}")
+    _present(context, identity)
     return context
 
 
-def _load_chain(context: ssl.SSLContext, pem: str) -> None:
-    """Load a key and its certificates. OpenSSL reads them only from files: use one in memory where
-    the system has such files, so that the key is on no disk."""
+def _trusting(authorities: str | None) -> ssl.SSLContext:
+    if authorities is None:
+        return _system_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # The owner may trust an intermediate authority, or the server's certificate alone.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_verify_locations(cadata=authorities)
+    return context
+
+
+def _present(context: ssl.SSLContext, identity: TlsIdentity) -> None:
+    """Load the client certificate and its key, if there are any. OpenSSL reads them only from
+    files: use one in memory where the system has such files, so that the key is on no disk."""
+    if identity.certificate is None or identity.private_key is None:
+        return
+    pem = identity.private_key + identity.certificate
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("client-certificate", os.MFD_CLOEXEC)
         try:
@@ -84,3 +112,17 @@ def _load_chain(context: ssl.SSLContext, pem: str) -> None:
         file.write(pem)
         file.flush()
         context.load_cert_chain(file.name)
+
+
+# OpenSSL's reasons for what its security level, which the system's policy may raise, forbids
+_WEAK = {
+    "CA_MD_TOO_WEAK": "a certificate is signed with a weak digest, such as SHA-1; have it issued "
+    "with SHA-256",
+    "EE_KEY_TOO_SMALL": "the certificate's key is too small; use RSA of 2048 bits or more, or EC",
+    "CA_KEY_TOO_SMALL": "an intermediate's key is too small; use RSA of 2048 bits or more, or EC",
+}
+
+
+def _reason(error: ssl.SSLError) -> str:
+    name = error.reason or "unknown error"
+    return _WEAK.get(name, name.lower().replace("_", " "))

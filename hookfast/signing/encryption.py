@@ -88,14 +88,14 @@ def checked_jwk(jwk: Mapping[str, Any], *, alg: Algorithm, pointer: str) -> dict
         raise _invalid(f"{pointer}/crv", f"use the curve {_either(_CURVES[kind])}")
     if kind == "RSA":
         _check_rsa(public, pointer)
+    if "kid" in jwk:
+        public["kid"] = _key_id(jwk["kid"], pointer)
     try:
         # Encrypting detects keys that importing accepts: a point that is not on its curve, a key of
         # small order.
         Encryption(public, alg=alg).encrypt(b"{}")
     except (InvalidInput, JoseError, ValueError):
         raise _invalid(pointer, f"this is not a public key of type {kind}") from None
-    if "kid" in jwk:
-        public["kid"] = _key_id(jwk["kid"], pointer)
     return public
 
 

@@ -7,6 +7,26 @@ from typing import Any
 
 import trustme
 
+SHA1_IDENTITY = {
+    "certificate": """-----BEGIN CERTIFICATE-----
+MIIBCzCBtAIBATAJBgcqhkjOPQQBMBQxEjAQBgNVBAMMCWF1dGhvcml0eTAgFw0y
+NjExMjYxNzQ5MTZaGA8yMTI2MTEwMjE3NDkxNlowETEPMA0GA1UEAwwGY2xpZW50
+MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE3omUbZASYLpLvhdP0Sgu5H/3W0Uf
+BO09pcgF7CXACv4VRrOZgKHLMi+gURcUXybDifvsjsAKHQdvuOijsabTQzAJBgcq
+hkjOPQQBA0cAMEQCIHKYrb5ziVa5VTYSdEswLU2dL3W2tSBKNFty7mMBb1XfAiAN
+VQCpk3vy1MhEQq2Vko0Rm7+GefAvT0Xb8j5pK/LZ4A==
+-----END CERTIFICATE-----
+""",
+    "private_key": """-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg6dsJTB040t44RDsH
+Smy34QUMoVsQQK8j7C0q0vICJVShRANCAATeiZRtkBJguku+F0/RKC7kf/dbRR8E
+7T2lyAXsJcAK/hVGs5mAocsyL6BRFxRfJsOJ++yOwAodB2+46KOxptND
+-----END PRIVATE KEY-----
+""",
+}
+"""An identity that an authority has signed with SHA-1, until 2126. cryptography parses it and signs
+none like it, and OpenSSL does not load it."""
+
 
 def pem(authority: trustme.CA) -> str:
     """Return the certificate of an authority."""

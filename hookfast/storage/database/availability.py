@@ -1,24 +1,16 @@
-"""Tells errors of a database that is away from errors that are caused by the statement."""
+"""Tells errors of a database that is away from errors that are caused by the statement.
+
+Whoever uses a `Database` meets only SQLAlchemy's errors: what the driver or the socket raises
+beside them is converted where it is raised (`connection_lost`). So an OSError that reaches a
+handler is never the database's.
+"""
 
 from __future__ import annotations
 
-import asyncpg
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-AWAY: tuple[type[Exception], ...] = (
-    OperationalError,
-    InterfaceError,
-    PoolTimeout,
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.TooManyConnectionsError,
-    asyncpg.AdminShutdownError,
-    asyncpg.InterfaceError,
-    OSError,
-)
-"""Errors raised while the database is away: SQLAlchemy's own, and those of asyncpg and the socket
-that it does not wrap while connecting. `is_away` recognises more."""
+_AWAY: tuple[type[Exception], ...] = (OperationalError, InterfaceError, PoolTimeout)
 
 # PostgreSQL's documentation, appendix A: connection exceptions, insufficient resources, and
 # operator intervention, such as a shutdown or a time limit. A lock that was not available and a
@@ -27,6 +19,18 @@ that it does not wrap while connecting. `is_away` recognises more."""
 _AWAY_CLASSES = ("08", "53", "57")
 _AWAY_STATES = ("25006", "55P03")
 _CONFLICTS = "40"  # a deadlock, or a serialization failure
+
+
+def connection_lost(error: Exception) -> OperationalError:
+    """Return SQLAlchemy's error for an error of the driver or of the socket that SQLAlchemy does
+    not wrap: a connection that cannot be opened, breaks, or does not answer in time."""
+    return OperationalError(None, None, error, connection_invalidated=True)
+
+
+def error_name(error: Exception) -> str:
+    """Return the class of an error, of the driver or the socket if SQLAlchemy wraps theirs. Its
+    text is not for logs: it may have the server's address."""
+    return type(getattr(error, "orig", None) or error).__name__
 
 
 def sqlstate(error: BaseException) -> str:
@@ -40,7 +44,7 @@ def is_away(error: BaseException) -> bool:
     """Whether the database is away, so that every other statement would fail now too."""
     state = sqlstate(error)
     return (
-        isinstance(error, AWAY)
+        isinstance(error, _AWAY)
         or (isinstance(error, DBAPIError) and error.connection_invalidated)
         or state.startswith(_AWAY_CLASSES)
         or state in _AWAY_STATES

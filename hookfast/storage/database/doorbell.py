@@ -24,7 +24,7 @@ from sqlalchemy import make_url
 
 from hookfast.dependency import DATABASE
 from hookfast.storage.database.engine import Database
-from hookfast.storage.database.postgresql_engine import CUT_OFF
+from hookfast.storage.database.postgresql_engine import BROKEN
 from hookfast.storage.database.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
 
 _CHANNEL = "hookfast_outbox"
@@ -154,7 +154,7 @@ class NotifyDoorbell(Doorbell):
                         await self._ring_requested.wait()
                         self._ring_requested.clear()
                         await connection.execute(f"NOTIFY {_CHANNEL}")
-            except _LOST as error:
+            except BROKEN as error:
                 self._ring_requested.set()
                 await self._back_off(error)
 
@@ -171,7 +171,7 @@ class NotifyDoorbell(Doorbell):
                             async with asyncio.timeout(_LISTEN_SECONDS):
                                 await gone.wait()
                         await connection.execute("SELECT 1")
-            except _LOST as error:
+            except BROKEN as error:
                 await self._back_off(error)
 
     async def _back_off(self, error: Exception) -> None:
@@ -181,9 +181,6 @@ class NotifyDoorbell(Doorbell):
         )
         # with jitter, because those of all processes end at once
         await asyncio.sleep(_RECONNECT_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311
-
-
-_LOST = (*CUT_OFF, OSError)
 
 
 @contextlib.asynccontextmanager

@@ -2,8 +2,8 @@
 
 SQLite has one writer at a time. A process queues its own writers on a single connection, so that
 they wait in order instead of polling a locked file; the writers of several processes poll every
-millisecond. PostgreSQL uses one pool for both. Every wait has a time limit: past it, one of
-SQLAlchemy's errors or an OSError is raised.
+millisecond. PostgreSQL uses one pool for both. Every wait has a time limit, and every error
+is one of SQLAlchemy's (`availability`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal, Self
 
-import asyncpg
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -24,8 +23,12 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
 from hookfast.errors import Misconfigured
 from hookfast.storage.database import after_commit
-from hookfast.storage.database.availability import sqlstate
-from hookfast.storage.database.postgresql_engine import STATEMENT_SECONDS, postgresql_engine
+from hookfast.storage.database.availability import connection_lost, sqlstate
+from hookfast.storage.database.postgresql_engine import (
+    BROKEN,
+    STATEMENT_SECONDS,
+    postgresql_engine,
+)
 from hookfast.storage.database.postgresql_servers import TOO_MANY_CONNECTIONS, PostgresqlServers
 from hookfast.storage.database.sqlite_connection import Begin, SqliteConnection, connector
 from hookfast.strict_json.text import from_text, to_text
@@ -131,8 +134,8 @@ class Database:
         begun, tries = time.monotonic(), 0
         while True:
             try:
-                return await engine.connect()
-            except (SQLAlchemyError, asyncpg.PostgresError, OSError) as error:
+                return await _opened(engine)
+            except SQLAlchemyError as error:
                 patience = _FULL_SECONDS if self._lent else _FULL_SECONDS_ALONE
                 if sqlstate(error) != TOO_MANY_CONNECTIONS or time.monotonic() > begun + patience:
                     raise
@@ -152,6 +155,13 @@ class Database:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+async def _opened(engine: AsyncEngine) -> AsyncConnection:
+    try:
+        return await engine.connect()
+    except BROKEN as error:  # SQLAlchemy wraps none that is raised while connecting
+        raise connection_lost(error) from error
 
 
 def _pooled(engine: AsyncEngine) -> int:

@@ -72,7 +72,7 @@ class GroupCommit(Generic[Item, Result]):
             async with asyncio.timeout(self._patience):
                 return await committed
         except TimeoutError:
-            raise Unavailable("The database is busy; send the request again.") from None
+            raise _busy() from None
         finally:
             if self._patience is not None:
                 self.give_up(committed)
@@ -111,10 +111,9 @@ class GroupCommit(Generic[Item, Result]):
         if not group:
             return
         try:
-            async with asyncio.timeout(LONGEST_SECONDS):
-                results = await self._commit([item for item, _ in group])
+            results = await self._commit_in_time([item for item, _ in group])
         except Exception as error:
-            if len(group) > 1 and not is_away(error):
+            if len(group) > 1 and not (isinstance(error, Unavailable) or is_away(error)):
                 for single in group:  # an item that cannot be stored must not fail the others
                     await self._commit_or_fail([single])
                 return
@@ -125,3 +124,14 @@ class GroupCommit(Generic[Item, Result]):
             for (_, committed), result in zip(group, results, strict=True):
                 if not committed.done():
                     committed.set_result(result)
+
+    async def _commit_in_time(self, items: list[Item]) -> Sequence[Result]:
+        try:
+            async with asyncio.timeout(LONGEST_SECONDS):
+                return await self._commit(items)
+        except TimeoutError:
+            raise _busy() from None
+
+
+def _busy() -> Unavailable:
+    return Unavailable("The database is busy; send the request again.")

@@ -3,8 +3,8 @@
 A server can go silent without closing its connections: its machine is gone, a firewall has dropped
 them, its disk hangs. TCP alone notices after a quarter of an hour, or never. So there is a limit on
 connecting, on the ping before a connection is lent, and on each statement. A wait past its limit
-raises TimeoutError, which is an OSError, as for a server that cannot be reached, and invalidates
-its connection, whose late answer nobody could place. The others in the pool may be dead too, so
+raises SQLAlchemy's OperationalError, as for a server that cannot be reached, and invalidates its
+connection, whose late answer nobody could place. The others in the pool may be dead too, so
 they are invalidated as well.
 """
 
@@ -21,7 +21,7 @@ from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from hookfast.storage.database.availability import sqlstate
+from hookfast.storage.database.availability import connection_lost, sqlstate
 from hookfast.storage.database.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
 from hookfast.strict_json.text import from_text, to_text
 
@@ -38,7 +38,8 @@ _READ_ONLY: Final = "25006"  # read_only_sql_transaction
 CUT_OFF: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """asyncpg's errors for a connection that was closed; the last one where the session was ended while
 a statement ran."""
-_DEAD: Final = (*CUT_OFF, OSError)
+BROKEN: Final = (*CUT_OFF, OSError)
+"""The same, and the socket's errors, among them TimeoutError."""
 
 
 def postgresql_engine(
@@ -72,11 +73,7 @@ def postgresql_engine(
 
 def _prepare(connection: AdaptedConnection, _: Any) -> None:
     statement = f"SET idle_in_transaction_session_timeout = '{_IDLE_IN_TRANSACTION}'"
-    try:
-        connection.run_async(lambda driver: driver.execute(statement, timeout=PING_SECONDS))
-    except CUT_OFF as error:
-        # SQLAlchemy does not wrap a listener's error, and callers do not expect asyncpg's errors
-        raise OperationalError(statement, None, error, connection_invalidated=True) from error
+    connection.run_async(lambda driver: driver.execute(statement, timeout=PING_SECONDS))
 
 
 def _ping(connection: AdaptedConnection, record: ConnectionPoolEntry, _: Any) -> None:
@@ -87,17 +84,22 @@ def _ping(connection: AdaptedConnection, record: ConnectionPoolEntry, _: Any) ->
         return
     try:
         connection.run_async(lambda driver: driver.execute("SELECT 1", timeout=PING_SECONDS))
-    except _DEAD as error:
+    except BROKEN as error:
         raise InvalidatePoolError(f"the ping failed: {type(error).__name__}") from error
 
 
-def _invalidate(context: ExceptionContext) -> None:
-    """Discard a connection on which a statement timed out, or whose server takes no writes. The
-    latter is a standby, as after a failover: the next connection goes where the database's name
-    points now, while this one would fail every write as long as both servers run."""
-    if isinstance(context.original_exception, TimeoutError):
+def _invalidate(context: ExceptionContext) -> OperationalError | None:
+    """Discard a connection that broke or on which a statement timed out, or whose server takes no
+    writes. The latter is a standby, as after a failover: the next connection goes where the
+    database's name points now, while this one would fail every write as long as both servers run.
+
+    Return the error to raise instead, for one that SQLAlchemy does not wrap."""
+    error = context.original_exception
+    if isinstance(error, OSError):
         context.is_disconnect = True
-    elif sqlstate(context.original_exception) == _READ_ONLY:
+        return connection_lost(error)
+    if sqlstate(error) == _READ_ONLY:
         context.is_disconnect = True
         # other connections may be to the right server; each one finds out by itself
         context.invalidate_pool_on_disconnect = False
+    return None

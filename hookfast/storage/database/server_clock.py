@@ -65,7 +65,7 @@ async def using_server_clock(database: Database) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(_FIRST_SECONDS):
             await server_clock.read()
-    except (SQLAlchemyError, OSError):  # a TimeoutError is an OSError
+    except (SQLAlchemyError, TimeoutError):
         pass  # whoever needs the database reports that it is away
     setting = asyncio.create_task(server_clock.read_forever(), name="server_clock")
     try:
@@ -85,7 +85,7 @@ class _ServerClock:
             await asyncio.sleep(_EVERY_SECONDS)
             try:
                 await self.read()
-            except (SQLAlchemyError, OSError):
+            except SQLAlchemyError:
                 continue  # whoever needs the database reports that it is away
 
     async def read(self) -> None:

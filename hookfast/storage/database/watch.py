@@ -8,12 +8,11 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
 
-import asyncpg
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.dependency import DATABASE
-from hookfast.storage.database.availability import sqlstate
+from hookfast.storage.database.availability import error_name, sqlstate
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.postgresql_servers import TOO_MANY_CONNECTIONS
 
@@ -35,8 +34,8 @@ async def check_database(database: Database) -> str | None:
             await connection.execute(text("SELECT 1"))
     except TimeoutError:
         return f"it does not answer within {_CHECK_SECONDS:.0f} seconds"
-    except (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+    except SQLAlchemyError as error:
         if sqlstate(error) == TOO_MANY_CONNECTIONS:
             return _FULL
-        return type(error).__name__  # the text has the server's address
+        return error_name(error)
     return None

@@ -327,7 +327,7 @@ async def _load_mappings(
 
 def _usable(endpoints: Mapping[str, CachedEndpoint], endpoint_id: str) -> CachedEndpoint:
     if endpoint_id not in endpoints:
-        raise Misconfigured(f"The endpoint {endpoint_id} cannot be used now; see the log.")
+        raise Misconfigured(f"endpoint {endpoint_id} cannot be used now; the log says why")
     return endpoints[endpoint_id]
 
 

@@ -13,6 +13,7 @@ import structlog
 from cachetools import TTLCache
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import Table, select
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
@@ -92,7 +93,7 @@ class EndpointCache:
             )
             for row in rows.mappings().all():
                 try:
-                    found[row["id"]] = self._open(row, rsa=await self._rsa(connection, row))
+                    found[row["id"]] = await self._open(connection, row)
                 except HookfastError as error:
                     log.error(
                         "An endpoint cannot be used.", endpoint_id=row["id"], error=error.message
@@ -114,10 +115,10 @@ class EndpointCache:
             self._signer = sealed.open(self._keyring)
         return self._signer
 
-    def _open(self, row: Any, *, rsa: RsaSigner | None) -> CachedEndpoint:
+    async def _open(self, connection: AsyncConnection, row: Any) -> CachedEndpoint:
         try:
-            return self._read(row, rsa=rsa)
-        except HookfastError:
+            return self._read(row, rsa=await self._rsa(connection, row))
+        except (HookfastError, SQLAlchemyError):
             raise
         except Exception as error:
             kind = type(error).__name__  # not the message, which may quote a secret

@@ -16,7 +16,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal
 
-import asyncpg
 from sqlalchemy import Table, delete, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -83,7 +82,7 @@ class WriteCheck:
     async def _check(self) -> Result:
         try:
             result = await self._write()
-        except (SQLAlchemyError, asyncpg.PostgresError, OSError):
+        except SQLAlchemyError:
             result = "refused"
         finally:
             self._running = None

@@ -130,6 +130,7 @@ Result: TypeAlias = Literal[
     "timeout",
     "reset",
     "protocol",
+    "internal",
 ]
 """The class of an attempt's outcome. Every failed request falls into exactly one."""
 
@@ -249,7 +250,7 @@ class ListDeliveriesQuery(TypedDict):
     answer: NotRequired[str | None]
     """A status code such as `503`, a class (`1xx`, `2xx`, `3xx`, `4xx`, `5xx`), or one of
     `success`, `status`, `credentials`, `dns`, `address`, `refused`, `unreachable`, `tls`,
-    `timeout`, `reset`, `protocol`."""
+    `timeout`, `reset`, `protocol`, `internal`."""
 
     tenant_id: NotRequired[str | None]
     """Only what belongs to this tenant; a tenant's key implies its own."""
@@ -291,10 +292,11 @@ class Attempt(TypedDict):
     a complete response, such as `dns`, `tls` or `timeout`."""
 
     status_code: int | None
-    """HTTP status of the response; null if none arrived completely."""
+    """HTTP status of the response; null if none. Of a broken one, only a 2xx counts."""
 
     error: str | None
-    """What went wrong, in a sentence; null on success."""
+    """What went wrong, in a sentence. Of a success it is null, or says why the rest of an answer
+    after its 2xx status line was lost."""
 
     response_excerpt: str | None
     """The start of the response, as text."""
@@ -458,7 +460,7 @@ class DeliveryChoiceForm(TypedDict):
     answer: NotRequired[str | None]
     """The answer to the newest attempt. A status code such as `503`, a class (`1xx`, `2xx`, `3xx`,
     `4xx`, `5xx`), or one of `success`, `status`, `credentials`, `dns`, `address`, `refused`,
-    `unreachable`, `tls`, `timeout`, `reset`, `protocol`."""
+    `unreachable`, `tls`, `timeout`, `reset`, `protocol`, `internal`."""
 
     ids: NotRequired[Sequence[str] | None]
     """Only deliveries with these ids."""
@@ -1212,10 +1214,11 @@ class Test(TypedDict):
     a complete response, such as `dns`, `tls` or `timeout`."""
 
     status_code: int | None
-    """HTTP status of the response; null if none arrived completely."""
+    """HTTP status of the response; null if none. Of a broken one, only a 2xx counts."""
 
     error: str | None
-    """What went wrong, in a sentence; null on success."""
+    """What went wrong, in a sentence. Of a success it is null, or says why the rest of an answer
+    after its 2xx status line was lost."""
 
     duration_ms: float | None
     """Time from the start of the request to its end, in milliseconds."""
@@ -1239,7 +1242,7 @@ class ListTestsQuery(TypedDict):
     answer: NotRequired[str | None]
     """A status code such as `503`, a class (`1xx`, `2xx`, `3xx`, `4xx`, `5xx`), or one of
     `success`, `status`, `credentials`, `dns`, `address`, `refused`, `unreachable`, `tls`,
-    `timeout`, `reset`, `protocol`."""
+    `timeout`, `reset`, `protocol`, `internal`."""
 
     succeeded: NotRequired[bool | None]
     """Only tests that the receiver accepted, or only others."""
@@ -1292,7 +1295,8 @@ class ListedTest(TypedDict):
     """Null if there was no complete answer."""
 
     error: str | None
-    """What went wrong, in a sentence; null on success."""
+    """What went wrong, in a sentence. Of a success it is null, or says why the rest of an answer
+    after its 2xx status line was lost."""
 
 
 class KeptTest(TypedDict):
@@ -1327,7 +1331,8 @@ class KeptTest(TypedDict):
     """Null if there was no complete answer."""
 
     error: str | None
-    """What went wrong, in a sentence; null on success."""
+    """What went wrong, in a sentence. Of a success it is null, or says why the rest of an answer
+    after its 2xx status line was lost."""
 
     method: Literal["POST"]
     """The request's method: always `POST`."""
@@ -1366,7 +1371,7 @@ class ListDeadLettersQuery(TypedDict):
     answer: NotRequired[str | None]
     """A status code such as `503`, a class (`1xx`, `2xx`, `3xx`, `4xx`, `5xx`), or one of
     `success`, `status`, `credentials`, `dns`, `address`, `refused`, `unreachable`, `tls`,
-    `timeout`, `reset`, `protocol`."""
+    `timeout`, `reset`, `protocol`, `internal`."""
 
     tenant_id: NotRequired[str | None]
     """Only what belongs to this tenant; a tenant's key implies its own."""
@@ -1491,7 +1496,7 @@ class DeadLetterChoiceForm(TypedDict):
     answer: NotRequired[str | None]
     """The answer to the newest attempt. A status code such as `503`, a class (`1xx`, `2xx`, `3xx`,
     `4xx`, `5xx`), or one of `success`, `status`, `credentials`, `dns`, `address`, `refused`,
-    `unreachable`, `tls`, `timeout`, `reset`, `protocol`."""
+    `unreachable`, `tls`, `timeout`, `reset`, `protocol`, `internal`."""
 
     ids: NotRequired[Sequence[str] | None]
     """Only deliveries with these ids."""

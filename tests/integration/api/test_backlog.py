@@ -13,6 +13,7 @@ from sqlalchemy import update
 from api.limits.backlog import Backlog
 from api.process.context import Context
 from hookfast.errors import Unavailable
+from hookfast.storage.database.availability import connection_lost
 from hookfast.storage.tables import Delivery
 from tests.support.api_client import Make, MakeEventType
 
@@ -90,7 +91,7 @@ async def test_last_count_applies_while_the_database_is_away(
     monkeypatch.setattr(waiting, "_full", True)
 
     def away() -> None:
-        raise OSError
+        raise connection_lost(OSError())
 
     monkeypatch.setattr(context.database, "read", away)
     assert not await _counted(waiting)

@@ -3,6 +3,7 @@ recovers by itself."""
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from structlog.testing import capture_logs
 
 from hookfast.clock import utc_now
+from hookfast.storage.database.availability import connection_lost
 from hookfast.storage.database.engine import Database
 from hookfast.storage.keys.new_keys import ensure_operator_key
 from tests.support.api_client import (
@@ -133,22 +135,32 @@ STATUSES = {
 
 
 async def test_transient_database_error_answers_503_and_others_500(own_app: FastAPI) -> None:
-    @own_app.get("/wrapped/{state}")
-    async def wrapped(state: str) -> None:
+    @own_app.get("/{state}")
+    async def refused(state: str) -> None:
         raise DBAPIError("SELECT", {}, Refusal(state))
-
-    @own_app.get("/plain/{state}")
-    async def plain(state: str) -> None:
-        raise asyncpg.PostgresError.new({"C": state, "M": "secret"})
 
     transport = httpx2.ASGITransport(own_app, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
-        for form in ("wrapped", "plain"):
-            for state, status in STATUSES.items():
-                answer = await client.get(f"/{form}/{state}")
-                assert answer.status_code == status, (form, state)
-                assert "secret" not in answer.text
-                assert ("retry-after" in answer.headers) == (status == 503)
+        for state, status in STATUSES.items():
+            answer = await client.get(f"/{state}")
+            assert answer.status_code == status, state
+            assert "secret" not in answer.text
+            assert ("retry-after" in answer.headers) == (status == 503)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("a file"), ssl.SSLError("a certificate"), TimeoutError(), ConnectionError()]
+)
+async def test_an_error_that_is_not_the_databases_is_not_taken_for_it(
+    own_app: FastAPI, error: Exception
+) -> None:
+    @own_app.get("/failed")
+    async def failed() -> None:
+        raise error
+
+    transport = httpx2.ASGITransport(own_app, raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:
+        assert_problem(await client.get("/failed"), 500, code="internal_error")
 
 
 async def test_refusal_without_a_code_logs_no_code(own_app: FastAPI) -> None:
@@ -156,7 +168,7 @@ async def test_refusal_without_a_code_logs_no_code(own_app: FastAPI) -> None:
 
     @own_app.get("/gone")
     async def gone() -> None:
-        raise ConnectionResetError
+        raise connection_lost(ConnectionResetError())
 
     transport = httpx2.ASGITransport(own_app, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://hookfast.test") as client:

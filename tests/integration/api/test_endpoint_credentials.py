@@ -22,7 +22,7 @@ from hookfast.endpoints.credentials import (
 )
 from hookfast.storage.endpoints import endpoints
 from tests.support.api_client import Json, Make, MakeEventType, assert_problem
-from tests.support.certificates import client_identity, demanding_context, pem
+from tests.support.certificates import SHA1_IDENTITY, client_identity, demanding_context, pem
 from tests.support.oauth2_server import Client, OAuth2Server
 from tests.support.receiver import Receiver
 
@@ -143,7 +143,10 @@ async def test_a_tls_identity_is_set_replaced_and_removed_beside_the_authenticat
     assert replaced["previous_expires_at"] is not None
     assert await access(context, path) == Access(
         (Bearer("t0ken-1"),),
-        (TlsIdentity(**second), TlsIdentity(**first, authorities=pem(AUTHORITY))),
+        (
+            TlsIdentity(**second).cleaned(),
+            TlsIdentity(**first, authorities=pem(AUTHORITY)).cleaned(),
+        ),
     )
     assert (await client.delete(f"{path}/tls")).status_code == 204
     endpoint = (await client.get(path)).json()
@@ -172,6 +175,7 @@ WRONG: list[tuple[str, Json, str]] = [
     ("tls", {"authorities": "-----BEGIN CERTIFICATE-----"}, "/authorities"),
     ("tls", {"certificate": pem(AUTHORITY)}, "/private_key"),
     ("tls", client_identity(AUTHORITY) | {"certificate": pem(AUTHORITY)}, "/private_key"),
+    ("tls", SHA1_IDENTITY, "/certificate"),  # which OpenSSL does not load
 ]
 
 
@@ -263,6 +267,20 @@ def oauth2_server() -> Iterator[OAuth2Server]:
         yield server
 
 
+def _as_pasted(text: str) -> str:
+    """The PEM text below a comment, indented and with the line ends of Windows."""
+    return "\ufeffZertifikat für müller\r\n    " + text.replace("\n", "\r\n    ")
+
+
+async def test_a_tls_identity_that_is_weak_is_rejected_also_with_a_new_endpoint(
+    client: httpx2.AsyncClient, tenant_id: str
+) -> None:
+    form = {"tenant_id": tenant_id, "url": "https://127.0.0.1:4/", "verification": "none"}
+    answer = await client.post("/endpoints", json=form | {"tls": SHA1_IDENTITY})
+    assert_problem(answer, 422, code="invalid_input", pointer="/tls/certificate")
+    assert "SHA-256" in answer.text
+
+
 async def test_verification_and_tests_present_the_credentials_from_the_start(
     client: httpx2.AsyncClient,
     make_event_type: MakeEventType,
@@ -270,13 +288,14 @@ async def test_verification_and_tests_present_the_credentials_from_the_start(
     oauth2_server: OAuth2Server,
 ) -> None:
     await make_event_type(TYPE)
+    identity = client_identity(AUTHORITY) | {"authorities": pem(AUTHORITY)}
     async with Receiver(ssl_context=demanding_context(AUTHORITY, clients=AUTHORITY)) as receiver:
         form = {
             "tenant_id": tenant_id,
             "url": receiver.url("/challenge"),
             "events": [TYPE],
             "authentication": OAUTH2 | {"token_url": oauth2_server.url},
-            "tls": client_identity(AUTHORITY) | {"authorities": pem(AUTHORITY)},
+            "tls": {name: _as_pasted(text) for name, text in identity.items()},
         }
         refused = await client.post(
             "/endpoints", json=form | {"tls": {"authorities": pem(AUTHORITY)}}

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 import json
+import ssl
 from typing import Any
 
 import httpx2
@@ -14,8 +15,11 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from api.process.context import Context
+from api.routes import endpoint_tests
 from hookfast.errors import Unavailable
+from hookfast.sender.authorized import AuthorizedRequests
 from hookfast.storage.deliveries import sent_tests
+from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.support.receiver import Receiver
 
@@ -375,6 +379,51 @@ async def test_test_of_an_endpoint_that_is_deleted_meanwhile_is_not_kept(
     view = await sending
     assert (view["kept"], view["succeeded"]) == (False, True)
     assert (await client.get("/tests")).json()["data"] == []
+
+
+@pytest.mark.parametrize("step", ["load_endpoint", "outgoing_request", "send"])
+async def test_a_test_whose_request_cannot_be_made_has_the_reason_as_its_result(
+    client: httpx2.AsyncClient,
+    context: Context,
+    endpoint: Json,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise ssl.SSLError("s3cret")  # an OSError
+
+    match step:
+        case "load_endpoint":
+            monkeypatch.setattr(OutgoingLoader, "load_endpoint", fail)
+        case "outgoing_request":
+            monkeypatch.setattr(endpoint_tests, "outgoing_request", fail)
+        case "send":
+            monkeypatch.setattr(AuthorizedRequests, "send", fail)
+    view = await send(client, endpoint, {"type": TYPE})
+    assert (view["result"], view["succeeded"], view["status_code"]) == ("internal", False, None)
+    assert view["error"].startswith("The request could not be made: Hookfast failed (SSLError).")
+    assert view["kept"]
+
+
+@pytest.mark.both_databases
+async def test_an_endpoint_whose_secrets_cannot_be_opened_says_so_in_tests_and_verifications(
+    client: httpx2.AsyncClient,
+    context: Context,
+    make_endpoint: Make,
+    tenant_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    endpoint = await make_endpoint(
+        tenant_id=tenant_id,
+        url="https://127.0.0.1:4/",
+        authentication={"kind": "bearer", "token": "t0ken"},
+    )
+    monkeypatch.setattr(context.keyring, "_ciphers", {})  # as with the keys of another server
+    view = await send(client, endpoint, {"type": TYPE})
+    assert view["result"] == "internal"
+    assert f"endpoint {endpoint['id']} cannot be used now" in view["error"]
+    answer = await client.post(f"/endpoints/{endpoint['id']}/verify")
+    assert_problem(answer, 422, code="verification_failed", pointer="/url")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.dispatch import batches
 from hookfast.dispatch.start import start_batch
 from hookfast.ids import new_id
+from hookfast.storage.database.availability import connection_lost
 from hookfast.storage.deliveries import outbox, outgoing
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder
@@ -295,7 +296,7 @@ async def test_a_batch_without_a_database_returns_its_deliveries_for_another_try
 
     async def failing(self: OutgoingLoader, *given: Any, **options: Any) -> Any:
         for _ in failures:
-            raise OSError("the database is away")
+            raise connection_lost(OSError("the database is away"))
         return await load(self, *given, **options)
 
     with patch.object(OutgoingLoader, "load", failing):

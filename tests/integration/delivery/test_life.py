@@ -17,6 +17,7 @@ from standardwebhooks import Webhook
 from activities.attempt import AttemptRunner
 from hookfast.clock import utc_now
 from hookfast.errors import Unavailable
+from hookfast.storage.database.availability import connection_lost
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder
 from hookfast.storage.tables import Endpoint, EndpointHealth
@@ -26,6 +27,8 @@ from tests.support.seed import EVENT_TYPE, SECRET
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+
+AWAY = connection_lost(OSError("away"))
 
 
 async def test_a_healthy_endpoint_gets_one_signed_request(stack: Stack) -> None:
@@ -251,7 +254,7 @@ async def test_an_attempt_whose_record_fails_is_recorded_later_and_not_sent_agai
 
 async def test_a_record_that_fails_briefly_is_tried_again_at_once(stack: Stack) -> None:
     record = Recorder.record
-    failures = iter([OSError("away"), TimeoutError("slow"), Unavailable("busy")])
+    failures = iter([AWAY, AWAY, Unavailable("busy")])
 
     async def failing_at_first(*args: Any, **options: Any) -> Any:
         for error in failures:
@@ -269,7 +272,7 @@ async def test_a_delivery_continues_when_the_database_was_unavailable_before_the
     stack: Stack,
 ) -> None:
     load = OutgoingLoader.load
-    failures = iter([OSError("away"), OSError("away")])
+    failures = iter([AWAY, AWAY])
 
     async def failing_twice(*args: Any, **options: Any) -> Any:
         for error in failures:

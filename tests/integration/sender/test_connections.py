@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import resource
 from collections.abc import AsyncIterator
@@ -16,6 +15,7 @@ import pytest
 from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import Dialer
+from hookfast.sender.failure import OutOfResources
 from hookfast.sender.progress import Phase, begin_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.stream import Stream
@@ -39,9 +39,9 @@ async def test_a_connection_checked_for_other_networks_is_not_reused(
 async def test_a_connection_is_kept_for_the_next_request(
     sender: Sender, receiver: Receiver
 ) -> None:
-    for path in ("/ok", "/status/500", "/chunks/3", "/status/204"):
+    for path in ("/ok", "/status/500", "/chunks/3", "/blank-lines", "/status/204"):
         await post(sender, receiver.url(path))
-    assert [request.connection for request in receiver.requests] == [1, 1, 1, 1]
+    assert [request.connection for request in receiver.requests] == [1, 1, 1, 1, 1]
 
 
 async def test_a_second_connection_is_opened_when_the_first_is_in_use(
@@ -57,7 +57,6 @@ async def test_a_second_connection_is_opened_when_the_first_is_in_use(
         "/extra",
         "/extra-chunked",
         "/extra-no-content",
-        "/blank-lines",
         "/body/100000",
         "/close-after",
         "/drip-body/0.01",
@@ -195,11 +194,10 @@ async def test_a_shortage_of_file_descriptors_is_raised_and_not_an_outcome(
     os.close(lowest_free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
     try:
-        with pytest.raises(OSError, match="Too many open files") as shortage:
+        with pytest.raises(OutOfResources, match="too many open files"):
             await post(sender, receiver.url())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert shortage.value.errno == errno.EMFILE
     assert (await post(sender, receiver.url())).succeeded
 
 

@@ -166,7 +166,7 @@ async def test_a_silent_tls_handshake_ends_at_the_deadline(
     )
 
 
-@pytest.mark.parametrize("path", ["/close", "/reset", "/close-mid-body"])
+@pytest.mark.parametrize("path", ["/close", "/reset"])
 async def test_a_broken_connection_is_a_reset_under_tls_too(
     sender: Sender, authority: trustme.CA, path: str
 ) -> None:

@@ -106,12 +106,18 @@ def test_allowed_private_network_is_exempt_and_its_neighbours_are_not() -> None:
             guard.check([address])
 
 
-def test_mapped_address_is_allowed_only_if_its_ipv4_address_is() -> None:
-    guard = AddressGuard([ip_network("127.0.0.0/8")])
-    guard.check(["::ffff:127.0.0.1"])
-    for address in ("::ffff:10.0.0.1", "::ffff:8.8.8.8", "::127.0.0.1"):
-        with pytest.raises(AddressBlocked):
-            guard.check([address])
+def test_mapped_address_is_allowed_only_if_it_and_its_ipv4_address_are() -> None:
+    mapped, loopback = ip_network("::ffff:0:0/96"), ip_network("127.0.0.0/8")
+    for allowed, passing in (
+        ([loopback], []),
+        ([mapped], ["::ffff:8.8.8.8"]),
+        ([mapped, loopback], ["::ffff:8.8.8.8", "::ffff:127.0.0.1"]),
+    ):
+        guard = AddressGuard(allowed)
+        guard.check(passing)
+        for address in {"::ffff:127.0.0.1", "::ffff:8.8.8.8", "::ffff:10.0.0.1"} - {*passing}:
+            with pytest.raises(AddressBlocked):
+                guard.check([address])
 
 
 def test_every_address_must_be_in_the_endpoints_networks() -> None:
@@ -128,7 +134,7 @@ def test_endpoint_networks_exempt_from_no_rule() -> None:
 
 
 def test_operator_and_endpoint_must_both_allow_a_private_address() -> None:
-    guard = AddressGuard([ip_network("10.0.0.0/8")])
+    guard = AddressGuard([ip_network("10.0.0.0/8"), ip_network("::ffff:0:0/96")])
     guard.check(["10.1.0.1", "::ffff:10.1.0.1"], within=[ip_network("10.1.0.0/16")])
     with pytest.raises(AddressBlocked, match="outside"):
         guard.check(["10.2.0.1"], within=[ip_network("10.1.0.0/16")])
@@ -240,7 +246,8 @@ def test_metadata_service_is_blocked_even_in_an_allowed_network(address: str) ->
 def test_denied_network_is_blocked_even_if_allowed_or_public() -> None:
     denied = [ip_network("8.8.8.0/24"), ip_network("10.9.0.0/16")]
     guard = AddressGuard(
-        [ip_network("10.0.0.0/8"), ip_network("64:ff9b::/96")], denied_networks=denied
+        [ip_network("10.0.0.0/8"), ip_network("64:ff9b::/96"), ip_network("::ffff:0:0/96")],
+        denied_networks=denied,
     )
     guard.check(["10.8.0.1", "8.8.4.4", "64:ff9b::8.8.4.4"])
     for address in ("8.8.8.8", "10.9.0.1", "::ffff:10.9.0.1", "64:ff9b::8.8.8.8"):

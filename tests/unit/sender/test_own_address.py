@@ -48,6 +48,10 @@ def test_other_hosts_are_allowed(url: str) -> None:
     [
         ("http://127.0.0.1:8080", "127.0.0.1", 8080, True),
         ("http://127.0.0.1:8080", "localhost", 8080, True),
+        ("http://127.0.0.1:8080", "::ffff:7f00:1", 8080, True),
+        ("http://localhost:8080", "::ffff:7f00:2", 8080, True),
+        ("http://10.0.0.5:8080", "::ffff:a00:5", 8080, True),
+        ("http://[::ffff:10.0.0.5]:8080", "10.0.0.5", 8080, True),
         ("http://localhost:8080", "::1", 8080, True),
         ("http://[::1]:8080", "127.0.0.53", 8080, True),
         ("http://127.0.0.1:8080", "127.0.0.1", 3000, False),

@@ -12,6 +12,7 @@ import pytest
 
 from hookfast.errors import Unavailable
 from hookfast.storage.database import group_commit
+from hookfast.storage.database.availability import connection_lost
 from hookfast.storage.database.group_commit import GroupCommit
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +74,7 @@ async def test_an_item_that_cannot_be_stored_does_not_fail_the_others_of_its_gro
 
 async def test_a_connection_error_fails_the_whole_group_without_further_tries() -> None:
     log = Log()
-    log.away = ConnectionRefusedError()
+    log.away = connection_lost(ConnectionRefusedError())
     group = group_of(log)
     results = await asyncio.gather(*(group.add(item) for item in "abc"), return_exceptions=True)
     assert results == [log.away] * 3
