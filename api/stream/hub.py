@@ -26,8 +26,6 @@ from hookfast.storage.feed import feed
 from hookfast.storage.feed.cursor import Cursor
 from hookfast.storage.feed.feed import AnyOf, FeedEvent, FeedFilter, FeedPage
 
-"""The errors of reading the feed while the database is away."""
-
 _IDLE_SECONDS = 1.0  # reads the feed this often, in case the doorbell fails
 _HELD_BACK_SECONDS = 0.05  # typical duration of a transaction that holds back later events
 _GATHER_SECONDS = 0.02  # events emitted within this time are read together
