@@ -108,9 +108,8 @@ def _compiled(text: str) -> Expression:
 
 def _as_json(value: Any, *, exact: bool) -> bytes:
     try:
-        return to_text(value, exact=exact).encode()
+        # a lone surrogate stays the escape that it was
+        return to_text(value, exact=exact).encode(errors="backslashreplace")
     except ValueError:
-        # an infinite sum, or a lone surrogate from an escape in the mapping
-        raise MappingFailed(
-            "the mapping's result has a number or a character that JSON cannot express"
-        ) from None
+        # an infinite sum
+        raise MappingFailed("the mapping's result has a number that JSON cannot express") from None

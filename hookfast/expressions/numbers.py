@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
 
+_MAX_DIGITS = 4_300
+"""Longest integer that `int` converts."""
+
 
 class ExactFloat(float):
     """A number that keeps its text in JSON, where Python would write it in another way."""
@@ -38,6 +41,13 @@ class ExactJson:
         """Parse valid JSON."""
         exact = False
 
+        def integer(digits: str) -> int | ExactFloat:
+            nonlocal exact
+            if len(digits) <= _MAX_DIGITS:
+                return int(digits)
+            exact = True
+            return ExactFloat(digits)
+
         def number(digits: str) -> float:
             nonlocal exact
             value = float(digits)
@@ -46,7 +56,7 @@ class ExactJson:
             exact = True
             return ExactFloat(digits)
 
-        return cls(json.loads(text, parse_float=number), exact)
+        return cls(json.loads(text, parse_float=number, parse_int=integer), exact)
 
 
 def to_text(value: Any, *, exact: bool) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -64,6 +65,10 @@ LIMITS: Final = Limits(
 )
 
 
+_NOT_STORABLE: Final = re.compile(r"[\0\ud800-\udfff]")
+"""Characters that JSON may escape and that no database stores as text."""
+
+
 @dataclass(frozen=True, slots=True)
 class KeyExpression:
     """A compiled key expression. Two are equal when their texts are."""
@@ -75,7 +80,8 @@ class KeyExpression:
         null or empty member: an incomplete key would make different events equal.
 
         A string is the key itself; any other result becomes canonical JSON: sorted members, no
-        white space. Never raises; an evaluation beyond the limits has no key.
+        white space. Never raises; an evaluation beyond the limits has no key, and neither has a
+        result with U+FFFD, which may stand for different bytes.
         """
         value = self.value(payload)
         if _is_empty(value):
@@ -85,9 +91,11 @@ class KeyExpression:
             if any(_is_empty(member) for member in members):
                 return None
         text = value if isinstance(value, str) else _canonical(value)
-        if len(text) <= MAX_KEY_LENGTH:
+        if "\ufffd" in text:
+            return None
+        if len(text) <= MAX_KEY_LENGTH and not _NOT_STORABLE.search(text):
             return text
-        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        return f"sha256:{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}"
 
     def value(self, payload: JsonValue) -> JsonValue:
         """Return the result, or None when the evaluation fails or exceeds the limits."""

@@ -10,7 +10,6 @@ the event: an event too many does less harm than one too few.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ import structlog
 from hookfast.errors import InvalidInput, Unavailable
 from hookfast.events.filter import MAX_STEPS, OverLimit, Steps, compiled, filter_text
 from hookfast.storage.events.fan_out import Subscriber
+from hookfast.strict_json.tolerant import stored_value
 from hookfast.telemetry import instruments
 
 log = structlog.get_logger()
@@ -74,7 +74,7 @@ class StoredData:
     @cached_property
     def value(self) -> Any:
         """The data, parsed."""
-        return json.loads(self.body)["data"]
+        return stored_value(self.body)["data"]
 
 
 Candidate: TypeAlias = tuple[Sequence[Subscriber], Data]

@@ -1,5 +1,4 @@
-"""Retries an inbox entry that failed, once the schema or the code that reads the data is fixed,
-with the subscribers of now."""
+"""Retries an inbox entry that failed, once its schema is fixed, with the subscribers of now."""
 
 from __future__ import annotations
 
@@ -26,12 +25,9 @@ from hookfast.telemetry import spans, traceparent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryInput:
-    """The inbox entry to retry, with its data. Event type and business key are the entry's own,
-    unless it could not be read before. `window` is how long the business key counts."""
+    """The inbox entry to retry, with its data. `window` is how long its business key counts."""
 
     entry: InboxEntry
-    event_type: str
-    business_key: str | None
     data: str = field(repr=False)
     value: Any = field(repr=False)
     provider: str
@@ -49,9 +45,9 @@ async def retry(
     TooManyRequests when the tenant's quota of events is used up. The caller must then roll back.
     """
     entry = input.entry
-    schemas = await SchemaCache().load(connection, {input.event_type})
-    if input.event_type in schemas:
-        [fault] = await SchemaChecks().alone([(schemas[input.event_type], input)])
+    schemas = await SchemaCache().load(connection, {entry.event_type})
+    if entry.event_type in schemas:
+        [fault] = await SchemaChecks().alone([(schemas[entry.event_type], input)])
         if fault is not None:
             raise fault
     # Keys, quota, event type, event, and the entry last, as in `store_arrivals`: a retry and a
@@ -65,8 +61,6 @@ async def retry(
         status="suppressed" if draft is None else "accepted",
         event_id=None if draft is None else draft.committed.id,
         suppressed_by=suppressed_by,
-        event_type=input.event_type,
-        business_key=input.business_key,
     )
     if draft is None:
         counts = source_stats.ResultCounts(suppressed=1, failed=-1)
@@ -81,17 +75,16 @@ async def _suppressed_by(
 ) -> str | None:
     """Claim the entry's business key, and return the other entry that has it, if any."""
     entry = input.entry
-    if input.business_key is None or not input.window:
+    if entry.business_key is None or not input.window:
         return None
     claim = business_claim(
         source_id=entry.source_id,
-        business_key=input.business_key,
+        business_key=entry.business_key,
         inbox_id=entry.id,
-        sha256=entry.payload_sha256,
         window=input.window,
         at=now,
     )
-    holder = (await inbox_keys.claim(connection, [claim]))[claim.name].inbox_id
+    holder = (await inbox_keys.claim(connection, [claim]))[claim.name]
     return None if holder == entry.id else holder
 
 
@@ -100,7 +93,7 @@ async def _emit(
 ) -> Draft:
     entry = input.entry
     event = NewEvent(
-        type=input.event_type,
+        type=entry.event_type,
         data=input.data,
         value=input.value,
         tenant_id=entry.tenant_id,
@@ -119,7 +112,7 @@ async def _emit(
     for error in (await event_quotas.admit(connection, [draft], limits)).values():
         raise error
     await sources.register_types(
-        connection, [(entry.source_id, input.provider, input.event_type)], at=now
+        connection, [(entry.source_id, input.provider, entry.event_type)], at=now
     )
     await insert_drafts(connection, [draft])
     await notify_dead(connection, [draft], now=now)

@@ -576,7 +576,7 @@ def _create_tables() -> None:
         sa.Column("payload_sha256", sa.String(), nullable=False),
         sa.Column("seen_at", UtcDateTime(), nullable=False),
         sa.Column("expires_at", UtcDateTime(), nullable=False),
-        sa.PrimaryKeyConstraint("source_id", "key"),
+        sa.PrimaryKeyConstraint("source_id", "key", "payload_sha256"),
     )
     op.create_index("ix_inbox_keys_expiry", "inbox_keys", ["expires_at"], unique=False)
     op.create_table(
