@@ -65,7 +65,7 @@ HeaderName: TypeAlias = Annotated[
     StringConstraints(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$"),  # RFC 9110, 5.6.2
 ]
 ContentTypes: TypeAlias = Annotated[
-    tuple[Annotated[str, StringConstraints(to_lower=True, pattern=rf"^{MEDIA_TYPE}$")], ...],
+    tuple[Annotated[str, StringConstraints(to_lower=True, pattern=rf"(?i)^{MEDIA_TYPE}$")], ...],
     Field(
         max_length=10,
         description="Media types to accept besides the provider's own, e.g. `text/plain`, without "

@@ -161,8 +161,8 @@ class Provider(BaseModel):
         return None
 
     def content_key(self, request: InboundRequest) -> str:
-        """Return the idempotency key of a request without any other: `sha256:<hex>` of the body."""
-        return f"sha256:{request.sha256}"
+        """Return the idempotency key of a request without any other."""
+        return request.content_key
 
     @abstractmethod
     def event_type(self, request: InboundRequest, payload: JsonValue) -> str:

@@ -133,3 +133,8 @@ class InboundRequest:
     def sha256(self) -> str:
         """The hash of the body, in hexadecimal."""
         return hashlib.sha256(self.body).hexdigest()
+
+    @property
+    def content_key(self) -> str:
+        """`sha256:<hex>` of the body: the idempotency key of a request without any other."""
+        return f"sha256:{self.sha256}"

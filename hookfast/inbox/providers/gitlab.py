@@ -100,7 +100,7 @@ class GitLab(Provider):
         # All hooks that one event triggers share this id, even indirectly. Together with the body's
         # hash, a hook that another hook has triggered is not taken for its repetition.
         shared = usable_id(only("X-Gitlab-Event-UUID"))
-        return None if shared is None else usable_id(f"{shared}/sha256:{request.sha256}")
+        return None if shared is None else usable_id(f"{shared}/{request.content_key}")
 
     def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
         """Return `gitlab.<object_kind>.<action>` from the body, the action in the past tense. It is

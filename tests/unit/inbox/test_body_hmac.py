@@ -92,7 +92,7 @@ def test_gitea_accepts_only_the_bare_hex_of_the_hmac(headers: dict[str, str], co
     assert outcome(GITEA, received(headers, BODY), SECRET) == code
 
 
-def test_gitea_rejects_a_form_before_verifying_its_signature() -> None:
+def test_gitea_takes_no_form_because_its_signature_covers_only_a_field() -> None:
     body = form({"payload": BODY.decode()})
     with pytest.raises(UnsupportedContentType):
         GITEA.check_content_type(received({"X-Gitea-Signature": GOOD}, body, content_type=FORM))

@@ -17,7 +17,7 @@ from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import inbox_keys, sources
 from hookfast.storage.inbox.inbox_entries import InboxFilter, page_statement
-from hookfast.storage.inbox.inbox_keys import Claim, KeyHolder
+from hookfast.storage.inbox.inbox_keys import Claim
 from hookfast.storage.keys.rekey import rekey, survey
 from hookfast.storage.tables import InboxKey
 from tests.integration.storage.emitting.emitters import seed_tenant
@@ -34,31 +34,26 @@ def claim(key: str, inbox_id: str, *, at: datetime = NOW, lasts: timedelta = HOU
         source_id="src_1",
         key=key,
         inbox_id=inbox_id,
-        payload_sha256=f"hash of {inbox_id}",
         seen_at=at,
         expires_at=at + lasts,
     )
 
 
-def held_by(inbox_id: str) -> KeyHolder:
-    return KeyHolder(inbox_id, f"hash of {inbox_id}")
-
-
-async def claimed(database: Database, *claims: Claim) -> dict[Any, KeyHolder]:
+async def claimed(database: Database, *claims: Claim) -> dict[Any, str]:
     async with database.write() as connection:
         return await inbox_keys.claim(connection, claims)
 
 
 async def test_first_claimant_holds_a_key_until_it_expires(database: Database) -> None:
     name = ("src_1", "d:a")
-    assert await claimed(database, claim("d:a", "1"), claim("d:a", "2")) == {name: held_by("1")}
+    assert await claimed(database, claim("d:a", "1"), claim("d:a", "2")) == {name: "1"}
     almost = NOW + HOUR - timedelta(microseconds=1)
-    assert await claimed(database, claim("d:a", "3", at=almost)) == {name: held_by("1")}
-    assert await claimed(database, claim("d:a", "4", at=NOW + HOUR)) == {name: held_by("4")}
-    assert await claimed(database, claim("d:a", "5", at=NOW + HOUR)) == {name: held_by("4")}
+    assert await claimed(database, claim("d:a", "3", at=almost)) == {name: "1"}
+    assert await claimed(database, claim("d:a", "4", at=NOW + HOUR)) == {name: "4"}
+    assert await claimed(database, claim("d:a", "5", at=NOW + HOUR)) == {name: "4"}
     # with several keys, each has its own holder
     both = await claimed(database, claim("d:a", "6", at=almost), claim("d:b", "6"))
-    assert both == {name: held_by("4"), ("src_1", "d:b"): held_by("6")}
+    assert both == {name: "4", ("src_1", "d:b"): "6"}
 
 
 async def test_only_expired_keys_are_deleted_in_batches(database: Database) -> None:
@@ -86,11 +81,12 @@ async def test_claimed_key_is_not_deleted_before_its_transaction_ends(
     async with database.write() as asking:
         # a request that was received just before the key expired
         almost = claim("d:a", "2", at=NOW + HOUR - timedelta(microseconds=1))
-        assert await inbox_keys.claim(asking, [almost]) == {almost.name: held_by("1")}
+        assert await inbox_keys.claim(asking, [almost]) == {almost.name: "1"}
         expiring = asyncio.create_task(expire())
         if database.kind == "postgresql":
             assert await expiring == 0  # it skips locked keys
-        assert await inbox_keys.find_holders(asking, [almost.name]) == {almost.name: held_by("1")}
+        name = {"source_id": almost.source_id, "key": almost.key}
+        assert await inbox_keys.find_holders(asking, **name) == ["1"]
     if database.kind == "sqlite":
         assert await expiring == 1  # it waited for the claiming transaction
 
