@@ -40,7 +40,8 @@ class InboundAnswer(BaseModel):
     event_type: str = Field(description="The event type, after the source's renames.")
     status: Literal["accepted", "suppressed", "failed"] = Field(
         description="`suppressed`: an event of the same business fact was emitted already. "
-        "`failed`: it does not match its event type's schema; it is kept and can be retried."
+        "`failed`: it does not match its event type's schema; it is kept and can be retried, and "
+        "only subscriptions with payload `raw` get it until then."
     )
     suppressed_by: str | None = Field(description="The earlier entry of the same business fact.")
     duplicate: bool = Field(description="It was received before, with the same key.")

@@ -56,11 +56,12 @@ class InboxSummary(BaseModel):
     size: int = Field(description="Size of the body, in bytes.")
     status: Status = Field(
         description="`accepted`: an event was emitted. `suppressed`: an earlier entry reported the "
-        "same business fact. `failed`: no event was emitted; `last_error` says why."
+        "same business fact. `failed`: it violates the schema of its event type, and at most the "
+        "subscriptions with payload `raw` got an event; `last_error` says where."
     )
     event_id: str | None = Field(description="The event that was emitted; null: none was.")
     suppressed_by: str | None = Field(description="The earlier entry of the same business fact.")
-    last_error: str | None = Field(description="Why no event was emitted.")
+    last_error: str | None = Field(description="Where it violates the schema.")
     duplicates: int = Field(description="How often it was received again.")
     conflicts: int = Field(
         description="How often it was received again with another body; only a key expression "
@@ -187,10 +188,10 @@ async def get_inbox_body(inbox_id: InboxPath, context: AppContext, principal: Re
 async def retry_inbox_entry(
     inbox_id: InboxPath, context: AppContext, audit: Audit, principal: Writer
 ) -> InboxView:
-    """Emits the event of an entry that failed: that did not match the schema of its event type. If
-    it still does not match, the response is 422 `schema_violation`; if the entry has not failed,
-    409 `not_failed`; if the tenant's quota of events per day is used up, 429
-    `daily_quota_exceeded`."""
+    """Emits the event of an entry that failed: that did not match the schema of its event type.
+    Subscriptions with payload `raw` that have got it do not get it again. If it still does not
+    match, the response is 422 `schema_violation`; if the entry has not failed, 409 `not_failed`; if
+    the tenant's quota of events per day is used up, 429 `daily_quota_exceeded`."""
     async with context.database.read() as connection:
         entry = owned(await inbox_entries.get(connection, inbox_id), principal)
         source = found(await sources.get(connection, entry.source_id, deleted=True))

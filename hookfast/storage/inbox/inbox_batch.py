@@ -15,12 +15,17 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.errors import InvalidInput, TooManyRequests
+from hookfast.errors import FieldError, HookfastError, InvalidInput, TooManyRequests
 from hookfast.ids import new_id
 from hookfast.storage.emitting import event_quotas
 from hookfast.storage.emitting.committing import notify_dead, report_committed
 from hookfast.storage.emitting.event_quotas import EventQuotas, Limits
-from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
+from hookfast.storage.events.fan_out import (
+    Audience,
+    Subscriber,
+    find_subscribers,
+    is_polled_raw,
+)
 from hookfast.storage.events.filtering import Candidate
 from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
 from hookfast.storage.events.schema_checks import Check, Fault
@@ -143,14 +148,23 @@ def schema_checks(lookups: Lookups, one: Arrival) -> list[Check]:
 def describe_faults(faults: Iterable[Fault]) -> str | None:
     """Return why an arrival violates its schema: where, and which rule, but not the value. None if
     it is valid."""
-    error = next((fault for fault in faults if fault is not None), None)
-    if error is None:
-        return None
-    where = error.message
+    error = next((storable(fault) for fault in faults if fault is not None), None)
     if isinstance(error, InvalidInput) and error.errors:
         where = "; ".join(f"{one.pointer} {one.detail}" for one in error.errors)
-    # names of members may have characters that JSON escapes and no database stores
-    return _NOT_STORABLE.sub("\ufffd", f"{error.code}: {where}"[:_MAX_ERROR])
+        return f"{error.code}: {where}"[:_MAX_ERROR]
+    return None if error is None else f"{error.code}: {error.message}"[:_MAX_ERROR]
+
+
+def storable(fault: HookfastError) -> HookfastError:
+    """Return a fault that databases store and responses contain: in the names of members, NUL and
+    lone surrogates, which only JSON can escape, become U+FFFD."""
+    if not isinstance(fault, InvalidInput):
+        return fault
+    errors = (
+        FieldError(*(_NOT_STORABLE.sub("\ufffd", text) for text in (one.pointer, one.detail)))
+        for one in fault.errors
+    )
+    return InvalidInput(fault.message, code=fault.code, errors=tuple(errors))
 
 
 async def store_arrivals(
@@ -168,7 +182,7 @@ async def store_arrivals(
     first = await inbox_keys.claim(connection, claims)
     holders = [first[one.name] for one in claims]
     new = [place for place, holder in enumerate(holders) if holder == ids[place]]
-    # An event with an error is not emitted now, so it must not claim its business key.
+    # What violates its schema is not emitted to all now, so it must not claim its business key.
     emitting = [place for place in new if errors[place] is None]
     suppressed = await _suppressed(connection, arrivals, ids, emitting)
     entries: dict[int, dict[str, Any]] = {}
@@ -179,10 +193,12 @@ async def store_arrivals(
         draft = None
         if errors[place] is not None:
             status = "failed"
+            draft = await _raw_draft(connection, one, inbox_id)
         elif place in suppressed:
             status = "suppressed"
         else:
             draft = _draft(one, inbox_id)
+        if draft is not None:
             drafts[place] = draft
         entries[place] = _entry(
             one,
@@ -233,7 +249,16 @@ async def _check_quotas(
         )
 
 
-def _draft(one: Arrival, inbox_id: str) -> Draft:
+async def _raw_draft(connection: AsyncConnection, one: Arrival, inbox_id: str) -> Draft | None:
+    """Return the event of a request whose data violate the schema, for the subscriptions that
+    forward its bytes and read no data. None if there are none."""
+    raw = [subscriber for subscriber in one.subscribers if subscriber.payload == "raw"]
+    if not raw and not await is_polled_raw(connection, one.event_type, one.tenant_id):
+        return None
+    return _draft(replace(one, subscribers=raw), inbox_id, raw_only=True)
+
+
+def _draft(one: Arrival, inbox_id: str, *, raw_only: bool = False) -> Draft:
     event = NewEvent(
         type=one.event_type,
         data=one.data,
@@ -241,6 +266,7 @@ def _draft(one: Arrival, inbox_id: str) -> Draft:
         tenant_id=one.tenant_id,
         inbox_id=inbox_id,
         hops=one.hops,
+        raw_only=raw_only,
     )
     return Draft.create(
         event,

@@ -505,6 +505,7 @@ def _create_tables() -> None:
         sa.Column("inbox_id", sa.String(), nullable=True),
         sa.Column("ordering_key", sa.Text(), nullable=True),
         sa.Column("hops", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("raw_only", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("position", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         postgresql_partition_by="RANGE (id)",

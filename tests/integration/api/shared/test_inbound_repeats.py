@@ -38,6 +38,7 @@ async def test_duplicate_is_counted_and_gets_the_first_response(
     assert await count(context, InboxEntry, source_id=source) == 1
 
 
+@pytest.mark.both_databases
 async def test_delivery_id_with_another_body_is_another_event(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
@@ -56,6 +57,7 @@ async def test_delivery_id_with_another_body_is_another_event(
     assert (counted["accepted"], counted["duplicates"], counted["conflicts"]) == (2, 2, 0)
 
 
+@pytest.mark.both_databases
 async def test_one_delivery_id_with_several_bodies_at_the_same_time_is_one_event_of_each(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
@@ -68,6 +70,7 @@ async def test_one_delivery_id_with_several_bodies_at_the_same_time_is_one_event
     assert await count(context, InboxEntry, source_id=source) == 3
 
 
+@pytest.mark.both_databases
 async def test_duplicate_by_an_expression_with_another_body_records_its_hash(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:

@@ -45,7 +45,7 @@ async def claimed(database: Database, *claims: Claim) -> dict[Any, str]:
 
 
 async def test_first_claimant_holds_a_key_until_it_expires(database: Database) -> None:
-    name = ("src_1", "d:a")
+    name = ("src_1", "d:a", "")
     assert await claimed(database, claim("d:a", "1"), claim("d:a", "2")) == {name: "1"}
     almost = NOW + HOUR - timedelta(microseconds=1)
     assert await claimed(database, claim("d:a", "3", at=almost)) == {name: "1"}
@@ -53,7 +53,7 @@ async def test_first_claimant_holds_a_key_until_it_expires(database: Database) -
     assert await claimed(database, claim("d:a", "5", at=NOW + HOUR)) == {name: "4"}
     # with several keys, each has its own holder
     both = await claimed(database, claim("d:a", "6", at=almost), claim("d:b", "6"))
-    assert both == {name: "4", ("src_1", "d:b"): "6"}
+    assert both == {name: "4", ("src_1", "d:b", ""): "6"}
 
 
 async def test_only_expired_keys_are_deleted_in_batches(database: Database) -> None:
