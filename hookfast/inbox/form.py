@@ -6,7 +6,6 @@ as it is, and bytes that are no character become U+FFFD.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -14,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 from hookfast.errors import InvalidInput
 from hookfast.strict_json.parser import JsonValue
+from hookfast.strict_json.text import to_text
 from hookfast.strict_json.tolerant import Reading, read
 
 FORM: Final = "application/x-www-form-urlencoded"
@@ -70,7 +70,7 @@ def read_form(body: bytes, *, encoding: str | None, json_field: str | None) -> R
             return read(text.encode())
         except InvalidInput:
             pass  # not the provider's envelope after all: the form itself is the payload
-    return Reading(fields, json.dumps(fields, separators=(",", ":"), ensure_ascii=False))
+    return Reading(fields, to_text(fields))
 
 
 def _unescaped(text: bytes) -> bytes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from typing import Final
 
 from hookfast.inbox.request import InboundRequest
 from hookfast.strict_json.parser import JsonValue
+from hookfast.strict_json.text import to_text
 from hookfast.strict_json.tolerant import Reading, decode
 
 UNPARSED: Final = "unparsed"
@@ -21,7 +21,7 @@ def unparsed(request: InboundRequest, *, reason: str) -> Reading:
     """Return a body as data that says what it is: text in the charset that the request names (else
     UTF-8), or else bytes in base64. `reason` says why it is not JSON, without a part of it."""
     value: dict[str, JsonValue] = {UNPARSED: {"reason": reason, **_content(request)}}
-    return Reading(value, json.dumps(value, separators=(",", ":"), ensure_ascii=False))
+    return Reading(value, to_text(value))
 
 
 def _content(request: InboundRequest) -> dict[str, str]:

@@ -4,27 +4,25 @@ One's own callers can correct what they send; a provider's signed request comes 
 read as strictly as ever, and only if that fails, as the readers of the web do: a byte order mark is
 removed, of duplicate members the last counts, bytes that are no character become U+FFFD (WHATWG
 Encoding, "UTF-8 decode"), and control characters in strings stand for themselves. NUL and lone
-surrogates stay escapes in the text, and numbers keep all their digits.
+surrogates stay escapes in the text, and numbers keep all their digits. `text.from_text` reads the
+result again.
 """
 
 from __future__ import annotations
 
 import codecs
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from hookfast.errors import InvalidInput
-from hookfast.expressions.numbers import ExactFloat, to_text
+from hookfast.strict_json.numbers import any_integer, any_number
 from hookfast.strict_json.parser import JsonValue, is_too_deep, parse
+from hookfast.strict_json.text import to_text
 
 MAX_DEPTH: Final = 200
 """Deepest nesting that is read. Filters, mappings and schemas recurse a few times per level."""
-_MAX_DIGITS: Final = 4_300
-"""Longest integer that `int` converts; converting longer ones takes quadratic time."""
 _SPACE: Final = " \t\r\n"
 
 _MARKS: Final = (
@@ -69,11 +67,6 @@ def decode(raw: bytes, encoding: str | None, *, errors: str = "strict") -> str:
     return raw.decode(marked or encoding or "utf-8", errors)
 
 
-def stored_value(text: str | bytes) -> Any:
-    """Return the value of a JSON text that was stored: read by `read` or by the strict parser."""
-    return json.loads(text, parse_float=_fraction, parse_int=_integer)
-
-
 def _decodings(raw: bytes, encoding: str | None) -> Iterator[str]:
     """Yield the texts that the bytes may be, the most likely first: in the named encoding, in the
     one that JSON's first characters show (RFC 4627, section 3), and with U+FFFD for wrong bytes."""
@@ -89,19 +82,17 @@ def _decodings(raw: bytes, encoding: str | None) -> Iterator[str]:
 
 
 def _read(text: str) -> Reading:
-    if is_too_deep(text.encode(errors="replace"), MAX_DEPTH):
+    if is_too_deep(text.encode(), MAX_DEPTH):
         raise _invalid(f"it nests deeper than {MAX_DEPTH} levels")
     try:
         value, unique = _parse(text, strict=True)
     except json.JSONDecodeError:
         value, unique = _parse_loosely(text)
-    if not unique:
-        text = _rewritten(text)
-    return Reading(value, text.encode(errors="backslashreplace").decode())
+    return Reading(value, text if unique else to_text(value))
 
 
 def _parse_loosely(text: str) -> tuple[Any, bool]:
-    """Parse a text with control characters in its strings, which has to be rewritten."""
+    """Parse a text with control characters in its strings, which has to be written anew."""
     try:
         return _parse(text, strict=False)[0], False
     except json.JSONDecodeError as error:
@@ -123,31 +114,11 @@ def _parse(text: str, *, strict: bool) -> tuple[Any, bool]:
         text,
         strict=strict,
         object_pairs_hook=members,
-        parse_float=_fraction,
-        parse_int=_integer,
+        parse_float=any_number,
+        parse_int=any_integer,
         parse_constant=_no_constant,
     )
     return value, unique
-
-
-def _rewritten(text: str) -> str:
-    """Return the JSON text anew, of duplicate members only the last, with the digits as sent."""
-    value = json.loads(text, strict=False, parse_float=ExactFloat, parse_int=ExactFloat)
-    return to_text(value, exact=True)
-
-
-def _integer(digits: str) -> int | Decimal:
-    return int(digits) if len(digits) <= _MAX_DIGITS else Decimal(digits)
-
-
-def _fraction(digits: str) -> float | Decimal:
-    number = float(digits)
-    if math.isfinite(number):
-        return number
-    try:
-        return Decimal(digits)
-    except InvalidOperation:
-        raise _invalid("a number has an exponent of more than 18 digits") from None
 
 
 def _no_constant(name: str) -> None:

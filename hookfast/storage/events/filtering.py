@@ -21,7 +21,7 @@ import structlog
 from hookfast.errors import InvalidInput, Unavailable
 from hookfast.events.filter import MAX_STEPS, OverLimit, Steps, compiled, filter_text
 from hookfast.storage.events.fan_out import Subscriber
-from hookfast.strict_json.tolerant import stored_value
+from hookfast.strict_json.text import from_text
 from hookfast.telemetry import instruments
 
 log = structlog.get_logger()
@@ -74,7 +74,7 @@ class StoredData:
     @cached_property
     def value(self) -> Any:
         """The data, parsed."""
-        return stored_value(self.body)["data"]
+        return from_text(self.body)["data"]
 
 
 Candidate: TypeAlias = tuple[Sequence[Subscriber], Data]

