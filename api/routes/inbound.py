@@ -57,7 +57,7 @@ _DESCRIPTIONS: Mapping[int | str, str] = {
     408: "The body took too long to arrive.",
     413: "The body is larger than `HOOKFAST_MAX_INBOX_BYTES`.",
     415: "The signature is right, but the source takes no bodies of this type.",
-    422: "The request is malformed.",
+    422: "The signature is right, but a header that may occur once is repeated.",
     429: "The tenant's quota of events per day is used up. Nothing was stored: send the request "
     "again after midnight UTC, see `Retry-After`.",
     503: "Too many requests, or the database is away; see `Retry-After`.",

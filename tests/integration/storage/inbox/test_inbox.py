@@ -138,6 +138,36 @@ async def test_same_request_at_two_processes_is_stored_once(
     assert len({result.event_id for result in results}) == 30
 
 
+async def test_one_delivery_id_with_two_bodies_at_two_processes_is_one_event_of_each(
+    database: Database,
+) -> None:
+    tenant = await seed_tenant(database)
+    source = await seed_source(database, tenant)
+    async with process(database.url) as one, process(database.url) as two:
+        storing = [
+            inbox.store(arrival_of(source, tenant, f"id:{n // 2}", sha256=f"{n % 2}"))
+            for inbox, order in ((one, range(30)), (two, reversed(range(30))))
+            for n in order
+        ]
+        results = await asyncio.gather(*storing)
+    assert len({result.event_id for result in results}) == 30
+    assert {result.conflict for result in results} == {False}
+
+
+async def test_key_for_any_body_counts_other_bodies_as_conflicts(database: Database) -> None:
+    tenant = await seed_tenant(database)
+    source = await seed_source(database, tenant)
+    async with process(database.url) as inbox:
+        first, *others = [
+            await inbox.store(arrival_of(source, tenant, "key:1", any_body=True, sha256=sha256))
+            for sha256 in ("a", "a", "b")
+        ]
+    assert [(one.id, one.duplicate, one.conflict) for one in others] == [
+        (first.id, True, False),
+        (first.id, True, True),
+    ]
+
+
 async def test_same_business_key_at_two_processes_is_emitted_once(database: Database) -> None:
     tenant = await seed_tenant(database)
     source = await seed_source(database, tenant)
