@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from hookfast.expressions.expression import (
     nodes_by_level,
 )
 from hookfast.strict_json.parser import JsonValue
+from hookfast.strict_json.tolerant import NOT_STORABLE
 
 MAX_FAN_OUT = 32
 MAX_TO_STRING = 2
@@ -65,10 +65,6 @@ LIMITS: Final = Limits(
 )
 
 
-_NOT_STORABLE: Final = re.compile(r"[\0\ud800-\udfff]")
-"""Characters that JSON may escape and that no database stores as text."""
-
-
 @dataclass(frozen=True, slots=True)
 class KeyExpression:
     """A compiled key expression. Two are equal when their texts are."""
@@ -93,7 +89,7 @@ class KeyExpression:
         text = value if isinstance(value, str) else _canonical(value)
         if "\ufffd" in text:
             return None
-        if len(text) <= MAX_KEY_LENGTH and not _NOT_STORABLE.search(text):
+        if len(text) <= MAX_KEY_LENGTH and not NOT_STORABLE.search(text):
             return text
         return f"sha256:{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}"
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,6 +24,8 @@ from hookfast.strict_json.text import to_text
 
 MAX_DEPTH: Final = 200
 """Deepest nesting that is read. Filters, mappings and schemas recurse a few times per level."""
+NOT_STORABLE: Final = re.compile(r"[\0\ud800-\udfff]")
+"""Characters that JSON can escape, and that no database stores in a column of text."""
 _SPACE: Final = " \t\r\n"
 
 _MARKS: Final = (

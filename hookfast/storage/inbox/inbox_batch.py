@@ -6,7 +6,6 @@ locked only for the inserts and the commit.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,9 +37,9 @@ from hookfast.storage.inbox.inbox_keys import (
     DELIVERY_KEY_LIFE,
     Claim,
 )
+from hookfast.strict_json.tolerant import NOT_STORABLE
 
 _MAX_ERROR = 1_000
-_NOT_STORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +160,7 @@ def storable(fault: HookfastError) -> HookfastError:
     if not isinstance(fault, InvalidInput):
         return fault
     errors = (
-        FieldError(*(_NOT_STORABLE.sub("\ufffd", text) for text in (one.pointer, one.detail)))
+        FieldError(*(NOT_STORABLE.sub("\ufffd", text) for text in (one.pointer, one.detail)))
         for one in fault.errors
     )
     return InvalidInput(fault.message, code=fault.code, errors=tuple(errors))

@@ -234,7 +234,11 @@ event_headers = st.sampled_from(
 
 @given(
     case=st.sampled_from(CASES),
-    headers=st.lists(st.tuples(event_headers, st.text(max_size=300)), max_size=6),
+    headers=st.lists(
+        st.tuples(event_headers, st.text(max_size=300)),
+        max_size=6,
+        unique_by=lambda header: header[0],
+    ),
     payload=json_values,
 )
 def test_any_request_has_a_valid_event_type_and_a_usable_delivery_id_or_none(
