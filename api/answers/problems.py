@@ -41,7 +41,6 @@ from hookfast.errors import (
 from hookfast.inbox import (
     RequestRejected,
     TooManyHops,
-    UnreadablePayload,
     UnsupportedContentType,
 )
 from hookfast.storage.database.availability import is_transient, sqlstate
@@ -84,7 +83,6 @@ _STATUSES: Mapping[type[HookfastError], int] = {
     BodyTimeout: 408,
     TooManyRequests: 429,
     TooManyHops: 508,
-    UnreadablePayload: 422,
     RequestRejected: 401,
     UnsupportedContentType: 415,
 }

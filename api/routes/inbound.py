@@ -40,8 +40,8 @@ class InboundAnswer(BaseModel):
     event_type: str = Field(description="The event type, after the source's renames.")
     status: Literal["accepted", "suppressed", "failed"] = Field(
         description="`suppressed`: an event of the same business fact was emitted already. "
-        "`failed`: it does not match its event type's schema, or its body cannot be read; it is "
-        "kept and can be retried."
+        "`failed`: it does not match its event type's schema; it is kept and can be retried, and "
+        "only subscriptions with payload `raw` get it until then."
     )
     suppressed_by: str | None = Field(description="The earlier entry of the same business fact.")
     duplicate: bool = Field(description="It was received before, with the same key.")
@@ -57,8 +57,8 @@ _DESCRIPTIONS: Mapping[int | str, str] = {
     404: "There is no such source, or it is inactive.",
     408: "The body took too long to arrive.",
     413: "The body is larger than `HOOKFAST_MAX_INBOX_BYTES`.",
-    415: "The provider sends no bodies of this type.",
-    422: "The request is malformed.",
+    415: "The signature is right, but the source takes no bodies of this type.",
+    422: "The signature is right, but a header that may occur once is repeated.",
     429: "The tenant's quota of events per day is used up. Nothing was stored: send the request "
     "again after midnight UTC, see `Retry-After`.",
     503: "Too many requests, or the database is away; see `Retry-After`.",
@@ -132,7 +132,7 @@ async def receive_webhook(
     with context.inbound_load.enter(source.id):
         try:
             source = await _admitted(client_address(request), source, context)
-            received = await _with_body(request, source, context)
+            received = await _with_body(request, context)
             source, verified = await _verified(source, received, context)
             if isinstance(verified, Answer):
                 _report(source, "answered")
@@ -202,14 +202,11 @@ async def _admitted(caller: str | None, source: OpenSource, context: Context) ->
     return newer
 
 
-async def _with_body(request: Request, source: OpenSource, context: Context) -> InboundRequest:
+async def _with_body(request: Request, context: Context) -> InboundRequest:
     """Return the request with its body, which is read only after the other checks passed."""
     caller = client_address(request) or ""
     headers = RequestHeaders.from_raw(request.scope["headers"])
     url = _url(request, context)
-    now = context.clock()
-    early = InboundRequest(method="POST", url=url, headers=headers, body=b"", caller=caller, at=now)
-    source.provider.check_content_type(early)
     body = await streamed_body(request).read()
     return InboundRequest(
         method="POST",
@@ -274,6 +271,7 @@ def _arrival(
         tenant_id=source.tenant_id,
         provider=source.provider.name,
         key=verified.key,
+        any_body=verified.any_body,
         business_key=verified.business_key,
         business_window=source.rules.business_window,
         event_type=verified.event_type,
@@ -284,7 +282,6 @@ def _arrival(
         data=verified.data,
         value=verified.value,
         hops=verified.hops,
-        error=verified.error,
         at=received.at,
         traceparent=spans.current() or traceparent.new(),
         request_id=request_id,

@@ -23,8 +23,8 @@ from api.http.routing import router
 from api.process.context import AppContext
 from api.process.source_cache import rules_of
 from hookfast.errors import Conflict, InvalidInput
-from hookfast.inbox import InboundRequest, RequestHeaders, UnreadablePayload, provider
-from hookfast.inbox.verified_request import data_text, parse_payload
+from hookfast.inbox import InboundRequest, RequestHeaders, provider
+from hookfast.inbox.verified_request import read_payload
 from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.inbox import inbox_entries, inbox_keys, inbox_retry, sources
 from hookfast.storage.inbox.inbox_entries import EntrySummary, InboxFilter
@@ -45,7 +45,8 @@ class InboxSummary(BaseModel):
     tenant_id: str
     key: str = Field(
         description="Identifies duplicates: `id:` and the provider's delivery id, `key:` and the "
-        "result of the source's expression, or `sha256:` and the body's hash."
+        "result of the source's expression, or `sha256:` and the body's hash, with the signed time "
+        "of a `generic` source before it. Except with an expression, duplicates have equal bodies."
     )
     event_type: str = Field(description="The type of its event, after the source's renames.")
     business_key: str | None = Field(description="The key of the business fact that it reports.")
@@ -55,13 +56,17 @@ class InboxSummary(BaseModel):
     size: int = Field(description="Size of the body, in bytes.")
     status: Status = Field(
         description="`accepted`: an event was emitted. `suppressed`: an earlier entry reported the "
-        "same business fact. `failed`: no event was emitted; `last_error` says why."
+        "same business fact. `failed`: it violates the schema of its event type, and at most the "
+        "subscriptions with payload `raw` got an event; `last_error` says where."
     )
     event_id: str | None = Field(description="The event that was emitted; null: none was.")
     suppressed_by: str | None = Field(description="The earlier entry of the same business fact.")
-    last_error: str | None = Field(description="Why no event was emitted.")
+    last_error: str | None = Field(description="Where it violates the schema.")
     duplicates: int = Field(description="How often it was received again.")
-    conflicts: int = Field(description="How often it was received again with another body.")
+    conflicts: int = Field(
+        description="How often it was received again with another body; only a key expression "
+        "makes such a request the same."
+    )
     conflict_sha256: str | None = Field(description="The hash of the last such body.")
     received_at: Time = Field(description="When it was received first.")
     last_seen_at: Time = Field(description="When it was received last, duplicates included.")
@@ -101,7 +106,7 @@ async def list_inbox(
     ] = None,
     key: Annotated[
         str | None,
-        Query(max_length=300, description="The entry with this key; needs `source_id`."),
+        Query(max_length=300, description="The entries with this key; needs `source_id`."),
     ] = None,
     tenant_id: TenantFilter = None,
     since: Annotated[TimeInput | None, Query(description="Received at this time or later.")] = None,
@@ -128,12 +133,18 @@ async def list_inbox(
                 connection, chosen, after=page.after, limit=page.rows
             )
         else:
-            name = (source_id, f"{DELIVERY}{key}")
-            holders = await inbox_keys.find_holders(connection, [name])
-            entries = await inbox_entries.summaries(
-                connection, {holder.inbox_id for holder in holders.values()}
-            )
-            rows = [row for row in entries.values() if chosen.matches(row)]
+            name = f"{DELIVERY}{key}"
+            ids = await inbox_keys.find_holders(connection, source_id=source_id, key=name)
+            entries = await inbox_entries.summaries(connection, ids)
+            rows = sorted(
+                (
+                    row
+                    for row in entries.values()
+                    if chosen.matches(row) and (page.after is None or row.id < page.after)
+                ),
+                key=lambda row: row.id,
+                reverse=True,
+            )[: page.rows]
     return page.listing(rows, key=lambda row: row.id, view=InboxSummary.of)
 
 
@@ -177,15 +188,14 @@ async def get_inbox_body(inbox_id: InboxPath, context: AppContext, principal: Re
 async def retry_inbox_entry(
     inbox_id: InboxPath, context: AppContext, audit: Audit, principal: Writer
 ) -> InboxView:
-    """Emits the event of an entry that failed: that did not match the schema of its event type, or
-    could not be read. If it still does not match, the response is 422 `schema_violation`; if its
-    body cannot be read, 422
-    `unreadable_payload`; if the entry has not failed, 409 `not_failed`; if the tenant's quota of
-    events per day is used up, 429 `daily_quota_exceeded`."""
+    """Emits the event of an entry that failed: that did not match the schema of its event type.
+    Subscriptions with payload `raw` that have got it do not get it again. If it still does not
+    match, the response is 422 `schema_violation`; if the entry has not failed, 409 `not_failed`; if
+    the tenant's quota of events per day is used up, 429 `daily_quota_exceeded`."""
     async with context.database.read() as connection:
         entry = owned(await inbox_entries.get(connection, inbox_id), principal)
         source = found(await sources.get(connection, entry.source_id, deleted=True))
-    retried = await asyncio.to_thread(_parse_again, entry, source)
+    retried = await asyncio.to_thread(_read_again, entry, source)
     async with context.database.write() as connection:
         await inbox_retry.retry(
             connection, retried, quotas=context.event_quotas, now=context.clock()
@@ -197,8 +207,8 @@ async def retry_inbox_entry(
     return InboxView.from_entry(after)
 
 
-def _parse_again(entry: InboxEntry, source: Source) -> RetryInput:
-    """Parse a failed entry again, as its source's provider does."""
+def _read_again(entry: InboxEntry, source: Source) -> RetryInput:
+    """Read a failed entry again, as its source's provider does."""
     if entry.status != "failed":
         raise Conflict(
             f"Only failed entries can be retried; this one is {entry.status}.", code="not_failed"
@@ -217,17 +227,11 @@ def _parse_again(entry: InboxEntry, source: Source) -> RetryInput:
         at=entry.received_at,
     )
     bound = provider(source.provider, source.options)
-    payload = parse_payload(bound, received)
-    rules = rules_of(source, bound)
-    event_type, business_key = entry.event_type, entry.business_key
-    if (entry.last_error or "").startswith(UnreadablePayload.code):
-        event_type, business_key = rules.classify(bound, received, payload)
+    reading, _ = read_payload(bound, received)
     return RetryInput(
         entry=entry,
-        event_type=event_type,
-        business_key=business_key,
-        data=data_text(received, payload),
-        value=payload,
+        data=reading.text,
+        value=reading.value,
         provider=source.provider,
-        window=rules.business_window,
+        window=rules_of(source, bound).business_window,
     )

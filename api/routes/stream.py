@@ -82,8 +82,8 @@ async def stream_events(
     payload: Annotated[
         Literal["full", "raw"],
         Query(
-            description="`raw`: events received through a source have their original request; "
-            "all others are `full`."
+            description="`raw`: events received through a source have their original request, also "
+            "if their data violate their schema; all others are `full`."
         ),
     ] = "full",
     after: Annotated[
@@ -174,6 +174,8 @@ def _key_check(request: Request, context: Context, principal: Principal) -> Any:
 async def _pieces(events: Sequence[FeedEvent]) -> AsyncIterator[bytes]:
     piece = bytearray()
     for event in events:
+        if event.raw_only:
+            continue
         piece += event_block(event)
         if len(piece) >= _PIECE_BYTES:
             yield bytes(piece)

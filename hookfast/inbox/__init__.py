@@ -6,7 +6,6 @@ Pure: no I/O, no storage, no HTTP framework. `provider(name, options)` returns a
 from hookfast.inbox.errors import (
     RequestRejected,
     TooManyHops,
-    UnreadablePayload,
     UnsupportedContentType,
 )
 from hookfast.inbox.expression import KeyExpression, compile_expression
@@ -25,7 +24,6 @@ __all__ = [
     "RequestHeaders",
     "RequestRejected",
     "TooManyHops",
-    "UnreadablePayload",
     "UnsupportedContentType",
     "compile_expression",
     "delivery_key",

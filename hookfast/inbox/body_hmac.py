@@ -36,8 +36,8 @@ class BodyHmacScheme:
     encoding: Encoding = "hex"
     delivery_headers: tuple[tuple[str, ...], ...]
     """Headers that together are the delivery id; the first complete row applies."""
-    type_headers: tuple[str, ...]
-    """Headers that name the event; the first one present applies."""
+    type_headers: tuple[tuple[str, ...], ...]
+    """Headers that together name the event; the first complete row applies."""
     action_member: str | None = None
     """The member of the body with the event's verb. None: the header contains it."""
     lets_choose_secret: bool = True
@@ -68,16 +68,11 @@ class BodyHmac(Provider):
         require_signature([raw], keys, request.body)
 
     def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
-        for headers in self.scheme.delivery_headers:
-            parts = [part for header in headers if (part := request.headers.only(header))]
-            if len(parts) == len(headers):
-                return usable_id("/".join(parts))
-        return None
+        return usable_id(_first_complete(request, self.scheme.delivery_headers))
 
     def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
         """Return the name in the header as event type, with the body's action if it has one."""
-        found = (request.headers.only(header) for header in self.scheme.type_headers)
-        name = next(filter(None, found), None)
+        name = _first_complete(request, self.scheme.type_headers)
         if self.scheme.action_member is None:
             return event_type_from(self.name, name)
         return event_name(self.name, name, member(payload, self.scheme.action_member))
@@ -85,6 +80,15 @@ class BodyHmac(Provider):
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
         text = hmac_signature(secret, unsigned.body, encoding=self.scheme.encoding)
         return {self.scheme.signature_headers[0]: f"{self.scheme.prefix}{text}"}
+
+
+def _first_complete(request: InboundRequest, rows: Sequence[Sequence[str]]) -> str | None:
+    """Return the values of the first row of headers that are all present, joined by slashes."""
+    for headers in rows:
+        parts = [part for header in headers if (part := request.headers.only(header))]
+        if len(parts) == len(headers):
+            return "/".join(parts)
+    return None
 
 
 def body_hmac_provider(scheme: BodyHmacScheme) -> type[Provider]:

@@ -28,7 +28,8 @@ class RequestRejected(HookfastError):
 
 
 class UnsupportedContentType(HookfastError):
-    """The provider never sends bodies of this content type (HTTP 415). Nothing was verified."""
+    """The request is verified, but the source takes no bodies of this content type (HTTP 415).
+    Nothing was stored. If the provider does send it, add it to the source's `content_types`."""
 
     code = "unsupported_content_type"
 
@@ -46,10 +47,3 @@ class TooManyHops(HookfastError):
             "sends it back, or subscribe it to fewer event types."
         )
         self.hops = hops
-
-
-class UnreadablePayload(HookfastError):
-    """The request is verified, but its body does not match its content type (HTTP 422 when it is
-    retried). It is stored, and becomes no event."""
-
-    code = "unreadable_payload"

@@ -25,6 +25,7 @@ from hookfast.expressions.expression import (
 from hookfast.strict_json.numbers import WrittenNumber, canonical
 from hookfast.strict_json.parser import JsonValue
 from hookfast.strict_json.text import to_text
+from hookfast.strict_json.tolerant import NOT_STORABLE
 
 MAX_FAN_OUT = 32
 MAX_TO_STRING = 2
@@ -77,7 +78,8 @@ class KeyExpression:
 
         A string is the key itself; any other result becomes canonical JSON: sorted members, no
         white space, and numbers without an exponent or a fraction that ends in zero, so that equal
-        numbers have equal keys. Never raises; an evaluation beyond the limits has no key.
+        numbers have equal keys. Never raises; an evaluation beyond the limits has no key, and
+        neither has a result with U+FFFD, which may stand for different bytes.
         """
         value = self.value(payload)
         if _is_empty(value):
@@ -87,9 +89,11 @@ class KeyExpression:
             if any(_is_empty(member) for member in members):
                 return None
         text = value if isinstance(value, str) else _canonical(value)
-        if len(text) <= MAX_KEY_LENGTH:
+        if "\ufffd" in text:
+            return None
+        if len(text) <= MAX_KEY_LENGTH and not NOT_STORABLE.search(text):
             return text
-        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        return f"sha256:{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}"
 
     def value(self, payload: JsonValue) -> JsonValue:
         """Return the result, or None when the evaluation fails or exceeds the limits."""

@@ -30,13 +30,20 @@ def delivery_key(
 ) -> str:
     """Return the idempotency key of a request; at most 204 printable characters, unless it is from
     `expression`. It is `id:` and the provider's delivery id; otherwise `key:` and the result of
-    `expression`; otherwise `sha256:` and the hex digest of the body. The prefix tells them apart.
+    `expression`; otherwise the provider's `content_key`. The prefix tells them apart.
     """
     delivery_id = provider.delivery_id(request, payload)
     if delivery_id is not None:
         return f"id:{delivery_id}"
     key = None if expression is None else expression.key(payload)
-    return request.content_key if key is None else f"key:{key}"
+    return provider.content_key(request) if key is None else f"key:{key}"
+
+
+def covers_any_body(key: str, provider: Provider) -> bool:
+    """Whether requests with this delivery key are the same whatever their bytes: if an expression
+    of the source chose it. A provider's id is not enough, because it is often unsigned, and several
+    hooks may share it: only equal bytes are then the same request."""
+    return key.startswith("key:") or provider.chooses_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ MAX_TOTAL = 16_384
 """Characters of all names and values together."""
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110, section 5.6.2
-_VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
+_VALUE = re.compile(r"(?:[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?)?")
+"""RFC 9110, section 5.5: visible ASCII and `obs-text`, with blanks and tabs inside."""
 _CREDENTIAL = re.compile(
     r"token|secret|passw|credential|signature|hmac|session|auth(?!or(?!i))|cookie|csrf|jwt|digest"
     r"|(api|access|private|master)[-_]?key|(^|-)(sign|sig|mac)(-|$)"
@@ -57,15 +58,14 @@ def kept_headers(
     remaining = MAX_TOTAL
     for name, value in headers:
         lowered = name.lower()
-        text = value.strip(" \t")
-        if lowered in dropped or not _may_be_kept(lowered) or len(text) > MAX_VALUE:
+        if lowered in dropped or not _may_be_kept(lowered) or len(value) > MAX_VALUE:
             continue
-        if not (_TOKEN.fullmatch(name) and _VALUE.fullmatch(text)):
+        if not (_TOKEN.fullmatch(name) and _VALUE.fullmatch(value)):
             continue
-        remaining -= len(name) + len(text)
+        remaining -= len(name) + len(value)
         if remaining < 0 or len(kept) == MAX_HEADERS:
             break
-        kept.append((name, text))
+        kept.append((name, value))
     return kept
 
 

@@ -11,6 +11,7 @@ from hookfast.errors import InvalidInput
 from hookfast.events.event_type import is_event_type
 from hookfast.events.operational import RESERVED_NAMESPACE, is_reserved
 from hookfast.inbox.expression import compile_expression
+from hookfast.inbox.media_type import MEDIA_TYPE
 from hookfast.inbox.naming import MAX_NAMESPACE
 
 
@@ -62,6 +63,14 @@ Tolerance: TypeAlias = Annotated[
 HeaderName: TypeAlias = Annotated[
     str,
     StringConstraints(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$"),  # RFC 9110, 5.6.2
+]
+ContentTypes: TypeAlias = Annotated[
+    tuple[Annotated[str, StringConstraints(to_lower=True, pattern=rf"(?i)^{MEDIA_TYPE}$")], ...],
+    Field(
+        max_length=10,
+        description="Media types to accept besides the provider's own, e.g. `text/plain`, without "
+        "parameters. A body of theirs that is JSON is read as JSON.",
+    ),
 ]
 ExpressionText: TypeAlias = Annotated[str, AfterValidator(_expression)]
 FixedType: TypeAlias = Annotated[str, AfterValidator(_event_type)]

@@ -3,9 +3,9 @@
 The fields of a provider class are the options of its sources, so an instance is the provider with
 one source's options. `hookfast/inbox/providers/` has all of them.
 
-The HTTP layer calls `check_content_type`, then `verify`, and only then the other methods, because
-an unverified request cannot be trusted: `payload`, `answer`, `delivery_id`, `event_type`,
-`acknowledgement`. For a body that cannot be read, the payload of the last four is None.
+The HTTP layer calls `verify`, then `check_content_type`, and only then the other methods, because
+an unverified request cannot be trusted: `read`, `answer`, `delivery_id`, `event_type`,
+`acknowledgement`. For a body that is not JSON, the payload of the last four is None.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from hookfast.errors import FieldError, InvalidInput
 from hookfast.events.event_type import matches
 from hookfast.inbox.errors import UnsupportedContentType
-from hookfast.inbox.form import FORM, JSON, form_object
+from hookfast.inbox.form import FORM, read_form
+from hookfast.inbox.media_type import is_json
 from hookfast.inbox.request import InboundRequest
-from hookfast.strict_json.parser import JsonValue, parse
+from hookfast.strict_json import tolerant
+from hookfast.strict_json.parser import JsonValue
+from hookfast.strict_json.tolerant import Reading
 
 MIN_SECRET_LENGTH = 16
 MAX_SECRET_LENGTH = 1024
@@ -67,7 +70,10 @@ class Provider(BaseModel):
     """The value of a source's `provider`, and the first part of the event types."""
     title: ClassVar[str]
     """What the provider calls itself, for people."""
-    content_types: ClassVar[frozenset[str]] = frozenset({JSON})
+    sends_forms: ClassVar[bool] = False
+    """Whether the provider sends forms (`FORM`) as well as JSON."""
+    json_field: ClassVar[str | None] = None
+    """The field of a form in which the provider sends JSON."""
     lets_choose_secret: ClassVar[bool] = False
     """Whether the user chooses the secret at the provider; then Hookfast can generate one."""
     suggested_keys: ClassVar[Mapping[str, str]] = {}
@@ -93,11 +99,28 @@ class Provider(BaseModel):
         except UnicodeEncodeError:
             raise invalid_secret(pointer, "a secret must be text that UTF-8 can encode") from None
 
+    @property
+    def other_content_types(self) -> Sequence[str]:
+        """Media types that the source accepts besides those of its provider."""
+        return ()
+
     def check_content_type(self, request: InboundRequest) -> None:
-        """Raise UnsupportedContentType unless this provider sends bodies of this type."""
-        if request.content_type not in self.content_types:
+        """Raise UnsupportedContentType unless this provider sends bodies of this type. A request
+        without a Content-Type is accepted: its signature says who sent it, its body what it is."""
+        if len(request.headers.all("Content-Type")) > 1:
+            raise UnsupportedContentType("Content-Type appears more than once; send it once")
+        sent = request.content_type
+        if not sent or is_json(sent) or sent in self.other_content_types:
+            return
+        if not (self.sends_forms and sent == FORM):
             raise UnsupportedContentType(
-                f"{self.name} sends {' or '.join(sorted(self.content_types))}"
+                " or ".join(
+                    [
+                        f"{self.name} sends application/json, another +json type",
+                        *([FORM] if self.sends_forms else []),
+                        *self.other_content_types,
+                    ]
+                )
             )
 
     @abstractmethod
@@ -105,11 +128,16 @@ class Provider(BaseModel):
         """Raise RequestRejected unless the provider signed exactly this request with one of the
         secrets (the current one first, then the previous ones)."""
 
-    def payload(self, request: InboundRequest) -> JsonValue:
-        """Return the parsed body. Raises InvalidInput when it does not match its content type."""
+    def read(self, request: InboundRequest) -> Reading:
+        """Return the body as JSON, as far as a tolerant reader gets. Raises InvalidInput when it is
+        not JSON at all."""
         if request.content_type == FORM:
-            return dict(form_object(request.body))
-        return parse(request.body)
+            return read_form(request.body, encoding=request.encoding, json_field=self.json_field)
+        return tolerant.read(request.body, encoding=request.encoding)
+
+    def payload(self, request: InboundRequest) -> JsonValue:
+        """Return the value of the body, as `read` does."""
+        return self.read(request).value
 
     def answer(self, request: InboundRequest, payload: JsonValue) -> Answer | None:
         """Return the immediate answer to a request that is a question, which is not recorded. None
@@ -121,10 +149,20 @@ class Provider(BaseModel):
         the provider only reads the status: it then gets the inbox entry."""
         return None
 
+    @property
+    def chooses_id(self) -> bool:
+        """Whether `delivery_id` is what an expression of the source chooses. It then identifies a
+        request whatever its bytes; an id of the provider's own does so together with them."""
+        return False
+
     def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
         """Return the id that is the same when the provider sends this request again. None when it
         has no usable id: the key is then the source's expression or `content_key`."""
         return None
+
+    def content_key(self, request: InboundRequest) -> str:
+        """Return the idempotency key of a request without any other."""
+        return request.content_key
 
     @abstractmethod
     def event_type(self, request: InboundRequest, payload: JsonValue) -> str:

@@ -7,7 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from hookfast.inbox.errors import RequestRejected, UnsupportedContentType
+from hookfast.errors import InvalidInput
+from hookfast.inbox.charset import codec_of
+from hookfast.inbox.errors import RequestRejected
+from hookfast.inbox.media_type import charset_of
 
 MAX_SIGNATURE_LENGTH = 16_384
 """Characters of a header that takes part in a signature."""
@@ -23,9 +26,12 @@ class RequestHeaders:
 
     @classmethod
     def from_raw(cls, pairs: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
-        """Return the headers of an ASGI scope. Every byte is a character (ISO 8859-1), so decoding
-        loses nothing and cannot fail; values that are not ASCII are rejected when read."""
-        return cls((name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs)
+        """Return the headers of an ASGI scope, without the optional white space around values,
+        which is no part of them and which proxies may add (RFC 9110, section 5.5). Every byte is a
+        character (ISO 8859-1), so decoding loses nothing and cannot fail."""
+        return cls(
+            (name.decode("latin-1"), value.strip(b" \t").decode("latin-1")) for name, value in pairs
+        )
 
     def __repr__(self) -> str:  # values may be secrets (X-Gitlab-Token)
         return f"RequestHeaders({[name for name, _ in self._pairs]})"
@@ -49,17 +55,20 @@ class RequestHeaders:
         return tuple(value for sent, value in self._pairs if sent.lower() == lowered)
 
     def only(self, name: str) -> str | None:
-        """Return the value of a header, stripped of white space. None when it is missing, empty or
-        repeated: choosing one of several values would be a guess."""
+        """Return the value of a header, None when it is missing or empty. Raises InvalidInput
+        (`repeated_header`) when it is repeated: choosing one of several values would be a guess."""
         values = self.all(name)
-        return (values[0].strip(" \t") or None) if len(values) == 1 else None
+        if len(values) > 1:
+            raise InvalidInput.at(
+                name, f"it appears {len(values)} times; send it once", code="repeated_header"
+            )
+        return (values[0] or None) if values else None
 
     def signing(self, name: str) -> str | None:
         """Return the value of a header that takes part in a signature, None when it is missing.
 
         Raises RequestRejected for a repeated header, even with equal values (another reader of the
-        request may use the other one), and for an empty, too long or not visible ASCII value. The
-        value is not stripped: a leading blank did not come from the provider.
+        request may use the other one), and for an empty, too long or not visible ASCII value.
         """
         values = self.all(name)
         if not values:
@@ -104,14 +113,28 @@ class InboundRequest:
 
     @property
     def content_type(self) -> str:
-        """The media type in lower case, without its parameters (RFC 9110, section 8.3.1). Raises
-        UnsupportedContentType when the header is missing or repeated."""
-        value = self.headers.only("Content-Type")
-        if value is None:
-            raise UnsupportedContentType("send exactly one Content-Type header")
-        return value.partition(";")[0].strip(" \t").lower()
+        """The media type in lower case, without its parameters (RFC 9110, section 8.3.1). Empty
+        when the header is missing or repeated."""
+        return self._content_type.partition(";")[0].rstrip(" \t").lower()
+
+    @property
+    def encoding(self) -> str | None:
+        """The codec of the charset that the Content-Type names, None when it names none or one that
+        is not known."""
+        charset = charset_of(self._content_type)
+        return None if charset is None else codec_of(charset)
+
+    @property
+    def _content_type(self) -> str:
+        values = self.headers.all("Content-Type")
+        return values[0] if len(values) == 1 else ""
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the body, in hexadecimal."""
+        return hashlib.sha256(self.body).hexdigest()
 
     @property
     def content_key(self) -> str:
         """`sha256:<hex>` of the body: the idempotency key of a request without any other."""
-        return f"sha256:{hashlib.sha256(self.body).hexdigest()}"
+        return f"sha256:{self.sha256}"

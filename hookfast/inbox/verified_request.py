@@ -1,8 +1,8 @@
-"""Verify an inbound request and parse its body, in the order that is safe."""
+"""Verify an inbound request and read its body, in the order that is safe."""
 
 from __future__ import annotations
 
-import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -11,17 +11,19 @@ from typing import Final
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import matching_patterns
 from hookfast.events.hops import HEADER, MAX_HOPS, received_hops
-from hookfast.inbox.errors import TooManyHops, UnreadablePayload
+from hookfast.inbox.errors import TooManyHops
 from hookfast.inbox.expression import KeyExpression
-from hookfast.inbox.form import FORM
-from hookfast.inbox.idempotency_key import BusinessKeys, delivery_key
+from hookfast.inbox.idempotency_key import BusinessKeys, covers_any_body, delivery_key
 from hookfast.inbox.kept_headers import kept_headers
+from hookfast.inbox.media_type import UNKNOWN
 from hookfast.inbox.provider import Answer, Provider
 from hookfast.inbox.request import InboundRequest
+from hookfast.inbox.unparsed import unparsed
 from hookfast.strict_json.parser import JsonValue
-from hookfast.strict_json.text import to_text
+from hookfast.strict_json.tolerant import Reading
 
 MAX_CONTENT_TYPE = 200
+_PRINTABLE = re.compile(r"[\t -~]+")
 _SIGNATURE_OPTION: Final = "signature_header"
 _ID_OPTION: Final = "id_header"
 
@@ -55,11 +57,13 @@ class SourceRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedRequest:
-    """A verified request. `data` is the payload as JSON text, `value` the parsed payload; if the
-    body cannot be read, they are empty and `error` says why. `hops` are those of its event.
-    `acknowledgement` is the response that its provider expects, None when any 2xx will do."""
+    """A verified request. `data` is the payload as JSON text, `value` the parsed payload. With
+    `any_body`, a request with the same `key` is the same whatever its bytes. `hops` are those of
+    its event. `acknowledgement` is the response that its provider expects, None when any 2xx will
+    do."""
 
     key: str
+    any_body: bool
     business_key: str | None
     event_type: str
     sha256: str
@@ -67,7 +71,6 @@ class VerifiedRequest:
     headers: list[tuple[str, str]]
     hops: int
     acknowledgement: Answer | None
-    error: UnreadablePayload | None
     data: str = field(repr=False)
     value: JsonValue = field(repr=False)
 
@@ -82,25 +85,30 @@ def verify_and_parse(
 ) -> Answer | VerifiedRequest:
     """Return the verified request, or the immediate answer to a provider's question.
 
-    Raises RequestRejected and TooManyHops before the body is parsed. Takes about 10 ms per MiB: use
-    a thread for long bodies.
+    Raises RequestRejected, then UnsupportedContentType and TooManyHops, before the body is parsed,
+    and InvalidInput for a header that is repeated. Takes about 10 ms per MiB: use a thread for long
+    bodies.
     """
     provider.verify(request, secrets=secrets, now=now)
+    provider.check_content_type(request)
     hops = received_hops(request.headers.all(HEADER))
     if hops > MAX_HOPS:
         raise TooManyHops(hops)
-    payload, error = _readable(provider, request)
+    reading, is_json = read_payload(provider, request)
+    payload = reading.value if is_json else None
     answer = provider.answer(request, payload)
     if answer is not None:
         return answer
-    if error is not None:
+    if not is_json:
         rules = replace(rules, id_expression=None, business_keys=None)
     event_type, business_key = rules.classify(provider, request, payload)
+    key = delivery_key(provider, request, payload=payload, expression=rules.id_expression)
     return VerifiedRequest(
-        key=delivery_key(provider, request, payload=payload, expression=rules.id_expression),
+        key=key,
+        any_body=covers_any_body(key, provider),
         business_key=business_key,
         event_type=event_type,
-        sha256=hashlib.sha256(request.body).hexdigest(),
+        sha256=request.sha256,
         content_type=_content_type(request),
         headers=kept_headers(
             request.headers.items(),
@@ -109,42 +117,25 @@ def verify_and_parse(
         ),
         hops=hops,
         acknowledgement=provider.acknowledgement(request, payload),
-        error=error,
-        data=data_text(request, payload) if error is None else "",
-        value=payload,
+        data=reading.text,
+        value=reading.value,
     )
 
 
-def _readable(
-    provider: Provider, request: InboundRequest
-) -> tuple[JsonValue, UnreadablePayload | None]:
-    """Return the parsed body, or null and why it cannot be read."""
+def read_payload(provider: Provider, request: InboundRequest) -> tuple[Reading, bool]:
+    """Return the body as the data of an event, and whether it is the provider's JSON. If not, it
+    is kept as text (see `unparsed`): what was signed is never dropped."""
     try:
-        return parse_payload(provider, request), None
-    except UnreadablePayload as error:
-        return None, error
-
-
-def parse_payload(provider: Provider, request: InboundRequest) -> JsonValue:
-    """Return the parsed body. Raises UnreadablePayload, whose message contains none of it."""
-    try:
-        return provider.payload(request)
+        return provider.read(request), True
     except InvalidInput as error:
-        raise UnreadablePayload(f"The body cannot be read: {error.message}") from None
-
-
-def data_text(request: InboundRequest, payload: JsonValue) -> str:
-    """Return the event's data as JSON text: a JSON body unchanged, a form converted to JSON."""
-    if request.content_type == FORM:
-        return to_text(payload)
-    return request.body.decode().strip(" \t\r\n")
+        return unparsed(request, reason=error.message), False
 
 
 def _content_type(request: InboundRequest) -> str:
     """Return the Content-Type as received, to forward with the unchanged body; without its
     parameters when they are too long or not printable ASCII."""
-    text = request.headers.only("Content-Type") or ""
-    fits = len(text) <= MAX_CONTENT_TYPE and text.isascii() and text.isprintable()
+    text = request.headers.only("Content-Type") or UNKNOWN
+    fits = len(text) <= MAX_CONTENT_TYPE and _PRINTABLE.fullmatch(text)
     return text if fits else request.content_type
 
 

@@ -294,7 +294,8 @@ def _builder(
         return httpx2.Request(
             method,
             _origin_url(url.scheme, url.authority),
-            headers=sent,
+            # Each character is a byte: a forwarded value may have `obs-text` (RFC 9110, 5.5).
+            headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in sent],
             stream=httpx2.ByteStream(body),
             # The target is sent as the endpoint's owner wrote it; httpx2 would normalise it.
             extensions={"target": url.target, NETWORKS: networks, TLS: ssl_context},

@@ -74,7 +74,7 @@ def parse_with_text(raw: bytes, *, levels: int, max_depth: int = MAX_DEPTH) -> P
     because the scanner recurses.
     """
     text = _decode(raw)
-    if _too_deep(raw, max_depth):
+    if is_too_deep(raw, max_depth):
         raise _invalid(
             f"the JSON nests deeper than {max_depth} levels"
             f"{_at(text, find_fault(text, 0, max_depth=max_depth).position)}; flatten it"
@@ -109,7 +109,7 @@ def _decode(raw: bytes) -> str:
         ) from None
 
 
-def _too_deep(raw: bytes, max_depth: int) -> bool:
+def is_too_deep(raw: bytes, max_depth: int) -> bool:
     """Return whether brackets outside strings nest deeper than `max_depth`. Correct up to the first
     syntax error, where the scanner stops anyway."""
     if raw.count(b"[") + raw.count(b"{") <= max_depth:

@@ -25,7 +25,10 @@ from api.site.page import PageView
 from api.site.page_route import PageRouter
 from api.site.time_range import RangeQuery
 from hookfast.errors import InvalidInput
+from hookfast.inbox.charset import codec_of
 from hookfast.inbox.form import FORM, form_pairs
+from hookfast.inbox.media_type import charset_of
+from hookfast.strict_json.tolerant import decode
 
 routes = PageRouter(DASHBOARD)
 
@@ -105,16 +108,20 @@ routes.action("/inbox/{inbox_id}/retry", retry_inbox_entry, _retried)
 
 
 def _readable(body: bytes, content_type: str) -> tuple[str, bool]:
-    """Return a body as readable text, and whether it is complete. Bytes that are not UTF-8 are
-    shown in hexadecimal."""
+    """Return a body as readable text, and whether it is complete. Bytes that are no text in the
+    charset of the content type are shown in hexadecimal."""
+    charset = charset_of(content_type)
+    encoding = None if charset is None else codec_of(charset)
     if content_type.partition(";")[0].strip().lower() == FORM:
         try:
-            fields = "\n".join(f"{name} = {value}" for name, value in form_pairs(body))
-            return fields[:MAX_SHOWN], len(fields) <= MAX_SHOWN
+            pairs = form_pairs(body, encoding=encoding)
         except InvalidInput:
             pass
+        else:
+            fields = "\n".join(f"{name} = {value}" for name, value in pairs)
+            return fields[:MAX_SHOWN], len(fields) <= MAX_SHOWN
     try:
-        text = body.decode()
+        text = decode(body, encoding)
     except UnicodeDecodeError:
         return body[:_HEX_SHOWN].hex(" ", 2), len(body) <= _HEX_SHOWN
     if text.lstrip()[:1] in ("{", "["):

@@ -77,7 +77,7 @@ def show(remote: Remote, inbox_id: InboxArgument) -> None:
 
 @command(app, "retry")
 def retry(remote: Remote, inbox_id: InboxArgument) -> None:
-    """Emit the event of a request that failed: schema violated, or unreadable."""
+    """Emit the event of a request that violated its schema, once that is fixed."""
     response = remote.api.post(path_of("inbox", inbox_id, "retry"))
     if remote.printed_json(response):
         return

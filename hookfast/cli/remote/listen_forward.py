@@ -103,7 +103,8 @@ class Forwarder:
     async def _post(self, body: bytes, headers: Mapping[str, str]) -> int:
         """Return the status, once the response is complete or `_RESPONSE_BYTES` of it are read."""
         read = 0
-        async with self._client.stream("POST", self.url, content=body, headers=headers) as response:
+        sent = httpx2.Headers(headers, encoding="latin-1")  # a forwarded value may have `obs-text`
+        async with self._client.stream("POST", self.url, content=body, headers=sent) as response:
             async for part in response.aiter_raw():
                 read += len(part)
                 if read > _RESPONSE_BYTES:

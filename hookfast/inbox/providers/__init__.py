@@ -27,7 +27,7 @@ _BODY_HMAC = (
         prefix="sha256=",  # GitHub's header of the same name contains a SHA-1
         delivery_headers=(("X-Request-UUID",), ("X-Request-Id",)),  # Cloud, Data Center
         # `pullrequest:comment_created`; Data Center's `pr:reviewer:updated` has three words
-        type_headers=("X-Event-Key",),
+        type_headers=(("X-Event-Key",),),
         suggested_keys={
             "bitbucket.repo.push": (
                 "[repository.full_name, push.changes[-1].new.name, "
@@ -48,7 +48,7 @@ _BODY_HMAC = (
         title="Gitea or Forgejo",
         signature_headers=("X-Gitea-Signature", "X-Forgejo-Signature"),
         delivery_headers=(("X-Gitea-Delivery",), ("X-Forgejo-Delivery",)),
-        type_headers=("X-Gitea-Event", "X-Forgejo-Event"),
+        type_headers=(("X-Gitea-Event",), ("X-Forgejo-Event",)),
         action_member="action",
         suggested_keys={
             "gitea.push.*": "[repository.full_name, ref, after]",
@@ -61,13 +61,19 @@ _BODY_HMAC = (
     # App and shop webhooks in JSON. The secret is the app's client secret, or the one shown in the
     # shop's notification settings. One action of a merchant can trigger several topics under one
     # event id. https://shopify.dev/docs/apps/build/webhooks/subscribe/https
+    # Events, the preview of their successor, are signed alike in headers without `X-`. They name a
+    # resource and an action (`Product`, `update`), and no longer an event id.
     BodyHmacScheme(
         name="shopify",
         title="Shopify",
-        signature_headers=("X-Shopify-Hmac-Sha256",),
+        signature_headers=("X-Shopify-Hmac-Sha256", "Shopify-Hmac-Sha256"),
         encoding="base64",
-        delivery_headers=(("X-Shopify-Event-Id", "X-Shopify-Topic"), ("X-Shopify-Webhook-Id",)),
-        type_headers=("X-Shopify-Topic",),  # `orders/create`
+        delivery_headers=(
+            ("X-Shopify-Event-Id", "X-Shopify-Topic"),
+            ("X-Shopify-Webhook-Id",),
+            ("Shopify-Webhook-Id",),
+        ),
+        type_headers=(("Shopify-Topic", "Shopify-Action"), ("X-Shopify-Topic",)),  # `orders/create`
         lets_choose_secret=False,
         suggested_keys={
             "shopify.*.update": "[admin_graphql_api_id, updated_at]",

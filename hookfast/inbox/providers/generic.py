@@ -10,7 +10,6 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from hookfast.inbox.expression import compile_expression
-from hookfast.inbox.form import FORM, JSON
 from hookfast.inbox.hmac_check import (
     Encoding,
     Hash,
@@ -20,7 +19,14 @@ from hookfast.inbox.hmac_check import (
     require_signature,
 )
 from hookfast.inbox.naming import event_type_from
-from hookfast.inbox.options import ExpressionText, FixedType, HeaderName, Namespace, Tolerance
+from hookfast.inbox.options import (
+    ContentTypes,
+    ExpressionText,
+    FixedType,
+    HeaderName,
+    Namespace,
+    Tolerance,
+)
 from hookfast.inbox.provider import Provider, Unsigned, usable_id
 from hookfast.inbox.request import InboundRequest
 from hookfast.inbox.signed_time import require_fresh
@@ -36,7 +42,7 @@ class Generic(Provider):
     name = "generic"
     title = "Generic HMAC"
     lets_choose_secret = True
-    content_types = frozenset({JSON, FORM})
+    sends_forms = True
 
     signature_header: HeaderName = Field(description="The header with the signature.")
     hash: Hash = Field(default="sha256", description="The hash inside the HMAC.")
@@ -75,6 +81,7 @@ class Generic(Provider):
     type_expression: ExpressionText | None = Field(
         default=None, description="A key expression that names the event, e.g. `type`."
     )
+    content_types: ContentTypes = ()
 
     @model_validator(mode="after")
     def _check_combination(self) -> Self:
@@ -122,6 +129,22 @@ class Generic(Provider):
                 tolerance_seconds=self.tolerance_seconds,
                 milliseconds=self.timestamp_unit == "milliseconds",
             )
+
+    @property
+    def other_content_types(self) -> Sequence[str]:
+        return self.content_types
+
+    @property
+    def chooses_id(self) -> bool:
+        return self.id_expression is not None
+
+    def content_key(self, request: InboundRequest) -> str:
+        """Return the body's hash, with the signed time if there is one: equal bodies that are
+        signed at different times are different requests."""
+        key = super().content_key(request)
+        if self.timestamp_header is None:
+            return key
+        return f"time:{request.headers.only(self.timestamp_header)}/{key}"
 
     def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
         if self.id_header is not None:

@@ -12,7 +12,6 @@ from typing import ClassVar
 from pydantic import Field
 
 from hookfast.inbox.errors import RequestRejected
-from hookfast.inbox.form import FORM, JSON, json_field
 from hookfast.inbox.hmac_check import (
     decode_signature,
     hmac_keys,
@@ -34,7 +33,8 @@ class GitHub(Provider):
     name = "github"
     title = "GitHub"
     lets_choose_secret = True
-    content_types = frozenset({JSON, FORM})
+    sends_forms = True
+    json_field = "payload"
     suggested_keys: ClassVar = {
         "github.push.*": "[repository.full_name, ref, after]",
         "github.release.*": "[repository.full_name, release.tag_name, action]",
@@ -69,11 +69,6 @@ class GitHub(Provider):
                 "signature_not_accepted",
                 f"the only signature is {_WEAK} (SHA-1); send {_STRONG}, or set allow_sha1",
             )
-
-    def payload(self, request: InboundRequest) -> JsonValue:
-        if request.content_type == FORM:
-            return json_field(request.body, "payload")
-        return super().payload(request)
 
     def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
         return usable_id(request.headers.only("X-GitHub-Delivery"))

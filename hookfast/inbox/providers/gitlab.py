@@ -94,13 +94,11 @@ class GitLab(Provider):
 
     def delivery_id(self, request: InboundRequest, payload: JsonValue) -> str | None:
         only = request.headers.only
-        delivery = only("webhook-id") or only("Idempotency-Key")
-        if delivery is not None:
-            return usable_id(delivery)
-        # All hooks that one event triggers share this id, even indirectly. Together with the body's
-        # hash, a hook that another hook has triggered is not taken for its repetition.
-        shared = usable_id(only("X-Gitlab-Event-UUID"))
-        return None if shared is None else usable_id(f"{shared}/{request.content_key}")
+        # All hooks that one event triggers share the last id, even indirectly. As the body takes
+        # part, a hook that another hook has triggered is not taken for its repetition.
+        return usable_id(
+            only("webhook-id") or only("Idempotency-Key") or only("X-Gitlab-Event-UUID")
+        )
 
     def event_type(self, request: InboundRequest, payload: JsonValue) -> str:
         """Return `gitlab.<object_kind>.<action>` from the body, the action in the past tense. It is

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import ClassVar
 
-from hookfast.inbox.form import FORM, JSON, form_object, json_field
+from hookfast.inbox.form import FORM
 from hookfast.inbox.hmac_check import decode_signature, hmac_keys, hmac_signature, require_signature
+from hookfast.inbox.media_type import JSON
 from hookfast.inbox.naming import event_name
 from hookfast.inbox.options import Tolerance
 from hookfast.inbox.provider import Answer, Provider, Unsigned, member, usable_id
@@ -30,7 +31,8 @@ class Slack(Provider):
 
     name = "slack"
     title = "Slack"
-    content_types = frozenset({JSON, FORM})
+    sends_forms = True
+    json_field = "payload"  # of interactivity; for a command, the form is the payload
     suggested_keys: ClassVar = {
         "slack.message.*": "[team_id, event.channel, event.ts, event.subtype || 'message']"
     }
@@ -48,13 +50,6 @@ class Slack(Provider):
         require_fresh(
             timestamp, header=_TIMESTAMP, now=now, tolerance_seconds=self.tolerance_seconds
         )
-
-    def payload(self, request: InboundRequest) -> JsonValue:
-        if request.content_type != FORM:
-            return super().payload(request)
-        fields = form_object(request.body)
-        # interactivity sends JSON in one field; for a command, the form is the payload
-        return json_field(request.body, "payload") if "payload" in fields else dict(fields)
 
     def answer(self, request: InboundRequest, payload: JsonValue) -> Answer | None:
         """Return the challenge with which Slack checks a new request URL."""
@@ -83,7 +78,7 @@ class Slack(Provider):
         if kind == "event_callback":
             event = member(payload, "event", "type")
             return event_name("slack", event, member(payload, "event", "subtype"))
-        if FORM in (request.headers.only("Content-Type") or "").lower():
+        if request.content_type == FORM:
             return event_name("slack", "interaction", kind)
         return event_name("slack", kind)
 

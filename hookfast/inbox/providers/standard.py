@@ -11,9 +11,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from hookfast.inbox.form import JSON
 from hookfast.inbox.naming import event_type_from
-from hookfast.inbox.options import Namespace, Tolerance
+from hookfast.inbox.options import ContentTypes, Namespace, Tolerance
 from hookfast.inbox.provider import Provider, Unsigned, member, usable_id
 from hookfast.inbox.receiver_check import check_key, require_signed, signing_key
 from hookfast.inbox.request import InboundRequest, RequestHeaders
@@ -31,7 +30,6 @@ class Standard(Provider):
 
     name = "standard"
     title = "Standard Webhooks"
-    content_types = frozenset({JSON, "application/cloudevents+json"})
 
     tolerance_seconds: Tolerance = 300
     namespace: Namespace = "standard"
@@ -39,6 +37,11 @@ class Standard(Provider):
         default="webhook",
         description="`svix` for senders whose three headers are named `svix-id` and so on.",
     )
+    content_types: ContentTypes = ()
+
+    @property
+    def other_content_types(self) -> Sequence[str]:
+        return self.content_types
 
     def check_secret(self, secret: str, *, pointer: str) -> None:
         check_key(_with_prefix(secret), pointer=pointer)

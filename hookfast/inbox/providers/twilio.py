@@ -12,12 +12,13 @@ import hmac
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import ClassVar
-from urllib.parse import parse_qsl, unquote_to_bytes, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import Field
 
+from hookfast.errors import InvalidInput
 from hookfast.inbox.errors import RequestRejected
-from hookfast.inbox.form import FORM, JSON, MAX_FIELDS
+from hookfast.inbox.form import FORM, raw_pairs
 from hookfast.inbox.hmac_check import (
     decode_signature,
     hmac_keys,
@@ -62,7 +63,7 @@ class Twilio(Provider):
 
     name = "twilio"
     title = "Twilio"
-    content_types = frozenset({JSON, FORM})
+    sends_forms = True
     suggested_keys: ClassVar = {
         "twilio.message.*": "[MessageSid, MessageStatus || SmsStatus]",
         "twilio.call.*": "[CallSid, CallStatus, SequenceNumber]",
@@ -78,7 +79,7 @@ class Twilio(Provider):
         text = request.headers.required(_HEADER)
         raw = decode_signature(text, header=_HEADER, encoding="base64", hash_name="sha1")
         url = self._called_url(request.url)
-        fields = b"" if request.content_type == JSON else _joined_fields(request.body)
+        fields = _joined_fields(request.body) if request.content_type == FORM else b""
         # Depending on the product, Twilio signs the configured URL, the URL without its port, or
         # with the default port. Its own SDKs try both.
         messages = [variant.encode(errors="replace") + fields for variant in _url_variants(url)]
@@ -137,13 +138,12 @@ class Twilio(Provider):
 
 def _joined_fields(body: bytes) -> bytes:
     """Join all distinct names and values of a form, sorted by name and then value. Their bytes need
-    not be text: only a form that is verified is parsed."""
-    fields = body.split(b"&", MAX_FIELDS) if body else []
-    if len(fields) > MAX_FIELDS:  # sorting them would take long, and nobody is verified yet
-        raise signature_mismatch()
-    pairs = (field.replace(b"+", b" ").partition(b"=")[::2] for field in fields)
-    decoded = {(unquote_to_bytes(name), unquote_to_bytes(value)) for name, value in pairs}
-    return b"".join(name + value for name, value in sorted(decoded))
+    not be text: only a form that is verified is decoded."""
+    try:
+        pairs = sorted(set(raw_pairs(body)))
+    except InvalidInput:  # more fields than are sorted for somebody who is not verified yet
+        raise signature_mismatch() from None
+    return b"".join(name + value for name, value in pairs)
 
 
 def _url_variants(url: str) -> Iterable[str]:

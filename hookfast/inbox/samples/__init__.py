@@ -19,7 +19,8 @@ from urllib.parse import urlencode
 
 from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
-from hookfast.inbox.form import FORM, JSON
+from hookfast.inbox.form import FORM
+from hookfast.inbox.media_type import JSON
 from hookfast.inbox.provider import Provider, Unsigned, bind
 from hookfast.inbox.providers import PROVIDERS
 from hookfast.inbox.request import InboundRequest, RequestHeaders

@@ -38,8 +38,8 @@ class LateScope:
 async def find(
     connection: AsyncConnection, event: EventSummary, scope: LateScope
 ) -> Sequence[Subscriber]:
-    """Return the active subscriptions in `scope` that match `event`, pass it through their filters
-    and have no delivery of it."""
+    """Return the active subscriptions in `scope` that match `event`, may have it, pass it through
+    their filters and have no delivery of it."""
     audience = event.type, event.tenant_id or scope.tenant_id
     subscribers = (await find_subscribers(connection, [audience]))[audience]
     c = _DELIVERIES.c
@@ -51,6 +51,7 @@ async def find(
         if one.subscription_id not in served
         and scope.tenant_id in (None, one.tenant_id)
         and scope.endpoint_id in (None, one.endpoint_id)
+        and (one.payload == "raw" or not event.raw_only)
     ]
     if all(one.filter is None for one in late):
         return late

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, select, union_all
+from sqlalchemy import ColumnElement, Select, Table, select, union_all, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import created_between, newest_first
@@ -25,6 +25,7 @@ _SUMMARY = (
     _C.deliveries,
     _C.inbox_id,
     _C.ordering_key,
+    _C.raw_only,
 )
 
 
@@ -52,7 +53,8 @@ class EventFilter:
 
 @dataclass(frozen=True, slots=True)
 class EventSummary:
-    """An event without its body."""
+    """An event without its body. `raw_only`: its data violate the schema of its type, so that only
+    subscriptions with payload `raw` get it."""
 
     id: str
     type: str
@@ -62,6 +64,7 @@ class EventSummary:
     deliveries: int
     inbox_id: str | None
     ordering_key: str | None
+    raw_only: bool
 
 
 async def get(connection: AsyncConnection, event_id: str) -> Event | None:
@@ -74,6 +77,13 @@ async def get_summary(connection: AsyncConnection, event_id: str) -> EventSummar
     rows = await connection.execute(select(*_SUMMARY).where(_C.id == event_id))
     row = rows.first()
     return None if row is None else EventSummary(*row)
+
+
+async def clear_raw_only(connection: AsyncConnection, event_id: str) -> EventSummary | None:
+    """Allow all subscriptions to get an event, whose data match its schema now. Return it, or None
+    if it is not kept."""
+    await connection.execute(update(_EVENTS).where(_C.id == event_id).values(raw_only=False))
+    return await get_summary(connection, event_id)
 
 
 async def list_page(

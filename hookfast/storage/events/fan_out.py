@@ -87,9 +87,30 @@ _MATCHING = (
         _ENDPOINTS.c.mode == "push",
     )
 )
+_POLLED_RAW = (
+    select(_PATTERNS.c.tenant_id)
+    .join_from(_PATTERNS, _SUBSCRIPTIONS, _PATTERNS.c.subscription_id == _SUBSCRIPTIONS.c.id)
+    .join(_ENDPOINTS, _SUBSCRIPTIONS.c.endpoint_id == _ENDPOINTS.c.id)
+    .where(
+        _PATTERNS.c.pattern.in_(bindparam("patterns", expanding=True)),
+        _PATTERNS.c.tenant_id == bindparam("tenant"),
+        _SUBSCRIPTIONS.c.active,
+        _SUBSCRIPTIONS.c.payload == "raw",
+        _ENDPOINTS.c.deleted_at.is_(None),
+        _ENDPOINTS.c.mode != "push",
+    )
+    .limit(1)
+)
 _MATCHING_OF_TENANTS = _MATCHING.where(
     _PATTERNS.c.tenant_id.in_(bindparam("tenants", expanding=True))
 )
+
+
+async def is_polled_raw(connection: AsyncConnection, event_type: str, tenant_id: str) -> bool:
+    """Whether a polled endpoint of this tenant gets such events with payload `raw`."""
+    patterns = list(matching_patterns(event_type))
+    found = await connection.execute(_POLLED_RAW, {"patterns": patterns, "tenant": tenant_id})
+    return found.first() is not None
 
 
 def matching(

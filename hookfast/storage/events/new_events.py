@@ -51,6 +51,7 @@ class NewEvent:
     traceparent: str | None = None
     inbox_id: str | None = None  # of the inbound request that became this event
     hops: int = 0
+    raw_only: bool = False  # its data violate the schema of its type
 
     @property
     def audience(self) -> Audience:
@@ -164,6 +165,7 @@ class Draft:
             "inbox_id": event.inbox_id,
             "ordering_key": event.ordering_key,
             "hops": event.hops,
+            "raw_only": event.raw_only,
         }
 
     def key_row(self) -> dict[str, Any] | None:

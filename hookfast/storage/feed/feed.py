@@ -113,7 +113,7 @@ class AnyOf:
 class FeedEvent:
     """An event with its exact body. `source_id` and `inbox_id` are where it was received, if it was
     (the source only while the inbox entry is kept); `deliver_at` is the later time at which it is
-    to be delivered, if any."""
+    to be delivered, if any; `raw_only` as in `EventSummary`."""
 
     id: str
     position: int
@@ -124,6 +124,7 @@ class FeedEvent:
     inbox_id: str | None
     source_id: str | None
     traceparent: str
+    raw_only: bool
     body: bytes = field(repr=False)
 
     @property
@@ -287,7 +288,9 @@ async def _with_bodies(
     if not rows:
         return []
     ids = sorted(row.id for row in rows)
-    found = await connection.execute(select(_C.id, _C.body, _C.traceparent).where(_C.id.in_(ids)))
+    found = await connection.execute(
+        select(_C.id, _C.body, _C.traceparent, _C.raw_only).where(_C.id.in_(ids))
+    )
     bodies = {row.id: row for row in found}
     return [
         FeedEvent(
@@ -300,6 +303,7 @@ async def _with_bodies(
             inbox_id=row.inbox_id,
             source_id=sources.get(row.inbox_id or ""),
             traceparent=bodies[row.id].traceparent,
+            raw_only=bodies[row.id].raw_only,
             body=bodies[row.id].body,
         )
         for row in rows

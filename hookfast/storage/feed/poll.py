@@ -113,7 +113,7 @@ async def read(
     raw_ids = {
         event.inbox_id
         for event in page.events
-        for one in matches[event.id]
+        for one in matches.get(event.id, ())
         if one.payload == "raw" and event.inbox_id is not None
     }
     raws = await inbox_entries.raw_requests(connection, raw_ids) if raw_ids else {}
@@ -225,6 +225,7 @@ def _oldest_matches(
         for one in subscriptions:
             if (
                 any(matches(pattern, event.type) for pattern in one.events)
+                and (one.payload == "raw" or not event.raw_only)
                 and of_event.passes(one.filter, tenant_id="") is not False
             ):
                 found[event.id] = [_Match(one.id, one.payload, None)]
@@ -263,7 +264,7 @@ def _items(
 ) -> Iterator[PollItem]:
     before = after
     for event in events:
-        for index, one in enumerate(of_event := matches[event.id]):
+        for index, one in enumerate(of_event := matches.get(event.id, ())):
             last = index == len(of_event) - 1
             yield PollItem(
                 event=event,

@@ -105,7 +105,7 @@ class Inbox:
         ]
         checked = [one for one in ready if one is not None]
         arrivals = [replace(one, subscribers=chosen) for one, _, [chosen] in checked]
-        errors = [describe_faults(one, found) for one, found, _ in checked]
+        errors = [describe_faults(found) for _, found, _ in checked]
         lookups = replace(lookups, arrivals=arrivals)
         results = iter(await self._store_checked(lookups, errors) if checked else ())
         return [None if one is None else next(results) for one in ready]
@@ -116,7 +116,7 @@ class Inbox:
         faults = await self._checks.alone(schema_checks(lookups, looked_up))
         [subscribers] = await self._filtering.alone(candidates(lookups, looked_up))
         lookups = replace(lookups, arrivals=[replace(looked_up, subscribers=subscribers)])
-        [result] = await self._store_checked(lookups, [describe_faults(looked_up, faults)])
+        [result] = await self._store_checked(lookups, [describe_faults(faults)])
         return result
 
     async def _look_up(self, arrivals: Sequence[Arrival]) -> Lookups:

@@ -14,12 +14,17 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.errors import HookfastError, InvalidInput, TooManyRequests
+from hookfast.errors import FieldError, HookfastError, InvalidInput, TooManyRequests
 from hookfast.ids import new_id
 from hookfast.storage.emitting import event_quotas
 from hookfast.storage.emitting.committing import notify_dead, report_committed
 from hookfast.storage.emitting.event_quotas import EventQuotas, Limits
-from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
+from hookfast.storage.events.fan_out import (
+    Audience,
+    Subscriber,
+    find_subscribers,
+    is_polled_raw,
+)
 from hookfast.storage.events.filtering import Candidate
 from hookfast.storage.events.new_events import Draft, NewEvent, insert_drafts
 from hookfast.storage.events.schema_checks import Check, Fault
@@ -31,8 +36,8 @@ from hookfast.storage.inbox.inbox_keys import (
     DELIVERY,
     DELIVERY_KEY_LIFE,
     Claim,
-    KeyHolder,
 )
+from hookfast.strict_json.tolerant import NOT_STORABLE
 
 _MAX_ERROR = 1_000
 
@@ -40,14 +45,16 @@ _MAX_ERROR = 1_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """A verified request to be stored in the inbox. `data` is its payload as JSON text and `value`
-    the same, parsed; if it cannot be read, `error` says why. `hops` are those of its event. A
-    repeated `business_key` counts as a duplicate for `business_window`. `subscribers` get its
-    event: they are looked up, and their filters applied, before it is stored."""
+    the same, parsed. `hops` are those of its event. A repeated `key` makes it a duplicate, with
+    `any_body` even if its body is another one; a repeated `business_key` does so for
+    `business_window`. `subscribers` get its event: they are looked up, and their filters applied,
+    before it is stored."""
 
     source_id: str
     tenant_id: str
     provider: str
     key: str
+    any_body: bool = False
     business_key: str | None
     business_window: timedelta
     event_type: str
@@ -60,7 +67,6 @@ class Arrival:
     at: datetime
     traceparent: str
     hops: int = 1
-    error: HookfastError | None = None
     request_id: str | None = None
     subscribers: Sequence[Subscriber] = ()
 
@@ -68,7 +74,8 @@ class Arrival:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxResult:
     """The result of an arrival. With `duplicate` it describes the entry that came first, whose
-    event id is also None if it is no longer kept. `conflict`: the first one had another body."""
+    event id is also None if it is no longer kept. `conflict`: the first one, as far as it is kept,
+    had another body."""
 
     id: str
     event_type: str
@@ -127,26 +134,36 @@ async def look_up(
 
 
 def candidates(lookups: Lookups, one: Arrival) -> list[Candidate]:
-    """Return the event of an arrival with the subscribers to its type; without any if its
-    body could not be read."""
-    audience = one.event_type, one.tenant_id
-    return [(() if one.error is not None else lookups.subscribers[audience], one)]
+    """Return the event of an arrival with the subscribers to its type."""
+    return [(lookups.subscribers[one.event_type, one.tenant_id], one)]
 
 
 def schema_checks(lookups: Lookups, one: Arrival) -> list[Check]:
     """Return the schema checks that an arrival needs."""
-    schema = lookups.schemas.get(one.event_type) if one.error is None else None
+    schema = lookups.schemas.get(one.event_type)
     return [] if schema is None else [(schema, one)]
 
 
-def describe_faults(one: Arrival, faults: Iterable[Fault]) -> str | None:
-    """Return why an arrival cannot be read, or violates its schema: where, and which rule, but not
-    the value. None if it is valid."""
-    error = one.error or next((fault for fault in faults if fault is not None), None)
+def describe_faults(faults: Iterable[Fault]) -> str | None:
+    """Return why an arrival violates its schema: where, and which rule, but not the value. None if
+    it is valid."""
+    error = next((storable(fault) for fault in faults if fault is not None), None)
     if isinstance(error, InvalidInput) and error.errors:
         where = "; ".join(f"{one.pointer} {one.detail}" for one in error.errors)
         return f"{error.code}: {where}"[:_MAX_ERROR]
     return None if error is None else f"{error.code}: {error.message}"[:_MAX_ERROR]
+
+
+def storable(fault: HookfastError) -> HookfastError:
+    """Return a fault that databases store and responses contain: in the names of members, NUL and
+    lone surrogates, which only JSON can escape, become U+FFFD."""
+    if not isinstance(fault, InvalidInput):
+        return fault
+    errors = (
+        FieldError(*(NOT_STORABLE.sub("\ufffd", text) for text in (one.pointer, one.detail)))
+        for one in fault.errors
+    )
+    return InvalidInput(fault.message, code=fault.code, errors=tuple(errors))
 
 
 async def store_arrivals(
@@ -160,13 +177,11 @@ async def store_arrivals(
     """
     arrivals = lookups.arrivals
     ids = [new_id("inb", one.at) for one in arrivals]
-    first = await inbox_keys.claim(
-        connection,
-        [_delivery_claim(one, inbox_id) for one, inbox_id in zip(arrivals, ids, strict=True)],
-    )
-    holders = [first[one.source_id, f"{DELIVERY}{one.key}"] for one in arrivals]
-    new = [place for place, holder in enumerate(holders) if holder.inbox_id == ids[place]]
-    # An event with an error is not emitted now, so it must not claim its business key.
+    claims = [_delivery_claim(one, inbox_id) for one, inbox_id in zip(arrivals, ids, strict=True)]
+    first = await inbox_keys.claim(connection, claims)
+    holders = [first[one.name] for one in claims]
+    new = [place for place, holder in enumerate(holders) if holder == ids[place]]
+    # What violates its schema is not emitted to all now, so it must not claim its business key.
     emitting = [place for place in new if errors[place] is None]
     suppressed = await _suppressed(connection, arrivals, ids, emitting)
     entries: dict[int, dict[str, Any]] = {}
@@ -177,10 +192,12 @@ async def store_arrivals(
         draft = None
         if errors[place] is not None:
             status = "failed"
+            draft = await _raw_draft(connection, one, inbox_id)
         elif place in suppressed:
             status = "suppressed"
         else:
             draft = _draft(one, inbox_id)
+        if draft is not None:
             drafts[place] = draft
         entries[place] = _entry(
             one,
@@ -209,7 +226,7 @@ async def store_arrivals(
     results = [
         _new_result(entries[place])
         if place in entries
-        else _duplicate_result(one, holders[place], earlier.get(holders[place].inbox_id))
+        else _duplicate_result(one, holders[place], earlier.get(holders[place]))
         for place, one in enumerate(arrivals)
     ]
     await source_stats.count(connection, _counts(arrivals, results), at=now)
@@ -231,7 +248,16 @@ async def _check_quotas(
         )
 
 
-def _draft(one: Arrival, inbox_id: str) -> Draft:
+async def _raw_draft(connection: AsyncConnection, one: Arrival, inbox_id: str) -> Draft | None:
+    """Return the event of a request whose data violate the schema, for the subscriptions that
+    forward its bytes and read no data. None if there are none."""
+    raw = [subscriber for subscriber in one.subscribers if subscriber.payload == "raw"]
+    if not raw and not await is_polled_raw(connection, one.event_type, one.tenant_id):
+        return None
+    return _draft(replace(one, subscribers=raw), inbox_id, raw_only=True)
+
+
+def _draft(one: Arrival, inbox_id: str, *, raw_only: bool = False) -> Draft:
     event = NewEvent(
         type=one.event_type,
         data=one.data,
@@ -239,6 +265,7 @@ def _draft(one: Arrival, inbox_id: str) -> Draft:
         tenant_id=one.tenant_id,
         inbox_id=inbox_id,
         hops=one.hops,
+        raw_only=raw_only,
     )
     return Draft.create(
         event,
@@ -253,8 +280,8 @@ def _delivery_claim(one: Arrival, inbox_id: str) -> Claim:
     return Claim(
         source_id=one.source_id,
         key=f"{DELIVERY}{one.key}",
+        payload_sha256="" if one.any_body else one.sha256,
         inbox_id=inbox_id,
-        payload_sha256=one.sha256,
         seen_at=one.at,
         expires_at=one.at + DELIVERY_KEY_LIFE,
     )
@@ -265,7 +292,6 @@ def business_claim(
     source_id: str,
     business_key: str,
     inbox_id: str,
-    sha256: str,
     window: timedelta,
     at: datetime,
 ) -> Claim:
@@ -274,7 +300,6 @@ def business_claim(
         source_id=source_id,
         key=f"{BUSINESS}{business_key}",
         inbox_id=inbox_id,
-        payload_sha256=sha256,
         seen_at=at,
         expires_at=at + window,
     )
@@ -295,15 +320,14 @@ async def _suppressed(
                 source_id=one.source_id,
                 business_key=one.business_key,
                 inbox_id=ids[place],
-                sha256=one.sha256,
                 window=one.business_window,
                 at=one.at,
             )
     holders = await inbox_keys.claim(connection, claims.values())
     return {
-        place: holder.inbox_id
+        place: holder
         for place, one in claims.items()
-        if (holder := holders[one.name]).inbox_id != ids[place]
+        if (holder := holders[one.name]) != ids[place]
     }
 
 
@@ -344,25 +368,30 @@ def _entry(
 async def _count_repeats(
     connection: AsyncConnection,
     arrivals: Sequence[Arrival],
-    holders: Sequence[KeyHolder],
+    holders: Sequence[str],
     *,
     skip: Container[int],
 ) -> dict[str, EntrySummary]:
     """Count the repeated arrivals, and return the entries that came first, if they are kept."""
+    repeated = [place for place in range(len(arrivals)) if place not in skip]
+    if not repeated:
+        return {}
+    earlier = await inbox_entries.summaries(connection, {holders[place] for place in repeated})
     repeats: dict[str, Repeats] = {}
-    for place, (one, holder) in enumerate(zip(arrivals, holders, strict=True)):
-        if place in skip:
-            continue
-        counted = repeats.setdefault(holder.inbox_id, Repeats(one.at))
+    for place in repeated:
+        one, holder = arrivals[place], holders[place]
+        counted = repeats.setdefault(holder, Repeats(one.at))
         counted.last_at = max(counted.last_at, one.at)
         counted.duplicates += 1
-        if one.sha256 != holder.payload_sha256:
+        if _conflicts(one, earlier.get(holder)):
             counted.conflicts += 1
             counted.conflict_sha256 = one.sha256
-    if not repeats:
-        return {}
     await inbox_entries.count_repeats(connection, repeats)
-    return await inbox_entries.summaries(connection, repeats.keys())
+    return earlier
+
+
+def _conflicts(one: Arrival, earlier: EntrySummary | None) -> bool:
+    return earlier is not None and one.sha256 != earlier.payload_sha256
 
 
 def _new_result(row: Mapping[str, Any]) -> InboxResult:
@@ -375,15 +404,15 @@ def _new_result(row: Mapping[str, Any]) -> InboxResult:
     )
 
 
-def _duplicate_result(one: Arrival, holder: KeyHolder, earlier: EntrySummary | None) -> InboxResult:
+def _duplicate_result(one: Arrival, holder: str, earlier: EntrySummary | None) -> InboxResult:
     return InboxResult(
-        id=holder.inbox_id,
+        id=holder,
         event_type=one.event_type if earlier is None else earlier.event_type,
         status="accepted" if earlier is None else earlier.status,
         event_id=None if earlier is None else earlier.event_id,
         suppressed_by=None if earlier is None else earlier.suppressed_by,
         duplicate=True,
-        conflict=one.sha256 != holder.payload_sha256,
+        conflict=_conflicts(one, earlier),
     )
 
 

@@ -172,8 +172,6 @@ async def set_result(
     status: InboxStatus,
     event_id: str | None,
     suppressed_by: str | None,
-    event_type: str,
-    business_key: str | None,
 ) -> None:
     """Set the result of retrying an entry that had failed."""
     await connection.execute(
@@ -183,8 +181,6 @@ async def set_result(
             status=status,
             event_id=event_id,
             suppressed_by=suppressed_by,
-            event_type=event_type,
-            business_key=business_key,
             last_error=None,
         )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Index, LargeBinary, Text
+from sqlalchemy import JSON, BigInteger, Index, LargeBinary, Text, false
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
@@ -54,6 +54,8 @@ class Event(Record, table=True):
     ordering_key: str | None = Field(default=None, sa_type=Text)
     # the sources that it has passed, here and elsewhere
     hops: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    # its data violate the schema of its type: only subscriptions with payload `raw` get it
+    raw_only: bool = Field(default=False, sa_column_kwargs={"server_default": false()})
     # its position in the feed
     position: int = Field(
         default=0, sa_type=BigInteger, sa_column_kwargs={"default": NextPosition("events")}

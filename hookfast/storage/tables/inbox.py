@@ -73,7 +73,8 @@ class SourceEventType(Record, table=True):
 class InboxEntry(Record, table=True):
     """A verified request, with its exact body and its result. `headers` are the ones worth
     forwarding, as pairs, without any credential; `hops` are those of its event. A repeated request
-    adds to `duplicates`; one with a different body also adds to `conflicts`, and its hash is kept.
+    adds to `duplicates`; one with a different body, which only a key expression makes the same
+    request, also adds to `conflicts`, and its hash is kept.
 
     On PostgreSQL the table is partitioned by ranges of the id, whose first part is the time: old
     rows are deleted by dropping a partition. Hence only the id has a unique index; see InboxKey.
@@ -112,8 +113,9 @@ class InboxEntry(Record, table=True):
 
 class InboxKey(Record, table=True):
     """A key that a source must not receive twice before `expires_at`: a delivery id (`d:…`) or a
-    business fact (`b:…`), and the inbox entry that had it first. The primary key decides between
-    two at the same time."""
+    business fact (`b:…`), and the inbox entry that had it first. `payload_sha256` is the hash of
+    the body that the key is for, empty if it is for any body. The primary key decides between two
+    at the same time."""
 
     __tablename__ = "inbox_keys"
     __table_args__ = (
@@ -123,7 +125,7 @@ class InboxKey(Record, table=True):
 
     source_id: str = Field(primary_key=True)
     key: str = Field(primary_key=True, sa_type=Text)
+    payload_sha256: str = Field(primary_key=True)
     inbox_id: str
-    payload_sha256: str
     seen_at: datetime = Field(sa_type=UtcDateTime)
     expires_at: datetime = Field(sa_type=UtcDateTime)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
@@ -55,7 +56,7 @@ def parse_answer(status: int, headers: Mapping[str, str], content: bytes, *, url
     """Return a complete answer. Raises ApiError for a problem, Unavailable also when a proxy
     answered for a service that is away, and UnexpectedAnswer for what is not from Hookfast."""
     try:
-        value = json.loads(content) if content else None
+        value = json.loads(content, parse_int=_integer) if content else None
     except (ValueError, RecursionError):
         value = None
     if 200 <= status < 300 and (isinstance(value, dict) or status == HTTPStatus.NO_CONTENT):
@@ -72,6 +73,15 @@ def parse_answer(status: int, headers: Mapping[str, str], content: bytes, *, url
             what, status=status, code=NO_SERVICE, request_id=request_id, retry_after=retry_after
         )
     raise UnexpectedAnswer(f"{what} Is the URL right?", status=status)
+
+
+def _integer(digits: str) -> int | Decimal:
+    """Return an integer of any size: a received webhook may have one of more than the 4,300 digits
+    that `int` converts, and an event that cannot be read would end every poll."""
+    try:
+        return int(digits)
+    except ValueError:
+        return Decimal(digits)
 
 
 def connection_error(error: httpx2.TransportError, *, url: str) -> ConnectionFailed:

@@ -126,19 +126,44 @@ async def test_early_response_does_not_read_the_body_and_closes_the_connection(
     server: Server,
 ) -> None:
     headers, body = signed({"n": 1})
-    wrong = headers | {"Content-Type": "text/plain"}
-    for lines, source, status in (
-        (headers, "src_" + "0" * 32, 404),
-        (wrong, server.source, 415),
-    ):
-        head = server.head(f"Content-Length: {len(body)}", *lines_of(lines), source=source)
-        # the body never arrives; with `Expect` the server would not wait for it
-        expecting = head.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
-        answer = await server.exchange(expecting)
-        assert answer.startswith(f"HTTP/1.1 {status}"), answer
-        assert "connection: close" in answer.lower()
-        answer = await server.exchange(head, body)
-        assert answer.startswith(f"HTTP/1.1 {status}"), answer
+    unknown = "src_" + "0" * 32
+    head = server.head(f"Content-Length: {len(body)}", *lines_of(headers), source=unknown)
+    # the body never arrives; with `Expect` the server would not wait for it
+    expecting = head.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
+    answer = await server.exchange(expecting)
+    assert answer.startswith("HTTP/1.1 404"), answer
+    assert "connection: close" in answer.lower()
+    answer = await server.exchange(head, body)
+    assert answer.startswith("HTTP/1.1 404"), answer
+
+
+async def test_optional_white_space_around_a_signature_is_no_part_of_it(server: Server) -> None:
+    for n, around in enumerate(("{} ", "\t{}", "  {}\t ")):
+        headers, body = signed({"n": n})
+        padded = {name: around.format(value) for name, value in headers.items()}
+        head = server.head(f"Content-Length: {len(body)}", "Connection: close", *lines_of(padded))
+        answer = await server.exchange(head + body)
+        assert answer.startswith("HTTP/1.1 202"), answer
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "code"),
+    [
+        ("X-Hub-Signature-256", 401, "signature_malformed"),
+        ("X-GitHub-Delivery", 422, "repeated_header"),
+        ("X-GitHub-Event", 422, "repeated_header"),
+        ("Content-Type", 415, "unsupported_content_type"),
+    ],
+)
+async def test_header_that_may_stand_once_and_is_repeated_is_rejected(
+    server: Server, name: str, status: int, code: str
+) -> None:
+    headers, body = signed({})
+    lines = [*lines_of(headers), f"{name}: {headers[name]}"]
+    head = server.head(f"Content-Length: {len(body)}", "Connection: close", *lines)
+    answer = await server.exchange(head + body)
+    assert answer.startswith(f"HTTP/1.1 {status}"), answer
+    assert f'"code":"{code}"' in answer.replace(": ", ":")
 
 
 async def test_connection_serves_several_requests(server: Server) -> None:

@@ -71,3 +71,13 @@ async def test_next_event_is_forwarded_after_a_truncated_response(
     receiver.routes["/hook"] = "/status/503"
     outcome = await within(PATIENCE, forwarder.send(_EVENT, attempt=1))
     assert outcome.status == 503
+
+
+async def test_headers_of_a_received_request_are_forwarded_byte_for_byte(
+    forwarding: Forwarding, receiver: Receiver
+) -> None:
+    received = {"headers": [["X-Name", "Müller"], ["X-Tab", "a\tb"]], "body": "not JSON"}
+    outcome = await within(PATIENCE, forwarding("/hook").send(_EVENT | received, attempt=1))
+    assert (outcome.status, outcome.error) == (200, None)
+    [request] = receiver.requests
+    assert (request.headers["x-name"], request.headers["x-tab"]) == ("Müller", "a\tb")

@@ -119,23 +119,21 @@ async def test_new_source_requires_the_secret_that_its_provider_creates(
         assert given not in created.text
 
 
-async def test_inbox_entry_that_cannot_be_read_is_shown_with_what_to_do(
+async def test_inbox_entry_whose_body_is_not_json_is_shown_as_text(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     async with tenant_visitor(app, client, await new_tenant(client)) as visitor:
         rest, shown = await new_source(visitor)
         secret = shown.partition('id="secret">')[2].partition("<")[0]
-        headers, body = signed(b'{"ref": "<b>", "ref": "dev"}', secret=secret)
-        entry = (await post(client, f"src_{rest}", headers, body)).json()["id"]
-        page = await visitor.get(f"/dashboard/inbox/{entry}")
-        assert "unreadable_payload: The body cannot be read" in page.text
-        assert "Download the body, correct it, and emit it as an event." in page.text
-        assert "&lt;b&gt;" in page.text
-        retried = await visitor.submit(
-            f"/dashboard/inbox/{entry}/retry", back=f"/dashboard/inbox/{entry}"
-        )
-        assert "The body cannot be read" in text_of(retried)
-        assert (await visitor.get(f"/dashboard/inbox/{entry}/body")).content == body
+        headers, body = signed("<b>f\xfcnf</b>".encode("latin-1"), secret=secret)
+        headers["Content-Type"] += "; charset=iso-8859-1"
+        stored = (await post(client, f"src_{rest}", headers, body)).json()
+        page = await visitor.get(f"/dashboard/inbox/{stored['id']}")
+        assert "&lt;b&gt;fünf&lt;/b&gt;" in page.text
+        event = await visitor.get(f"/dashboard/events/{stored['event_id']}")
+        assert "unparsed" in event.text
+        assert "&lt;b&gt;fünf&lt;/b&gt;" in event.text
+        assert (await visitor.get(f"/dashboard/inbox/{stored['id']}/body")).content == body
 
 
 async def test_inbox_entry_is_shown_downloaded_and_retried(

@@ -44,6 +44,16 @@ async def test_sends_exactly_the_given_headers_and_body(sender: Sender, receiver
     )
 
 
+async def test_header_values_that_are_not_ascii_are_sent_as_their_bytes(
+    sender: Sender, receiver: Receiver
+) -> None:
+    headers = {"X-Name": "M\xfcller", "X-Tab": "a\tb", "X-Empty": ""}
+    outcome = await sender.post(receiver.url(), headers=headers, body=b"", timeout=PATIENCE)
+    assert outcome.result is Result.SUCCESS
+    [request] = receiver.requests
+    assert {**headers}.items() <= dict(request.raw_headers).items()
+
+
 async def test_the_senders_own_headers_override_the_callers(
     sender: Sender, receiver: Receiver
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import httpx2
 import pytest
@@ -32,6 +33,13 @@ from hookfast_client.answer import connection_error, error_text, parse_answer, p
 
 _NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 _URL = "http://hookfast.test"
+
+
+def test_data_that_only_received_events_have_are_read() -> None:
+    digits = "9" * 5_000
+    content = f'{{"n": {digits}, "deep": {"[" * 200}{"]" * 200}, "text": "\\u0000\\ud800"}}'
+    value = parse_answer(200, {}, content.encode(), url=_URL).value
+    assert (value["n"], value["text"]) == (Decimal(digits), "\0\ud800")
 
 
 @pytest.mark.parametrize(

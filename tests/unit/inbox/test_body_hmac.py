@@ -92,7 +92,7 @@ def test_gitea_accepts_only_the_bare_hex_of_the_hmac(headers: dict[str, str], co
     assert outcome(GITEA, received(headers, BODY), SECRET) == code
 
 
-def test_gitea_rejects_a_form_before_verifying_its_signature() -> None:
+def test_gitea_takes_no_form_because_its_signature_covers_only_a_field() -> None:
     body = form({"payload": BODY.decode()})
     with pytest.raises(UnsupportedContentType):
         GITEA.check_content_type(received({"X-Gitea-Signature": GOOD}, body, content_type=FORM))
@@ -124,6 +124,28 @@ def test_gitea_rejects_a_form_before_verifying_its_signature() -> None:
 def test_shopify_accepts_only_the_base64_of_the_hmac(given: str, code: str) -> None:
     request = received({"X-Shopify-Hmac-Sha256": given}, BODY)
     assert outcome(SHOPIFY, request, SECRET) == code
+
+
+EVENT = {
+    "Shopify-Hmac-Sha256": GOOD64,
+    "Shopify-Topic": "Product",
+    "Shopify-Action": "update",
+    "Shopify-Webhook-Id": "evt-1",
+}
+
+
+def test_shopifys_events_are_signed_and_named_in_headers_without_x() -> None:
+    request = received(EVENT, BODY)
+    assert outcome(SHOPIFY, request, SECRET) == ACCEPTED
+    assert SHOPIFY.event_type(request, {}) == "shopify.product.update"
+    assert SHOPIFY.delivery_id(request, {}) == "evt-1"
+    # for a while, Shopify sends the headers of both kinds
+    both = {"X-Shopify-Hmac-Sha256": GOOD64, "X-Shopify-Topic": "Product"}
+    request = received(EVENT | both, BODY)
+    assert outcome(SHOPIFY, request, SECRET) == ACCEPTED
+    assert SHOPIFY.event_type(request, {}) == "shopify.product.update"
+    other = EVENT | {"X-Shopify-Hmac-Sha256": b64(mac("another", BODY))}
+    assert outcome(SHOPIFY, received(other, BODY), SECRET) == "signature_mismatch"
 
 
 def test_unused_base64_bits_must_be_zero() -> None:

@@ -255,3 +255,20 @@ def test_any_text_is_rejected_or_evaluated(text: str, payload: JsonValue) -> Non
         return
     found = expression.key(payload)
     assert found is None or found
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "x\udfff" * 200])
+def test_a_key_with_characters_that_no_database_stores_is_their_digest(text: str) -> None:
+    key = compile_expression("a", pointer="").key
+    found = key({"a": text})
+    assert found is not None
+    assert found.startswith("sha256:")
+    assert found != key({"a": f"{text}x"})
+
+
+def test_text_with_a_replacement_character_is_no_key() -> None:
+    """It stands for bytes that were no character, perhaps for others than in another request."""
+    keys = [
+        compile_expression(text, pointer="").key({"a": "f\ufffdr"}) for text in ("a", "[a]", "@")
+    ]
+    assert keys == [None] * 3

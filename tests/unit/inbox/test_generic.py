@@ -8,8 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.hashes import SHA1, SHA384, SHA512, HashAlgorithm
 
 from hookfast.errors import InvalidInput
-from hookfast.inbox import Provider, provider
-from hookfast.inbox.form import MAX_FIELDS, form_pairs
+from hookfast.inbox import Provider, UnsupportedContentType, delivery_key, provider
 from tests.unit.inbox import test_github, test_slack
 from tests.unit.inbox.requests import (
     ACCEPTED,
@@ -234,20 +233,29 @@ def test_a_form_becomes_an_object_of_its_fields() -> None:
     assert PLAIN.payload(request) == {"a": "1", "b": ["ü", ""], "c": ""}
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"a=%00",
-        b"a%00=1",
-        b"a=%FF",
-        b"a=1&b",
-        b"&",
-        "a=ü".encode(),
-        b"&".join([b"a=1"] * (MAX_FIELDS + 1)),
-    ],
-)
-def test_an_invalid_form_is_rejected(body: bytes) -> None:
+def test_content_types_that_the_operator_lists_are_accepted() -> None:
+    sns = generic(content_types=["Text/Plain"])
+    for content_type in ("text/plain", "TEXT/plain; charset=UTF-8", "application/json", FORM):
+        sns.check_content_type(received({}, content_type=content_type))
+    with pytest.raises(UnsupportedContentType, match="text/plain"):
+        sns.check_content_type(received({}, content_type="text/html"))
+    assert sns.payload(received({}, b'{"Type":"Notification"}', content_type="text/plain")) == {
+        "Type": "Notification"
+    }
+
+
+@pytest.mark.parametrize("wrong", ["text", "text/plain; charset=utf-8", "a b/c", "text/ü", ""])
+def test_a_listed_content_type_is_a_media_type_without_parameters(wrong: str) -> None:
     with pytest.raises(InvalidInput) as rejected:
-        PLAIN.payload(received({}, body, content_type=FORM))
-    assert rejected.value.code == "invalid_form"
-    assert len(form_pairs(b"&".join([b"a=1"] * MAX_FIELDS))) == MAX_FIELDS
+        generic(content_types=[wrong])
+    assert rejected.value.errors[0].pointer == "/options/content_types/0"
+
+
+def test_equal_bodies_that_are_signed_at_different_times_are_different_requests() -> None:
+    timed = generic(message="{timestamp}.{body}", timestamp_header="X-Time")
+    first, again, later = (received({"X-Time": time}) for time in ("1700000000",) * 2 + ("17",))
+    key = delivery_key(timed, first, payload={})
+    assert key == f"time:1700000000/{first.content_key}"
+    assert delivery_key(timed, again, payload={}) == key
+    assert delivery_key(timed, later, payload={}) != key
+    assert delivery_key(PLAIN, first, payload={}) == first.content_key

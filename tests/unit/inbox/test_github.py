@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.hashes import SHA1
 
 from hookfast.errors import InvalidInput
 from hookfast.inbox import provider
+from hookfast.strict_json.parser import JsonValue
 from tests.unit.inbox.requests import ACCEPTED, FORM, form, mac, outcome, received
 
 GITHUB = provider("github")
@@ -125,23 +126,29 @@ def test_json_in_a_form_is_signed_as_a_form() -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("body", "payload"),
     [
-        b"",
-        b"payload",
-        b"a=1",
-        b"payload=1&payload=2",
-        b"payload=%FF",
-        b"payload=%00",
-        b"payload=%7B",
-        b"payload=%7B%22a%22%3A1%2C%22a%22%3A2%7D",  # {"a":1,"a":2}
-        b"payload=NaN",
-        "payload=ü".encode(),
+        (b"payload=%7B%22a%22%3A1%2C%22a%22%3A2%7D", {"a": 2}),  # {"a":1,"a":2}
+        (b'payload={"a":"\\u0000"}', {"a": "\0"}),
+        (b'&payload={"a":1}&&b', {"a": 1}),
+        # not GitHub's envelope: the form itself
+        (b"", {}),
+        (b"payload", {"payload": ""}),
+        (b"a=1", {"a": "1"}),
+        (b"payload=1&payload=2", {"payload": ["1", "2"]}),
+        (b"payload=%7B", {"payload": "{"}),
+        (b"payload=NaN", {"payload": "NaN"}),
     ],
 )
-def test_a_form_without_exactly_one_valid_payload_is_rejected(body: bytes) -> None:
-    with pytest.raises(InvalidInput):
-        GITHUB.payload(received({}, body, content_type=FORM))
+def test_a_form_is_the_json_in_its_payload_or_else_its_fields(
+    body: bytes, payload: JsonValue
+) -> None:
+    assert GITHUB.payload(received({}, body, content_type=FORM)) == payload
+
+
+def test_json_in_a_form_keeps_its_digits() -> None:
+    request = received({}, b'payload={"rate":1.10,"big":1e400}', content_type=FORM)
+    assert GITHUB.read(request).text == '{"rate":1.10,"big":1e400}'
 
 
 @pytest.mark.parametrize(
@@ -170,7 +177,9 @@ def test_the_delivery_id_is_githubs() -> None:
     assert GITHUB.delivery_id(received({}), {}) is None
     assert GITHUB.delivery_id(received({"X-GitHub-Delivery": "a" * 201}), {}) is None
     twice = [("X-GitHub-Delivery", guid), ("X-GitHub-Delivery", "other")]
-    assert GITHUB.delivery_id(received(twice), {}) is None
+    with pytest.raises(InvalidInput) as refused:
+        GITHUB.delivery_id(received(twice), {})
+    assert refused.value.code == "repeated_header"
 
 
 def test_the_vector_of_the_sdk_is_what_openssl_computes() -> None:

@@ -19,7 +19,7 @@ DELETE FROM in_flight WHERE in_flight.endpoint_id = ? AND (in_flight.until <= ? 
 DELETE FROM in_flight WHERE in_flight.until < ?
 DELETE FROM inbox
 DELETE FROM inbox WHERE inbox.id IN (?, ?)
-DELETE FROM inbox_keys WHERE (inbox_keys.source_id, inbox_keys."key") IN (VALUES (?, ?)) AND inbox_keys.expires_at <= ?
+DELETE FROM inbox_keys WHERE (inbox_keys.source_id, inbox_keys."key", inbox_keys.payload_sha256) IN (VALUES (?, ?, ?)) AND inbox_keys.expires_at <= ?
 DELETE FROM jobs WHERE jobs.id IN (?, ?, ?) AND jobs.finished_at < ?
 DELETE FROM lanes WHERE lanes.id IN (?) AND NOT (EXISTS (SELECT * FROM deliveries WHERE deliveries.lane = lanes.id AND place = 'queued'))
 DELETE FROM notices WHERE notices.id IN (?, ?) AND notices.status != ?
@@ -85,8 +85,8 @@ INSERT INTO in_flight (delivery_id, endpoint_id, until) VALUES (?, ?, ?)
 INSERT INTO inbox (id, source_id, tenant_id, "key", event_type, business_key, hops, payload_sha256, content_type, headers, body, status, event_id, suppressed_by, last_error, duplicates, conflicts, conflict_sha256, received_at, last_seen_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 INSERT INTO inbox (id, source_id, tenant_id, "key", event_type, hops, payload_sha256, content_type, headers, body, status, duplicates, conflicts, received_at, last_seen_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 INSERT INTO inbox (id, source_id, tenant_id, "key", event_type, hops, payload_sha256, content_type, headers, body, status, event_id, duplicates, conflicts, received_at, last_seen_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-INSERT INTO inbox_keys (source_id, "key", inbox_id, payload_sha256, seen_at, expires_at) VALUES (?, ?, ?, ?, ?, ?)
-INSERT INTO inbox_keys (source_id, "key", inbox_id, payload_sha256, seen_at, expires_at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (source_id, "key") DO UPDATE SET inbox_id = excluded.inbox_id, payload_sha256 = excluded.payload_sha256, seen_at = excluded.seen_at, expires_at = excluded.expires_at WHERE inbox_keys.expires_at <= excluded.seen_at RETURNING source_id, "key"
+INSERT INTO inbox_keys (source_id, "key", payload_sha256, inbox_id, seen_at, expires_at) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO inbox_keys (source_id, "key", payload_sha256, inbox_id, seen_at, expires_at) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (source_id, "key", payload_sha256) DO UPDATE SET inbox_id = excluded.inbox_id, seen_at = excluded.seen_at, expires_at = excluded.expires_at WHERE inbox_keys.expires_at <= excluded.seen_at RETURNING source_id, "key", payload_sha256
 INSERT INTO jobs (id, kind, action, chosen, rate_per_second, status, total, done, skipped, failed, cancel_requested, requested_by, created_at, updated_at, finished_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 INSERT INTO jobs (id, tenant_id, kind, action, chosen, rate_per_second, status, total, done, skipped, failed, cursor, in_hand, error, cancel_requested, requested_by, created_at, updated_at, started_at, finished_at, workflow_started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 INSERT INTO lanes (id, needs_head, last_position, updated_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET updated_at = excluded.updated_at RETURNING id, head, needs_head, last_position
@@ -587,8 +587,8 @@ SELECT inbox.id, inbox.source_id, inbox.tenant_id, inbox."key", inbox.event_type
 SELECT inbox.id, inbox.source_id, inbox.tenant_id, inbox."key", inbox.event_type, inbox.business_key, inbox.hops, inbox.payload_sha256, inbox.content_type, inbox.status, inbox.event_id, inbox.suppressed_by, inbox.last_error, inbox.duplicates, inbox.conflicts, inbox.conflict_sha256, inbox.received_at, inbox.last_seen_at, length(inbox.body) AS size FROM inbox WHERE inbox.id IN (?)
 SELECT inbox.status FROM inbox
 SELECT inbox_keys."key" FROM inbox_keys
-SELECT inbox_keys.source_id, inbox_keys."key" FROM inbox_keys WHERE inbox_keys.expires_at <= ? LIMIT ? OFFSET ?
-SELECT inbox_keys.source_id, inbox_keys."key", inbox_keys.inbox_id, inbox_keys.payload_sha256 FROM inbox_keys WHERE (inbox_keys.source_id, inbox_keys."key") IN (VALUES (?, ?))
+SELECT inbox_keys.source_id, inbox_keys."key", inbox_keys.payload_sha256 FROM inbox_keys WHERE inbox_keys.expires_at <= ? LIMIT ? OFFSET ?
+SELECT inbox_keys.source_id, inbox_keys."key", inbox_keys.payload_sha256, inbox_keys.inbox_id FROM inbox_keys WHERE (inbox_keys.source_id, inbox_keys."key", inbox_keys.payload_sha256) IN (VALUES (?, ?, ?))
 SELECT jobs.id FROM jobs
 SELECT jobs.id FROM jobs WHERE jobs.id < ? ORDER BY jobs.id LIMIT ? OFFSET ?
 SELECT jobs.id, jobs.tenant_id, jobs.kind, jobs.action, jobs.chosen, jobs.rate_per_second, jobs.status, jobs.total, jobs.done, jobs.skipped, jobs.failed, jobs.cursor, jobs.in_hand, jobs.error, jobs.cancel_requested, jobs.requested_by, jobs.created_at, jobs.updated_at, jobs.started_at, jobs.finished_at, jobs.workflow_started_at FROM jobs ORDER BY jobs.id DESC LIMIT ? OFFSET ?

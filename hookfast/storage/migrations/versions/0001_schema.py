@@ -505,6 +505,7 @@ def _create_tables() -> None:
         sa.Column("inbox_id", sa.String(), nullable=True),
         sa.Column("ordering_key", sa.Text(), nullable=True),
         sa.Column("hops", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("raw_only", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("position", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         postgresql_partition_by="RANGE (id)",
@@ -576,7 +577,7 @@ def _create_tables() -> None:
         sa.Column("payload_sha256", sa.String(), nullable=False),
         sa.Column("seen_at", UtcDateTime(), nullable=False),
         sa.Column("expires_at", UtcDateTime(), nullable=False),
-        sa.PrimaryKeyConstraint("source_id", "key"),
+        sa.PrimaryKeyConstraint("source_id", "key", "payload_sha256"),
     )
     op.create_index("ix_inbox_keys_expiry", "inbox_keys", ["expires_at"], unique=False)
     op.create_table(

@@ -45,10 +45,11 @@ async def test_cheap_checks_run_before_those_that_cost_or_reveal_more(
     await fix(active=True)
     await refused(403, "caller_not_allowed", too_large)
     await fix(allowed_networks=["127.0.0.0/8"])
-    await refused(415, "unsupported_content_type", too_large)
-    headers["Content-Type"] = "application/json; charset=utf-8"
     await refused(413, "too_large", too_large)
     await refused(401, "signature_mismatch", b"{")
+    wrong = {"Content-Type": "text/plain", "X-Hook-Hops": "5"}
+    headers = signed(b"{", **wrong)[0]
+    await refused(415, "unsupported_content_type", b"{")
     headers = signed(b"{", **{"X-Hook-Hops": "5"})[0]
     await refused(508, "too_many_hops", b"{")
     headers, body = signed(b"{}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import uuid
 
@@ -37,18 +38,56 @@ async def test_duplicate_is_counted_and_gets_the_first_response(
     assert await count(context, InboxEntry, source_id=source) == 1
 
 
-async def test_duplicate_with_another_body_records_its_hash(
+@pytest.mark.both_databases
+async def test_delivery_id_with_another_body_is_another_event(
+    client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    """Two hooks of one event at GitHub share its delivery id."""
+    source = (await make_source(client, tenant))["id"]
+    first, other = [await send(client, source, {"n": n}, delivery="one") for n in (1, 2)]
+    assert [first.status_code, other.status_code] == [202, 202]
+    assert first.json()["event_id"] != other.json()["event_id"]
+    for n, one in ((1, first), (2, other)):
+        again = await send(client, source, {"n": n}, delivery="one")
+        assert (again.status_code, again.json()) == (200, one.json() | {"duplicate": True})
+    listed = await client.get("/inbox", params={"source_id": source, "key": "id:one"})
+    assert [row["id"] for row in listed.json()["data"]] == [other.json()["id"], first.json()["id"]]
+    assert {row["conflicts"] for row in listed.json()["data"]} == {0}
+    counted = await stats(client, context, source)
+    assert (counted["accepted"], counted["duplicates"], counted["conflicts"]) == (2, 2, 0)
+
+
+@pytest.mark.both_databases
+async def test_one_delivery_id_with_several_bodies_at_the_same_time_is_one_event_of_each(
     client: httpx2.AsyncClient, context: Context, tenant: str
 ) -> None:
     source = (await make_source(client, tenant))["id"]
-    first = await send(client, source, {"n": 1}, delivery="one")
-    other = await send(client, source, {"n": 2}, delivery="one")
+    answers = await asyncio.gather(
+        *(send(client, source, {"n": n % 3}, delivery="one") for n in range(12))
+    )
+    assert sorted(one.status_code for one in answers) == [200] * 9 + [202] * 3
+    assert len({one.json()["event_id"] for one in answers}) == 3
+    assert await count(context, InboxEntry, source_id=source) == 3
+
+
+@pytest.mark.both_databases
+async def test_duplicate_by_an_expression_with_another_body_records_its_hash(
+    client: httpx2.AsyncClient, context: Context, tenant: str
+) -> None:
+    source = (await make_source(client, tenant, id_expression="id"))["id"]
+    bodies = [b'{"id": 1, "sent": 1}', b'{"id": 1, "sent": 2}']
+    answers = []
+    for body in bodies:
+        headers, _ = signed(body)
+        del headers["X-GitHub-Delivery"]
+        answers.append(await post(client, source, headers, body))
+    first, other = answers
     assert other.status_code == 200
     assert other.json()["event_id"] == first.json()["event_id"]
     entry = (await client.get(f"/inbox/{first.json()['id']}")).json()
     assert (entry["duplicates"], entry["conflicts"]) == (1, 1)
-    assert entry["conflict_sha256"] == hashlib.sha256(b'{"n": 2}').hexdigest()
-    assert entry["payload_sha256"] == hashlib.sha256(b'{"n": 1}').hexdigest()
+    assert entry["payload_sha256"] == hashlib.sha256(bodies[0]).hexdigest()
+    assert entry["conflict_sha256"] == hashlib.sha256(bodies[1]).hexdigest()
     assert (await stats(client, context, source))["conflicts"] == 1
 
 

@@ -147,6 +147,29 @@ async def test_stream_can_be_filtered_by_patterns_source_and_payload(served: Ser
     assert f'"id":"{enveloped["id"]}"' in enveloped["body"]
 
 
+async def test_data_that_violate_their_schema_are_only_in_a_raw_stream(served: Served) -> None:
+    tenant, key = await served.tenant()
+    name = f"strict.t{tenant[-8:]}.received"
+    operator = served.operator
+    await operator.put(f"/event-types/{name}", json={"schema": {"required": ["token"]}})
+    form = {"tenant_id": tenant, "name": "x", "provider": "github", "secrets": [SECRET]}
+    source = (await operator.post("/sources", json=form | {"event_types": {"**": name}})).json()
+    endpoint = (
+        await operator.post("/endpoints", json={"tenant_id": tenant, "mode": "poll"})
+    ).json()
+    wanted = {"endpoint_id": endpoint["id"], "events": [name], "payload": "raw"}
+    assert (await operator.post("/subscriptions", json=wanted)).status_code == 201
+    async with (
+        served.stream(key, events=[name]) as full,
+        served.stream(key, events=[name], payload="raw") as raw,
+    ):
+        bodies = [b"not JSON", b'{"token": 1}']
+        answers = [await post(operator, source["id"], signed(body)[0], body) for body in bodies]
+        sent = [answer.json()["event_id"] for answer in answers]
+        assert ids(await full.events(1)) == sent[1:]
+        assert [event["body"].encode() for event in await raw.events(2)] == bodies
+
+
 async def test_stream_starts_after_an_event_and_last_event_id_wins(served: Served) -> None:
     tenant, key = await served.tenant()
     first, second, third = [*await served.emit(tenant, 2), *await served.emit(tenant)]

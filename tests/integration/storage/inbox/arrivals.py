@@ -62,8 +62,6 @@ async def retry_entry(database: Database, entry: InboxEntry, *, quotas: Quotas =
     """Retry a failed entry of the provider `github` with an empty payload."""
     input = RetryInput(
         entry=entry,
-        event_type=entry.event_type,
-        business_key=entry.business_key,
         data="{}",
         value={},
         provider="github",

@@ -17,7 +17,7 @@ from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import inbox_keys, sources
 from hookfast.storage.inbox.inbox_entries import InboxFilter, page_statement
-from hookfast.storage.inbox.inbox_keys import Claim, KeyHolder
+from hookfast.storage.inbox.inbox_keys import Claim
 from hookfast.storage.keys.rekey import rekey, survey
 from hookfast.storage.tables import InboxKey
 from tests.integration.storage.emitting.emitters import seed_tenant
@@ -34,31 +34,26 @@ def claim(key: str, inbox_id: str, *, at: datetime = NOW, lasts: timedelta = HOU
         source_id="src_1",
         key=key,
         inbox_id=inbox_id,
-        payload_sha256=f"hash of {inbox_id}",
         seen_at=at,
         expires_at=at + lasts,
     )
 
 
-def held_by(inbox_id: str) -> KeyHolder:
-    return KeyHolder(inbox_id, f"hash of {inbox_id}")
-
-
-async def claimed(database: Database, *claims: Claim) -> dict[Any, KeyHolder]:
+async def claimed(database: Database, *claims: Claim) -> dict[Any, str]:
     async with database.write() as connection:
         return await inbox_keys.claim(connection, claims)
 
 
 async def test_first_claimant_holds_a_key_until_it_expires(database: Database) -> None:
-    name = ("src_1", "d:a")
-    assert await claimed(database, claim("d:a", "1"), claim("d:a", "2")) == {name: held_by("1")}
+    name = ("src_1", "d:a", "")
+    assert await claimed(database, claim("d:a", "1"), claim("d:a", "2")) == {name: "1"}
     almost = NOW + HOUR - timedelta(microseconds=1)
-    assert await claimed(database, claim("d:a", "3", at=almost)) == {name: held_by("1")}
-    assert await claimed(database, claim("d:a", "4", at=NOW + HOUR)) == {name: held_by("4")}
-    assert await claimed(database, claim("d:a", "5", at=NOW + HOUR)) == {name: held_by("4")}
+    assert await claimed(database, claim("d:a", "3", at=almost)) == {name: "1"}
+    assert await claimed(database, claim("d:a", "4", at=NOW + HOUR)) == {name: "4"}
+    assert await claimed(database, claim("d:a", "5", at=NOW + HOUR)) == {name: "4"}
     # with several keys, each has its own holder
     both = await claimed(database, claim("d:a", "6", at=almost), claim("d:b", "6"))
-    assert both == {name: held_by("4"), ("src_1", "d:b"): held_by("6")}
+    assert both == {name: "4", ("src_1", "d:b", ""): "6"}
 
 
 async def test_only_expired_keys_are_deleted_in_batches(database: Database) -> None:
@@ -86,11 +81,12 @@ async def test_claimed_key_is_not_deleted_before_its_transaction_ends(
     async with database.write() as asking:
         # a request that was received just before the key expired
         almost = claim("d:a", "2", at=NOW + HOUR - timedelta(microseconds=1))
-        assert await inbox_keys.claim(asking, [almost]) == {almost.name: held_by("1")}
+        assert await inbox_keys.claim(asking, [almost]) == {almost.name: "1"}
         expiring = asyncio.create_task(expire())
         if database.kind == "postgresql":
             assert await expiring == 0  # it skips locked keys
-        assert await inbox_keys.find_holders(asking, [almost.name]) == {almost.name: held_by("1")}
+        name = {"source_id": almost.source_id, "key": almost.key}
+        assert await inbox_keys.find_holders(asking, **name) == ["1"]
     if database.kind == "sqlite":
         assert await expiring == 1  # it waited for the claiming transaction
 
@@ -140,6 +136,36 @@ async def test_same_request_at_two_processes_is_stored_once(
         results = await asyncio.gather(*storing)
     assert [result.duplicate for result in results].count(False) == 30
     assert len({result.event_id for result in results}) == 30
+
+
+async def test_one_delivery_id_with_two_bodies_at_two_processes_is_one_event_of_each(
+    database: Database,
+) -> None:
+    tenant = await seed_tenant(database)
+    source = await seed_source(database, tenant)
+    async with process(database.url) as one, process(database.url) as two:
+        storing = [
+            inbox.store(arrival_of(source, tenant, f"id:{n // 2}", sha256=f"{n % 2}"))
+            for inbox, order in ((one, range(30)), (two, reversed(range(30))))
+            for n in order
+        ]
+        results = await asyncio.gather(*storing)
+    assert len({result.event_id for result in results}) == 30
+    assert {result.conflict for result in results} == {False}
+
+
+async def test_key_for_any_body_counts_other_bodies_as_conflicts(database: Database) -> None:
+    tenant = await seed_tenant(database)
+    source = await seed_source(database, tenant)
+    async with process(database.url) as inbox:
+        first, *others = [
+            await inbox.store(arrival_of(source, tenant, "key:1", any_body=True, sha256=sha256))
+            for sha256 in ("a", "a", "b")
+        ]
+    assert [(one.id, one.duplicate, one.conflict) for one in others] == [
+        (first.id, True, False),
+        (first.id, True, True),
+    ]
 
 
 async def test_same_business_key_at_two_processes_is_emitted_once(database: Database) -> None:
