@@ -42,6 +42,7 @@ from hookfast.settings.types import (
     TemporalCompression,
     parse_port_ranges,
 )
+from hookfast.storage.database.database_url import sqlite_url
 
 
 class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettings, BaseSettings):
@@ -327,21 +328,10 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
 
     @property
     def resolved_database_url(self) -> str:
-        """The database URL in force, with a scheme that names our async driver."""
+        """The database URL in force."""
         if self.database_url is None:
-            return f"sqlite+aiosqlite:///{self.home.absolute() / 'hookfast.db'}"
-        url = self.database_url.get_secret_value()
-        for scheme, with_driver in _DRIVERS.items():
-            if url.startswith(scheme):
-                return with_driver + url.removeprefix(scheme)
-        return url
-
-
-_DRIVERS = {
-    "postgresql://": "postgresql+asyncpg://",
-    "postgres://": "postgresql+asyncpg://",
-    "sqlite://": "sqlite+aiosqlite://",
-}
+            return sqlite_url(self.home / "hookfast.db")
+        return self.database_url.get_secret_value()
 
 
 @lru_cache

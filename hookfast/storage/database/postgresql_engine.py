@@ -58,7 +58,7 @@ def postgresql_engine(
         hide_parameters=True,  # bodies and secrets stay out of error texts
         connect_args={
             "async_creator_fn": partial(servers.connect, command_timeout=statement_seconds),
-            "prepared_statement_cache_size": servers.statement_cache_size,
+            "prepared_statement_cache_size": servers.url.statement_cache_size,
         },
     )
     event.listen(engine.sync_engine, "connect", _prepare)

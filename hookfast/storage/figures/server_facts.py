@@ -21,10 +21,8 @@ _SETTINGS = (
     "max_connections",
     "reserved_connections",
     "server_version",
-    "server_version_num",
     "superuser_reserved_connections",
     "synchronous_commit",
-    "transaction_read_only",
 )
 
 
@@ -91,8 +89,3 @@ async def postgresql_connections(connection: AsyncConnection) -> Connections:
         database_limit=None if of_database < 0 else of_database,
         role_limit=None if of_role < 0 else of_role,
     )
-
-
-async def sqlite_journal(connection: AsyncConnection) -> str:
-    """Return the journal mode in use: our connections request `wal`, but may not get it."""
-    return str(await connection.scalar(text("PRAGMA journal_mode")))
