@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from hookfast.doctor.database import UNUSABLE_ERRORS
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
@@ -40,7 +42,7 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
             raise _misconfigured(*obstacles)
         try:
             yield database
-        except UNUSABLE_ERRORS as error:
+        except SQLAlchemyError as error:
             if not is_curable(error):
                 raise  # it is our fault: its traceback is needed
             raise _misconfigured(explain(database, error)) from None

@@ -98,6 +98,13 @@ async def _check(
         for finding in check_postgresql(facts, connections, workers_seen=alive):
             yield finding
         yield check_database_clock(skew)
+        if await server_facts.is_pooled(connection):
+            yield warn(
+                "database.pooler",
+                "A pooler such as PgBouncer stands before PostgreSQL.",
+                todo="Make sure that it is in session mode: in transaction mode prepared "
+                "statements fail, and deliveries start up to a second late.",
+            )
     else:
         yield ok("database.settings", "Write-ahead log; every commit is synced to the disk.")
     if heartbeats is not None:

@@ -105,8 +105,9 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
     database_url: SecretStr | None = Field(
         None,
         description="`postgresql://user:password@host/db`, also with several servers "
-        "(`host1,host2`), of which the one that takes writes is used, and with libpq's options "
-        "(`?sslmode=verify-full`); or `sqlite:///file`; default: SQLite in the home folder.",
+        "(`host1,host2`), of which the one that takes writes is used, and with libpq's parameters "
+        "(`?sslmode=verify-full`; docs/production.md lists them); or `sqlite:////folder/file`, "
+        "with `?`, `#` and `%` as `%XX`; default: SQLite in the home folder.",
     )
     operator_key: OperatorKey = Field(
         None,

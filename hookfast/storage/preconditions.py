@@ -30,6 +30,7 @@ _OLDEST_SQLITE: Final = (3, 35, 0)  # the oldest with RETURNING
 _SQLITE_HEADER: Final = b"SQLite format 3\0"
 _REVISION: Final = re.compile(r"\d{4}")  # of our migrations
 _PATH_ENTRY: Final = re.compile(r'"((?:[^"]|"")*)"|([^\s,"]+)')
+_ALEMBIC: Final = "alembic_version"
 _NAMED: Final = 3
 
 _FACTS: Final = text("""
@@ -70,15 +71,13 @@ async def find_obstacles(database: Database, connection: AsyncConnection) -> lis
     obstacles = list(_of_search_path(facts, schemas))
     if obstacles:
         return obstacles
-    if (strange := await _of_strangers(connection)) is not None:
-        return [strange]
-    state = await schema(connection)
-    tables = list(
-        await connection.execute(
-            _TABLES, {"names": [*Record.metadata.tables], "rights": [*_RIGHTS]}
-        )
-    )
-    return list(_of_privileges(facts, state, tables))
+    names = [_ALEMBIC, *Record.metadata.tables]
+    tables = list(await connection.execute(_TABLES, {"names": names, "rights": [*_RIGHTS]}))
+    readable = all(one.usable for one in tables if one.name == _ALEMBIC)
+    strange = await _of_strangers(connection) if readable else None
+    if (obstacle := strange or _of_closed_tables(facts, tables)) is not None:
+        return [obstacle]
+    return list(_of_migration(facts, await schema(connection), tables))
 
 
 def obstacle_of_file(file: Path) -> Obstacle | None:
@@ -125,10 +124,10 @@ def _of_server(facts: Row[Any]) -> Iterator[Obstacle]:
         )
     if facts.encoding != "UTF8":
         yield Obstacle(
-            f"The database {facts.database} has the encoding {facts.encoding}, which cannot hold "
-            "every text.",
-            f"Create one with UTF8: CREATE DATABASE {identifier(facts.database + '_utf8')} "
-            f"ENCODING 'UTF8' LOCALE 'C.UTF-8' TEMPLATE template0; and name it in {VARIABLE}.",
+            f"The database {facts.database} has the encoding {facts.encoding}; Hookfast needs "
+            "UTF8, because events and names may have any character.",
+            f"Run CREATE DATABASE {identifier(facts.database + '_utf8')} ENCODING 'UTF8' LOCALE "
+            f"'C' TEMPLATE template0; and name that database in {VARIABLE}.",
         )
     if facts.standby:
         yield Obstacle(
@@ -138,9 +137,9 @@ def _of_server(facts: Row[Any]) -> Iterator[Obstacle]:
     elif facts.read_only:
         yield Obstacle(
             "Transactions are read-only by default of the server, the database or the role.",
-            f"ALTER ROLE {identifier(facts.role)} SET default_transaction_read_only = off; and "
-            f"remove that setting from {VARIABLE} if it is there. If the server was a primary "
-            "before, name the new one.",
+            f"Run ALTER ROLE {identifier(facts.role)} SET default_transaction_read_only = off; and "
+            f"remove that setting from {VARIABLE}. Or name the primary there, if it is another "
+            "server by now.",
         )
 
 
@@ -155,14 +154,14 @@ def _of_search_path(facts: Row[Any], schemas: dict[str, bool]) -> Iterator[Obsta
     if first is None:
         yield Obstacle(
             f"The search_path of {facts.role} is empty.",
-            f"ALTER ROLE {identifier(facts.role)} SET search_path = public.",
+            f"Run ALTER ROLE {identifier(facts.role)} SET search_path = public;",
         )
     elif first not in schemas:
         yield Obstacle(
             f"The search_path begins with the schema {first}, which the database {facts.database} "
             "does not have.",
-            f"CREATE SCHEMA {identifier(first)} AUTHORIZATION {identifier(facts.role)}; or correct "
-            f"search_path in {VARIABLE} or of the role.",
+            f"Run there: CREATE SCHEMA {identifier(first)} AUTHORIZATION "
+            f"{identifier(facts.role)}; or correct search_path in {VARIABLE} or of the role.",
         )
     elif not schemas[first]:
         yield Obstacle(
@@ -173,27 +172,34 @@ def _of_search_path(facts: Row[Any], schemas: dict[str, bool]) -> Iterator[Obsta
         )
 
 
-def _of_privileges(facts: Row[Any], state: Schema, tables: list[Row[Any]]) -> Iterator[Obstacle]:
-    role, schema_name = identifier(facts.role), identifier(facts.schema)
-    migrates = state in ("none", "behind")
-    if migrates and not facts.may_create:
+def _of_closed_tables(facts: Row[Any], tables: list[Row[Any]]) -> Obstacle | None:
+    closed = [one.name for one in tables if not one.usable]
+    if not closed:
+        return None
+    return Obstacle(
+        f"The user {facts.role} may not read and write the tables of the schema {facts.schema}: "
+        f"{_some(closed)}.",
+        f"Run in the database {facts.database}, as their owner: GRANT {', '.join(_RIGHTS)} ON ALL "
+        f"TABLES IN SCHEMA {identifier(facts.schema)} TO {identifier(facts.role)};",
+    )
+
+
+def _of_migration(facts: Row[Any], state: Schema, tables: list[Row[Any]]) -> Iterator[Obstacle]:
+    if state not in ("none", "behind"):
+        return
+    role = identifier(facts.role)
+    if not facts.may_create:
         yield Obstacle(
             f"The user {facts.role} may not create tables in the schema {facts.schema} of the "
             f"database {facts.database}.",
-            f"Run there, as its owner: GRANT USAGE, CREATE ON SCHEMA {schema_name} TO {role};",
+            f"Run there, as the owner of the schema: GRANT USAGE, CREATE ON SCHEMA "
+            f"{identifier(facts.schema)} TO {role};",
         )
-    if state == "behind" and (foreign := [one for one in tables if not one.owned]):
-        owner = identifier(foreign[0].owner)
+    if foreign := [one for one in tables if not one.owned]:
         yield Obstacle(
             f"The user {facts.role} may not change the tables, which belong to {foreign[0].owner}.",
-            f"Run `hookfast migrate` as that user, or run there: GRANT {owner} TO {role};",
-        )
-    if closed := [one.name for one in tables if not one.usable]:
-        yield Obstacle(
-            f"The user {facts.role} may not read and write the tables of the schema "
-            f"{facts.schema}: {_some(closed)}.",
-            f"Run there, as their owner: GRANT {', '.join(_RIGHTS)} ON ALL TABLES IN SCHEMA "
-            f"{schema_name} TO {role};",
+            f"Run `hookfast migrate` as that user; or run in the database {facts.database}: GRANT "
+            f"{identifier(foreign[0].owner)} TO {role};",
         )
 
 
@@ -202,7 +208,7 @@ async def _of_strangers(connection: AsyncConnection) -> Obstacle | None:
     with ours: they have the same names, or migrations of their own in `alembic_version`."""
     revision = await current_revision(connection)
     if revision is not None and not _REVISION.fullmatch(revision):
-        found = ["alembic_version"]
+        found = [_ALEMBIC]
     elif revision is None:
         names = set(await connection.run_sync(lambda sync: inspect(sync).get_table_names()))
         found = sorted(names & set(Record.metadata.tables))

@@ -11,19 +11,30 @@ from pathlib import Path
 from typing import Final
 
 import asyncpg
+from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 
 from hookfast.storage.database.availability import is_away, sqlstate
 from hookfast.storage.database.database_url import VARIABLE
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.obstacle import Obstacle, identifier
 from hookfast.storage.database.postgresql_servers import NoServer, PostgresqlServers
-from hookfast.storage.database.postgresql_url import PostgresqlUrl, Server
+from hookfast.storage.database.postgresql_url import PostgresqlUrl
 
 _SEE_LOG: Final = "See the log of the server, and of a proxy or pooler before it."
 _OF_SETTINGS: Final = ("22023", "42501", "42601", "42704", "55P02", "08P01")
 """Answers to a login with a setting that is unknown, invalid or not allowed; the last one is
 PgBouncer's."""
 _CURABLE: Final = ("42501",)  # insufficient_privilege
+_CURABLE_CODES: Final = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+)
 _WRONG_NAME: Final = (62, 64)  # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH, …_IP_ADDRESS_MISMATCH
 _OUT_OF_DATE: Final = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED
 _SETTING: Final = re.compile(r"(?:-c\s*|--)([A-Za-z_][\w.-]*)\s*=")  # in libpq's `options`
@@ -39,11 +50,10 @@ def explain(database: Database, error: BaseException) -> Obstacle:
 
 def is_curable(error: BaseException) -> bool:
     """Whether an error is for the operator to cure, and not a fault in a statement of ours."""
-    return (
-        is_away(error)
-        or sqlstate(error) in _CURABLE
-        or isinstance(getattr(error, "orig", None), sqlite3.OperationalError)
-    )
+    cause = getattr(error, "orig", None) or error
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _CURABLE_CODES
+    return is_away(error) or sqlstate(error) in _CURABLE
 
 
 def explain_file(file: Path, error: BaseException) -> Obstacle:
@@ -63,12 +73,18 @@ def unusable_file(file: Path, why: str) -> Obstacle:
 
 def explain_server(servers: PostgresqlServers, error: BaseException) -> Obstacle:
     """Explain why PostgreSQL cannot be used."""
-    cause = getattr(error, "orig", None) or error
+    cause = _cause(error)
     url = servers.url
+    if getattr(error, "statement", None) and sqlstate(cause) in _CURABLE:
+        return Obstacle(
+            f"PostgreSQL at {servers} does not let the user {url.user} do what this needs "
+            f"({sqlstate(cause)}).",
+            "Let this user own Hookfast's tables, or do it as their owner.",
+        )
     if not isinstance(cause, NoServer):
-        saw, todo = _explain(url, url.servers[0], cause)
+        saw, todo = _explain(url, cause)
         return Obstacle(f"PostgreSQL at {servers} {saw}.", todo)
-    reasons = [(server, *_explain(url, server, failure)) for server, failure in cause.failures]
+    reasons = [(server, *_explain(url, failure)) for server, failure in cause.failures]
     if len(reasons) == 1:
         server, saw, todo = reasons[0]
         return Obstacle(f"PostgreSQL at {server} {saw}.", todo)
@@ -79,7 +95,15 @@ def explain_server(servers: PostgresqlServers, error: BaseException) -> Obstacle
     )
 
 
-def _explain(url: PostgresqlUrl, server: Server, error: BaseException) -> tuple[str, str]:
+def _cause(error: BaseException) -> BaseException:
+    """Return the error of the driver or the socket, which SQLAlchemy wraps once or twice."""
+    cause = getattr(error, "orig", None) or error
+    if isinstance(cause, AsyncAdapt_asyncpg_dbapi.Error):
+        return cause.__cause__ or cause
+    return cause
+
+
+def _explain(url: PostgresqlUrl, error: BaseException) -> tuple[str, str]:
     """Return what a server did, as the rest of a sentence, and what to do."""
     if state := sqlstate(error):
         return _explain_answer(url, error, state)
@@ -97,7 +121,9 @@ def _explain(url: PostgresqlUrl, server: Server, error: BaseException) -> tuple[
                 f"ended the TLS handshake ({reason})",
                 "Check sslmode, sslnegotiation, sslcert and the TLS versions on both sides.",
             )
-        case asyncpg.InterfaceError() if "authentication" in str(error):
+        case asyncpg.InterfaceError() | asyncpg.InternalClientError() if (
+            "authentication" in str(error).lower()
+        ):
             return (
                 "asks for a login that the driver does not have",
                 "Let this user log in by scram-sha-256, md5 or a client certificate (pg_hba.conf).",
@@ -107,18 +133,20 @@ def _explain(url: PostgresqlUrl, server: Server, error: BaseException) -> tuple[
                 f"does not speak PostgreSQL's protocol ({type(error).__name__})",
                 f"Check that host and port in {VARIABLE} are PostgreSQL's. {_SEE_LOG}",
             )
+        case OSError():
+            return _explain_socket(url, error)
         case _:
-            return _explain_socket(url, server, error)
+            return "answered with an error", _SEE_LOG
 
 
 def _explain_answer(url: PostgresqlUrl, error: BaseException, state: str) -> tuple[str, str]:
     if state in _OF_SETTINGS and (names := _settings(url, error, state)):
         listed = ", ".join(f"`{name}`" for name in names)
-        return (
-            f"does not accept a setting of {VARIABLE}: {listed} ({state})",
-            f"Correct or remove it. A pooler passes few settings on: set them for the role "
-            f"instead (ALTER ROLE {identifier(url.user)} SET …).",
-        )
+        todo = "Correct or remove it."
+        if state == "08P01":
+            role = identifier(url.user)
+            todo = f"A pooler does not pass it on: remove it, and run ALTER ROLE {role} SET …;"
+        return f"does not accept a setting of {VARIABLE}: {listed} ({state})", todo
     match state:
         case "28P01" if url.password is None:
             saw = f"wants a password of the user {url.user}"
@@ -144,9 +172,8 @@ def _explain_answer(url: PostgresqlUrl, error: BaseException, state: str) -> tup
             )
         case "42501":
             saw = f"does not let the user {url.user} into the database {url.database}"
-            todo = (
-                f"GRANT CONNECT ON DATABASE {identifier(url.database)} TO {identifier(url.user)}."
-            )
+            database, role = identifier(url.database), identifier(url.user)
+            todo = f"Run there: GRANT CONNECT ON DATABASE {database} TO {role};"
         case "53300":
             saw = "has no connection left"
             todo = (
@@ -158,13 +185,13 @@ def _explain_answer(url: PostgresqlUrl, error: BaseException, state: str) -> tup
             todo = "Try again in a moment; if it stays so, see its log."
         case "55000":
             saw = f"accepts no connections to the database {url.database}"
-            todo = f"ALTER DATABASE {identifier(url.database)} ALLOW_CONNECTIONS true."
+            todo = f"Name another one in {VARIABLE}, or let it accept them (ALLOW_CONNECTIONS)."
         case "08P01":
             saw = "rejects the login"
             todo = _SEE_LOG
         case _ if state.startswith("08"):
             saw = "closed the connection"
-            todo = _SEE_LOG
+            todo = f"Check that host and port in {VARIABLE} are PostgreSQL's. {_SEE_LOG}"
         case "25006":
             saw = "takes no writes"
             todo = f"Name the primary in {VARIABLE}; after a failover, wait until it is up."
@@ -206,7 +233,7 @@ def _explain_certificate(error: ssl.SSLCertVerificationError) -> tuple[str, str]
     return f"has a TLS certificate that cannot be verified ({error.verify_message})", todo
 
 
-def _explain_socket(url: PostgresqlUrl, server: Server, error: BaseException) -> tuple[str, str]:
+def _explain_socket(url: PostgresqlUrl, error: OSError) -> tuple[str, str]:
     message = str(error)
     if "rejected SSL upgrade" in message:  # asyncpg's words; it has no class for them
         mode = url.driver.get("sslmode", "prefer")
@@ -232,6 +259,6 @@ def _explain_socket(url: PostgresqlUrl, server: Server, error: BaseException) ->
             why = "there is no socket in that folder"
         case OSError(strerror=str(why)) if why:
             pass
-        case _:
+        case _:  # asyncio's, of a host with several addresses
             why = "no address of its host takes connections"
     return f"cannot be reached: {why}", todo

@@ -53,6 +53,15 @@ async def postgresql_settings(connection: AsyncConnection) -> Mapping[str, str]:
     return settings
 
 
+async def is_pooled(connection: AsyncConnection) -> bool:
+    """Whether a pooler stands before PostgreSQL: the process id that it gave us at the login is not
+    the server's."""
+    driver = (await connection.get_raw_connection()).driver_connection
+    given: int | None = driver.get_server_pid() if driver is not None else None
+    servers: int | None = await connection.scalar(text("SELECT pg_backend_pid()"))
+    return given != servers
+
+
 async def postgresql_connections(connection: AsyncConnection) -> Connections:
     """Return who is connected to the server now, except this process. Every role may see that."""
     rows = await connection.execute(

@@ -10,14 +10,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 from sqlalchemy import text
 
+from hookfast.cli.prepare import prepare
 from hookfast.clock import utc_now
 from hookfast.doctor.finding import Finding
 from hookfast.doctor.postgresql import _check_connections
 from hookfast.doctor.workers import check_workers
+from hookfast.errors import Misconfigured
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate, newest_revision
 from hookfast.storage.figures import server_facts, workers
@@ -133,6 +136,8 @@ async def test_file_that_is_not_a_database_is_reported_as_damaged(tmp_path: Path
         ("postgresql://hook:hunter2@127.0.0.1:{port}/hookfast", "cannot be reached"),
         ("postgresql://hook:hunter2@nowhere.invalid/hookfast", "cannot be reached"),
         ("postgresql://hook:p@ss/word@host:port/x", "cannot be read"),
+        ("postgresql://hook:hunter2@db/hookfast?channel_binding=require", "`channel_binding`"),
+        ("sqlite:///a?b.db", "write ? as %3F"),
         ("mysql://hook:hunter2@127.0.0.1/hookfast", "use postgresql"),
     ],
 )
@@ -168,7 +173,6 @@ async def test_a_wrong_database_or_user_is_named(
     ("setting", "status", "word"),
     [
         ("synchronous_commit = off", "warn", "acknowledged with 202"),
-        ("default_transaction_read_only = on", "fail", "primary"),
         ("default_transaction_isolation = serializable", "warn", "read committed"),
     ],
 )
@@ -182,6 +186,25 @@ async def test_dangerous_postgresql_setting_is_named(
 
     got, said = problems(found)["database.settings"]
     assert (got, word in said) == (status, True)
+
+
+async def test_obstacle_is_named_as_the_start_names_it(postgresql_url: str, tmp_path: Path) -> None:
+    settings = installation(tmp_path, f"{postgresql_url}&default_transaction_read_only=on")
+    status, said = problems(_named(await run_check("database", settings)))["database.requirements"]
+    with pytest.raises(Misconfigured) as refused:
+        await prepare(settings)
+    assert (status, said) == ("fail", refused.value.message)
+
+
+async def test_pooler_before_the_server_is_a_warning(
+    postgresql_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = installation(tmp_path, postgresql_url)
+    assert "database.pooler" not in problems(_named(await run_check("database", settings)))
+    # a pooler gives its clients process ids of its own
+    monkeypatch.setattr(asyncpg.Connection, "get_server_pid", lambda _: 1)
+    status, said = problems(_named(await run_check("database", settings)))["database.pooler"]
+    assert (status, "session mode" in said) == ("warn", True)
 
 
 async def test_postgresql_without_fsync_fails(postgresql_url: str, tmp_path: Path) -> None:
