@@ -11,8 +11,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.doctor.database import UNUSABLE_ERRORS
 from hookfast.errors import Misconfigured
+from hookfast.settings.database_url import kind_of, sqlite_file
 from hookfast.settings.settings import Settings
-from hookfast.storage.database.database_url import kind_of, sqlite_file
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.obstacle import Obstacle
 from hookfast.storage.database.unusable import explain, explain_file, is_curable

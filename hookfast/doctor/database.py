@@ -15,8 +15,8 @@ from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.doctor.postgresql import check_postgresql
 from hookfast.doctor.workers import check_database_clock, check_workers, count_alive
 from hookfast.errors import Misconfigured
+from hookfast.settings.database_url import kind_of, sqlite_file
 from hookfast.settings.settings import Settings
-from hookfast.storage.database.database_url import kind_of, sqlite_file
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import Schema, current_revision, newest_revision, schema
 from hookfast.storage.database.obstacle import Obstacle

@@ -22,6 +22,7 @@ from pydantic_settings import (
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.time_budget import FAST_LANE
 from hookfast.endpoints.circuit import Policy
+from hookfast.settings.database_url import sqlite_url
 from hookfast.settings.egress_proxy import EgressProxy, parse_egress_proxy
 from hookfast.settings.event_type_settings import EventTypeSettings
 from hookfast.settings.limit_settings import LimitSettings
@@ -42,7 +43,6 @@ from hookfast.settings.types import (
     TemporalCompression,
     parse_port_ranges,
 )
-from hookfast.storage.database.database_url import sqlite_url
 
 
 class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettings, BaseSettings):

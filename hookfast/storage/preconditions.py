@@ -18,7 +18,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.engine import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.database.database_url import VARIABLE
+from hookfast.settings.database_url import VARIABLE
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import Schema, current_revision, schema
 from hookfast.storage.database.obstacle import Obstacle, identifier

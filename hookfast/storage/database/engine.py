@@ -21,9 +21,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
+from hookfast.settings.database_url import Kind, kind_of, sqlite_file
 from hookfast.storage.database import after_commit
 from hookfast.storage.database.availability import sqlstate
-from hookfast.storage.database.database_url import Kind, kind_of, sqlite_file
 from hookfast.storage.database.postgresql_engine import STATEMENT_SECONDS, postgresql_engine
 from hookfast.storage.database.postgresql_servers import TOO_MANY_CONNECTIONS, PostgresqlServers
 from hookfast.storage.database.sqlite_connection import Begin, SqliteConnection, connector

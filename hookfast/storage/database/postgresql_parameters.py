@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from hookfast.errors import Misconfigured
-from hookfast.storage.database.database_url import VARIABLE
+from hookfast.settings.database_url import VARIABLE
 from hookfast.storage.database.session_settings import SESSION_SETTINGS
 
 USED: Final = frozenset(

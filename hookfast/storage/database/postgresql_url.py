@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 from urllib.parse import unquote
 
-from hookfast.storage.database.database_url import check_quoting, unreadable
+from hookfast.settings.database_url import check_quoting, unreadable
 from hookfast.storage.database.postgresql_parameters import one_of, refusal, sort_out
 
 _URL: Final = re.compile(

@@ -13,8 +13,8 @@ from typing import Final
 import asyncpg
 from sqlalchemy.dialects.postgresql.asyncpg import AsyncAdapt_asyncpg_dbapi
 
+from hookfast.settings.database_url import VARIABLE
 from hookfast.storage.database.availability import is_away, sqlstate
-from hookfast.storage.database.database_url import VARIABLE
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.obstacle import Obstacle, identifier
 from hookfast.storage.database.postgresql_servers import NoServer, PostgresqlServers

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookfast.errors import Misconfigured
+from hookfast.settings.database_url import kind_of, sqlite_file, sqlite_url
 from hookfast.settings.settings import Settings
-from hookfast.storage.database.database_url import kind_of, sqlite_file, sqlite_url
 
 # every name that a file system takes, also one that is not UTF-8
 names = (
