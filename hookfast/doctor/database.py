@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import assert_never
 
-import asyncpg
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -20,12 +19,13 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import Schema, current_revision, newest_revision, schema
 from hookfast.storage.database.obstacle import Obstacle
+from hookfast.storage.database.postgresql_servers import CANNOT_CONNECT
 from hookfast.storage.database.server_clock import measure_skew
 from hookfast.storage.database.unusable import explain
 from hookfast.storage.figures import server_facts, workers
 from hookfast.storage.preconditions import find_obstacles, obstacle_of_file
 
-UNUSABLE_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+UNUSABLE_ERRORS = (SQLAlchemyError, *CANNOT_CONNECT)
 """Errors raised by a database that cannot be used."""
 
 
@@ -81,14 +81,16 @@ async def _check(
         )
     else:
         yield ok("database", f"SQLite, {database.file}.")
-    obstacles = await find_obstacles(database, connection)
-    for obstacle in obstacles:
-        yield _failed("database.requirements", obstacle)
-    if not obstacles:
+    heartbeats = None
+    if obstacles := await find_obstacles(database, connection):
+        for obstacle in obstacles:
+            yield _failed("database.requirements", obstacle)
+    else:
         yield ok("database.requirements", "Hookfast can work with it.")
-    found = _check_schema(await schema(connection), await current_revision(connection))
-    yield found
-    heartbeats = None if found.status == "fail" else await workers.latest_heartbeats(connection)
+        found = _check_schema(await schema(connection), await current_revision(connection))
+        yield found
+        if found.status != "fail":
+            heartbeats = await workers.latest_heartbeats(connection)
     now = clock()
     if database.servers is not None:
         skew = await measure_skew(connection, clock=clock)

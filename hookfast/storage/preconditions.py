@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -84,6 +85,8 @@ def obstacle_of_file(file: Path) -> Obstacle | None:
     """Return what is wrong with an existing SQLite file, without opening it as a database. Raises
     FileNotFoundError if there is none."""
     try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            return unusable_file(file, "it is not a file")
         with file.open("rb") as opened_file:
             header = opened_file.read(len(_SQLITE_HEADER))
     except FileNotFoundError:

@@ -30,11 +30,11 @@ SESSION_PREFIX: Final = "hookfast "
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 1.0
 CANNOT_CONNECT: Final = (
     asyncpg.PostgresError,
-    asyncpg.TargetServerAttributeNotMatched,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # also for a server that takes no writes
     OSError,
 )
-"""Errors that asyncpg raises while it connects: for the first, the server has answered."""
+"""Errors that asyncpg raises while it connects."""
 
 
 class NoServer(ConnectionError):

@@ -36,10 +36,13 @@ _ENVIRONMENT: Final = {
     "dbname": "PGDATABASE",
     "user": "PGUSER",
     "sslmode": "PGSSLMODE",
+    "sslnegotiation": "PGSSLNEGOTIATION",
     "sslrootcert": "PGSSLROOTCERT",
     "sslcert": "PGSSLCERT",
     "sslkey": "PGSSLKEY",
     "sslcrl": "PGSSLCRL",
+    "ssl_min_protocol_version": "PGSSLMINPROTOCOLVERSION",
+    "ssl_max_protocol_version": "PGSSLMAXPROTOCOLVERSION",
 }
 """libpq's variables for parameters that are read here; asyncpg reads those of the password."""
 _DRIVERS: Final = (
@@ -268,7 +271,7 @@ def _checked_tls(driver: dict[str, str]) -> ssl.SSLContext | None:
             "authority, or sslrootcert=system with sslmode=verify-full",
         )
     if "passfile" in driver:
-        _check_file("passfile", driver["passfile"], lambda: open(driver["passfile"], "rb").close())
+        _load("passfile", lambda: open(driver["passfile"], "rb").close())
     if mode == "disable":
         return None
     context = _context(driver)
@@ -282,19 +285,18 @@ def _context(driver: Mapping[str, str]) -> ssl.SSLContext:
     if authorities == _SYSTEM:
         context.load_default_certs()
     elif authorities is not None:
-        _check_file("sslrootcert", authorities, lambda: context.load_verify_locations(authorities))
+        _load("sslrootcert", lambda: context.load_verify_locations(authorities))
     if revoked is not None:
-        _check_file("sslcrl", revoked, lambda: context.load_verify_locations(revoked))
+        _load("sslcrl", lambda: context.load_verify_locations(revoked))
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
     certificate = driver.get("sslcert")
     if certificate is not None:
         default_key = _default_file("postgresql.key")
         key = driver.get("sslkey") or (str(default_key) if default_key.exists() else None)
         if key is not None:
-            _check_file("sslkey", key, lambda: open(key, "rb").close())
-        _check_file(
+            _load("sslkey", lambda: open(key, "rb").close())
+        _load(
             "sslcert",
-            certificate,
             lambda: context.load_cert_chain(
                 certificate, key, lambda: driver.get("sslpassword", "")
             ),
@@ -313,16 +315,17 @@ def _tls_version(driver: Mapping[str, str], name: str, default: str) -> ssl.TLSV
     return ssl.TLSVersion[version.replace(".", "_")]
 
 
-def _check_file(name: str, file: str, load: Callable[[], Any]) -> None:
-    """Load a file that a parameter names. Raises Misconfigured if that does not work."""
+def _load(name: str, load: Callable[[], Any]) -> None:
+    """Load the file that a parameter names. Raises Misconfigured if that does not work; without the
+    path, because the value may be a key that was written in its place."""
     try:
         load()
     except ssl.SSLError as error:
-        reason = (error.reason or "no PEM").lower().replace("_", " ")
-        raise refusal(name, f"{file} cannot be loaded ({reason}); check the file") from None
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise refusal(name, f"{file} cannot be read ({reason}); correct the path") from None
+        reason = (error.reason or "it is not PEM").lower().replace("_", " ")
+        raise refusal(name, f"its file cannot be loaded ({reason}); replace it") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise refusal(name, f"its file cannot be read ({reason}); correct the path") from None
 
 
 def _default_file(name: str) -> Path:

@@ -27,6 +27,7 @@ from hookfast.storage.figures import server_facts, workers
 from hookfast.storage.figures.workers import Heartbeat
 from tests.e2e.service_process import free_ports
 from tests.integration.doctor.conftest import installation, problems, run_check
+from tests.support.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.anyio
 
@@ -80,12 +81,11 @@ async def test_missing_worker_is_reported_with_the_time_of_the_last(
 @pytest.mark.parametrize(
     ("change", "status", "word"),
     [
-        ("DROP TABLE alembic_version", "fail", "no tables"),
         ("UPDATE alembic_version SET version_num = '0000'", "fail", "behind"),
         ("UPDATE alembic_version SET version_num = '9999'", "warn", "ahead"),
     ],
 )
-async def test_schema_that_is_missing_behind_or_ahead_is_reported(
+async def test_schema_that_is_behind_or_ahead_is_reported(
     database_url: str, tmp_path: Path, change: str, status: str, word: str
 ) -> None:
     await _sql(database_url, change)
@@ -94,6 +94,22 @@ async def test_schema_that_is_missing_behind_or_ahead_is_reported(
     found, said = problems(_named(findings))["database.schema"]
 
     assert (found, word in said) == (status, True)
+
+
+async def test_database_without_tables_is_to_be_migrated(blank_url: str, tmp_path: Path) -> None:
+    async with Database(blank_url):  # creates SQLite's file
+        findings = await run_check("database", installation(tmp_path, blank_url))
+    status, said = problems(_named(findings))["database.schema"]
+    assert (status, said) == ("fail", "The database has no tables. Run `hookfast migrate`.")
+
+
+async def test_migration_is_not_advised_where_it_would_fail(
+    postgresql_server: PostgresqlServer, tmp_path: Path
+) -> None:
+    with postgresql_server.without_tables(encoding="LATIN1") as url:
+        found = problems(_named(await run_check("database", installation(tmp_path, url))))
+    assert "Hookfast needs UTF8" in found["database.requirements"][1]
+    assert "hookfast migrate" not in str(found)
 
 
 async def test_unfinished_migration_is_reported_with_both_revisions(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ run."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -232,6 +233,11 @@ async def test_file_that_this_user_may_not_write_is_refused(
     assert "this user may not write to it" in await _refusal(sqlite_url, tmp_path)
     monkeypatch.setattr(preconditions.os, "access", lambda path, _: not path.is_dir())
     assert "may not write to its folder" in await _refusal(sqlite_url, tmp_path)
+
+
+async def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "it is not a file" in await _refusal(f"sqlite:///{tmp_path}/pipe", tmp_path)
 
 
 async def test_old_sqlite_is_refused(

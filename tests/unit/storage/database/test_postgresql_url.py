@@ -94,7 +94,27 @@ def test_a_quoted_login_comes_back_as_it_was(user: str, password: str, database:
     login = [quote(text, safe="") for text in (user, password, database)]
     found = PostgresqlUrl.parse("postgresql://{}:{}@db/{}".format(*login))
     assert (found.user, found.password, found.database) == (user, password, database)
-    assert password not in repr(found) or len(password) < 20
+
+
+@given(st.one_of(texts, st.text("abs:/?@#%&=+,[]. \\0\u00e9", min_size=1)))
+def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
+    refused = _refusal(f"postgresql://{text}")
+    assert refused is None or re.fullmatch("HOOKFAST_DATABASE_URL .*", refused)
+
+
+@given(st.sampled_from(sorted(postgresql_parameters.USED)), texts)
+def test_any_value_of_a_parameter_is_read_or_refused_in_one_line(name: str, value: str) -> None:
+    refused = _refusal(f"postgresql://db/h?{name}={quote(value, safe='')}")
+    assert refused is None or re.fullmatch("HOOKFAST_DATABASE_URL .*", refused)
+
+
+def _refusal(url: str) -> str | None:
+    """Return why a URL is refused, or None if it is read."""
+    try:
+        PostgresqlUrl.parse(url)
+    except Misconfigured as refused:
+        return refused.message
+    return None
 
 
 def test_what_the_url_lacks_is_taken_from_the_variables_of_libpq(
@@ -109,6 +129,11 @@ def test_what_the_url_lacks_is_taken_from_the_variables_of_libpq(
     assert (found.user, found.database, found.session_attribute) == ("u", "h", "read-write")
     assert found.driver == {"sslmode": "require"}
     assert PostgresqlUrl.parse("postgresql://db/x?sslmode=disable").driver == {"sslmode": "disable"}
+
+
+def test_login_is_not_shown() -> None:
+    shown = repr(PostgresqlUrl.parse("postgresql://u:s3cret@db/h?sslpassword=s3cret&a.b=s3cret"))
+    assert "s3cret" not in shown
 
 
 def test_user_without_a_name_is_asked_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,16 +331,16 @@ def files(tmp_path: Path, identity: dict[str, str]) -> Callable[[str], str]:
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ("sslrootcert=missing", "`sslrootcert`: {missing} cannot be read (No such file"),
-        ("sslrootcert=.", "`sslrootcert`: {.} cannot be read (Is a directory)"),
-        ("sslrootcert=empty", "`sslrootcert`: {empty} cannot be loaded"),
-        ("sslrootcert=text", "`sslrootcert`: {text} cannot be loaded"),
-        ("sslcrl=text", "`sslcrl`: {text} cannot be loaded"),
-        ("sslcert=missing&sslkey=private_key", "`sslcert`: {missing} cannot be read"),
-        ("sslcert=certificate&sslkey=missing", "`sslkey`: {missing} cannot be read"),
-        ("sslcert=certificate&sslkey=other_key", "`sslcert`: {certificate} cannot be loaded (key"),
-        ("sslcert=certificate", "`sslcert`: {certificate} cannot be loaded"),
-        ("passfile=missing", "`passfile`: {missing} cannot be read"),
+        ("sslrootcert=missing", "`sslrootcert`: its file cannot be read (No such file"),
+        ("sslrootcert=.", "`sslrootcert`: its file cannot be read (Is a directory)"),
+        ("sslrootcert=empty", "`sslrootcert`: its file cannot be loaded"),
+        ("sslrootcert=text", "`sslrootcert`: its file cannot be loaded"),
+        ("sslcrl=text", "`sslcrl`: its file cannot be loaded"),
+        ("sslcert=missing&sslkey=private_key", "`sslcert`: its file cannot be read"),
+        ("sslcert=certificate&sslkey=missing", "`sslkey`: its file cannot be read"),
+        ("sslcert=certificate&sslkey=other_key", "`sslcert`: its file cannot be loaded (key"),
+        ("sslcert=certificate", "`sslcert`: its file cannot be loaded"),
+        ("passfile=missing", "`passfile`: its file cannot be read"),
     ],
 )
 def test_file_of_tls_that_cannot_be_loaded_is_named_before_a_server_is_asked(
@@ -324,8 +349,7 @@ def test_file_of_tls_that_cannot_be_loaded_is_named_before_a_server_is_asked(
     query = re.sub(r"=([^&]+)", lambda match: f"={files(match[1])}", parameters)
     with pytest.raises(Misconfigured) as refused:
         PostgresqlUrl.parse(f"postgresql://db/h?{query}")
-    expected = re.sub(r"\{(.*?)\}", lambda match: files(match[1]), words)
-    assert expected in refused.value.message
+    assert words in refused.value.message
 
 
 def test_system_trusts_the_authorities_of_the_system_and_checks_the_name(
