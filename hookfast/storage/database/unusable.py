@@ -210,8 +210,7 @@ def _explain_answer(url: PostgresqlUrl, error: BaseException, state: str) -> tup
 def _settings(url: PostgresqlUrl, error: BaseException, state: str) -> list[str]:
     """Return the settings of the URL that the server's answer names. If it names none, all of them;
     but nothing for an error that can have other causes."""
-    names = [name for name in url.settings if name != "options"]
-    names += _SETTING.findall(url.settings.get("options", ""))
+    names = [*url.settings, *_SETTING.findall(url.settings.get("options", ""))]
     words = set(re.findall(r"[\w.]+", str(error).lower()))
     named = [name for name in names if name.lower().replace("-", "_") in words]
     return named or ([] if state in ("42501", "08P01") else list(url.settings))

@@ -136,6 +136,7 @@ async def test_missing_password_is_asked_for(tmp_path: Path) -> None:
 
 
 SETTINGS = [
+    ("08P01", "unsupported startup parameter: options", "?options=-c%20x=1", "`options` (08P01)"),
     ("42704", 'unrecognized configuration parameter "my.x"', "?my.x=s3cret", "`my.x` (42704)"),
     ("22023", 'invalid value for parameter "work_mem": "s3cret"', "?work_mem=s3cret", "`work_mem`"),
     ("22023", 'role "s3cret" does not exist', "?role=s3cret", "`role` (22023)"),
@@ -238,6 +239,17 @@ async def test_certificate_that_cannot_be_verified_says_why(
     said = await _said(_with_tls(context), tmp_path, query.format(**files))
     assert words in said
     assert "cannot be reached" not in said
+
+
+async def test_authority_that_the_system_trusts_is_trusted_if_the_url_says_so(
+    tmp_path: Path, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority.cert_pem.write_to_path(str(tmp_path / "system.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "system.pem"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    said = await _said(_with_tls(context), tmp_path, "?sslrootcert=system")
+    assert "refuses the password" in said
 
 
 @pytest.mark.parametrize(
