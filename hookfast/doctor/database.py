@@ -86,7 +86,7 @@ async def _check(
         for obstacle in obstacles:
             yield _failed("database.requirements", obstacle)
     else:
-        yield ok("database.requirements", "Hookfast can work with it.")
+        yield ok("database.requirements", "Hookfast may do there what it has to.")
         found = _check_schema(await schema(connection), await current_revision(connection))
         yield found
         if found.status != "fail":

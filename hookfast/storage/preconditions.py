@@ -11,7 +11,7 @@ import os
 import re
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,8 +75,8 @@ async def find_obstacles(database: Database, connection: AsyncConnection) -> lis
     names = [_ALEMBIC, *Record.metadata.tables]
     tables = list(await connection.execute(_TABLES, {"names": names, "rights": [*_RIGHTS]}))
     readable = all(one.usable for one in tables if one.name == _ALEMBIC)
-    strange = await _of_strangers(connection) if readable else None
-    if (obstacle := strange or _of_closed_tables(facts, tables)) is not None:
+    foreign = await _of_foreign_tables(connection) if readable else None
+    if (obstacle := foreign or _of_closed_tables(facts, tables)) is not None:
         return [obstacle]
     return list(_of_migration(facts, await schema(connection), tables))
 
@@ -102,7 +102,7 @@ def obstacle_of_file(file: Path) -> Obstacle | None:
     return None
 
 
-async def _of_sqlite(connection: AsyncConnection, file: Path) -> Any:
+async def _of_sqlite(connection: AsyncConnection, file: Path) -> AsyncIterator[Obstacle]:
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         yield Obstacle(
             f"Python's SQLite is {sqlite3.sqlite_version}, older than Hookfast supports.",
@@ -115,8 +115,8 @@ async def _of_sqlite(connection: AsyncConnection, file: Path) -> Any:
             "readers and writers wait for each other, and locks may not work.",
             "Move HOOKFAST_HOME to a local disk (no NFS or SMB), or use PostgreSQL.",
         )
-    if (strange := await _of_strangers(connection)) is not None:
-        yield strange
+    if (foreign := await _of_foreign_tables(connection)) is not None:
+        yield foreign
 
 
 def _of_server(facts: Row[Any]) -> Iterator[Obstacle]:
@@ -206,9 +206,9 @@ def _of_migration(facts: Row[Any], state: Schema, tables: list[Row[Any]]) -> Ite
         )
 
 
-async def _of_strangers(connection: AsyncConnection) -> Obstacle | None:
-    """Return the obstacle that another application's tables are, which a database must not share
-    with ours: they have the same names, or migrations of their own in `alembic_version`."""
+async def _of_foreign_tables(connection: AsyncConnection) -> Obstacle | None:
+    """Return an obstacle if another application has tables here with names of ours, or its own
+    migrations in `alembic_version`."""
     revision = await current_revision(connection)
     if revision is not None and not _REVISION.fullmatch(revision):
         found = [_ALEMBIC]
