@@ -27,7 +27,7 @@ from hookfast.storage.database.unusable import unusable_file
 from hookfast.storage.tables import Record
 
 _OLDEST_POSTGRESQL: Final = 140_000  # the oldest version with the partitions that ADR 12 needs
-_OLDEST_SQLITE: Final = (3, 35, 0)  # the oldest with RETURNING
+_OLDEST_SQLITE: Final = (3, 38, 0)  # the oldest with `->>`
 _SQLITE_HEADER: Final = b"SQLite format 3\0"
 _REVISION: Final = re.compile(r"\d{4}")  # of our migrations
 _PATH_ENTRY: Final = re.compile(r'"((?:[^"]|"")*)"|([^\s,"]+)')

@@ -243,7 +243,7 @@ async def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> 
 async def test_old_sqlite_is_refused(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preconditions.sqlite3, "sqlite_version_info", (3, 34, 1))
+    monkeypatch.setattr(preconditions.sqlite3, "sqlite_version_info", (3, 37, 2))
     assert "older than Hookfast supports" in await _refusal(sqlite_url, tmp_path)
 
 
