@@ -9,7 +9,8 @@ session; `options=-c%20name=value` sends any other.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
@@ -182,6 +183,19 @@ def one_of(name: str, value: str, values: tuple[str, ...]) -> str:
     if value not in values:
         raise refusal(name, f"it must be {', '.join(values[:-1])} or {values[-1]}")
     return value
+
+
+def check_file(name: str, load: Callable[[], object]) -> None:
+    """Load the file that a parameter names. Raises Misconfigured if that does not work; without the
+    path, because the value may be a key that was written in its place."""
+    try:
+        load()
+    except ssl.SSLError as error:
+        reason = (error.reason or "it is not PEM").lower().replace("_", " ")
+        raise refusal(name, f"its file cannot be loaded ({reason}); replace it") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise refusal(name, f"its file cannot be read ({reason}); correct the path") from None
 
 
 def _check_value(name: str, value: str) -> None:

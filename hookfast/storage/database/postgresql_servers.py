@@ -55,7 +55,7 @@ class PostgresqlServers:
 
     def __init__(self, url: str) -> None:
         self.url = PostgresqlUrl.parse(url)
-        self._dsn = f"postgresql://?{urlencode(self.url.driver)}" if self.url.driver else None
+        self._tls = f"postgresql://?{urlencode(self.url.tls.parameters)}"
         self._last: Server | None = None
         self._pause = 0.0
         self._closed_until = 0.0
@@ -111,13 +111,14 @@ class PostgresqlServers:
     ) -> asyncpg.Connection:
         url = self.url
         return await asyncpg.connect(
-            self._dsn,
+            self._tls,
             host=server.host,
             port=server.port,
             user=url.user,
             password=url.password,
+            passfile=url.passfile,
             database=url.database,
-            ssl=url.system_trust,
+            ssl=url.tls.context,
             timeout=min(seconds, url.connect_seconds or seconds),
             command_timeout=command_timeout,
             target_session_attrs=url.session_attribute or "any",

@@ -1,8 +1,8 @@
-"""Reads a PostgreSQL URL: servers, login, TLS, and other parameters (`postgresql_parameters`).
+"""Reads a PostgreSQL URL: servers, login, and parameters (`postgresql_parameters`).
 
 The form is libpq's, `postgresql://user:password@db1,db2:5433/hookfast?sslmode=verify-full`, with
 its environment variables (`PGHOST`, `PGPASSWORD`, …) for what is missing. Everything that can be
-checked without a server is checked here, the files of TLS with the library that uses them.
+checked without a server is checked here; TLS by `postgresql_tls`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,19 @@ import getpass
 import ipaddress
 import os
 import re
-import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal, cast
 from urllib.parse import unquote
 
 from hookfast.settings.database_url import check_quoting, unreadable
-from hookfast.storage.database.postgresql_parameters import one_of, refusal, sort_out
+from hookfast.storage.database.postgresql_parameters import (
+    check_file,
+    one_of,
+    refusal,
+    sort_out,
+)
+from hookfast.storage.database.postgresql_tls import Tls
 
 _URL: Final = re.compile(
     r"[a-z+]+://"
@@ -28,36 +32,13 @@ _URL: Final = re.compile(
 )
 _SERVER: Final = re.compile(r"(?:\[(?P<ipv6>[^\[\]]+)\]|(?P<name>[^:\[\]]*))(?::(?P<port>[^:]*))?")
 _HOST: Final = re.compile(rb"[A-Za-z0-9_.-]+")
-_SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-_TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _ENVIRONMENT: Final = {
     "host": "PGHOST",
     "port": "PGPORT",
     "dbname": "PGDATABASE",
     "user": "PGUSER",
-    "sslmode": "PGSSLMODE",
-    "sslnegotiation": "PGSSLNEGOTIATION",
-    "sslrootcert": "PGSSLROOTCERT",
-    "sslcert": "PGSSLCERT",
-    "sslkey": "PGSSLKEY",
-    "sslcrl": "PGSSLCRL",
-    "ssl_min_protocol_version": "PGSSLMINPROTOCOLVERSION",
-    "ssl_max_protocol_version": "PGSSLMAXPROTOCOLVERSION",
 }
 """libpq's variables for parameters that are read here; asyncpg reads those of the password."""
-_DRIVERS: Final = (
-    "passfile",
-    "sslmode",
-    "sslnegotiation",
-    "sslrootcert",
-    "sslcert",
-    "sslkey",
-    "sslpassword",
-    "sslcrl",
-    "ssl_min_protocol_version",
-    "ssl_max_protocol_version",
-)
-_SYSTEM: Final = "system"
 
 SessionAttribute = Literal["read-write", "primary"]
 
@@ -78,20 +59,19 @@ class Server:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresqlUrl:
-    """What a URL says. `driver` are parameters that asyncpg reads, `settings` the server's.
-    `system_trust` is the TLS that replaces asyncpg's where it trusts the system's authorities,
-    which asyncpg cannot. `connect_seconds` is None if the URL sets no limit."""
+    """What a URL says. `settings` are the server's. `passfile` is for asyncpg to read.
+    `connect_seconds` is None if the URL sets no limit."""
 
     servers: tuple[Server, ...]
     user: str
     password: str | None = field(repr=False)
+    passfile: str | None
     database: str
     connect_seconds: float | None
     session_attribute: SessionAttribute | None
     statement_cache_size: int
-    driver: Mapping[str, str] = field(repr=False)
+    tls: Tls
     settings: Mapping[str, str] = field(repr=False)
-    system_trust: ssl.SSLContext | None
 
     @classmethod
     def parse(cls, url: str) -> PostgresqlUrl:
@@ -112,30 +92,33 @@ class PostgresqlUrl:
             if (value := os.environ.get(variable))
         }
         # a parameter is stronger than the part before it, as for libpq
-        servers = used.get("host") or match["servers"] or inherited.get("host", "")
-        ports = used.get("port") or inherited.get("port", "")
+        servers = _servers(
+            used.get("host") or match["servers"] or inherited.get("host", ""),
+            used.get("port") or inherited.get("port", ""),
+            quoted="host" not in used,
+        )
         user = used.get("user") or _decoded(match["user"]) or inherited.get("user")
+        user = user or _system_user()
         database = used.get("dbname") or _decoded(match["database"]) or inherited.get("dbname")
         password = used.get("password") or _decoded(match["password"])
-        found = _servers(servers, ports, quoted="host" not in used)
-        driver = {name: (inherited | used).get(name, "") for name in _DRIVERS}
-        driver = {name: value for name, value in driver.items() if value}
-        user = user or _system_user()
+        passfile = used.get("passfile")
+        if passfile is not None:
+            check_file("passfile", lambda: open(passfile, "rb").close())
         return cls(
-            servers=found,
+            servers=servers,
             user=user,
             password=password or None,
+            passfile=passfile,
             database=database or user,
             connect_seconds=_connect_seconds(used.get("connect_timeout")),
             session_attribute=_session_attribute(
-                used.get("target_session_attrs"), several=len(found) > 1
+                used.get("target_session_attrs"), several=len(servers) > 1
             ),
             statement_cache_size=_statement_cache_size(
                 used.get("prepared_statement_cache_size", "100")
             ),
-            driver=driver,
+            tls=Tls.of(used),
             settings=settings | ({"options": used["options"]} if "options" in used else {}),
-            system_trust=_checked_tls(driver),
         )
 
 
@@ -244,89 +227,3 @@ def _statement_cache_size(given: str) -> int:
     if not re.fullmatch("[0-9]{1,6}", given):
         raise refusal("prepared_statement_cache_size", "it must be a number, 0 or more")
     return int(given)
-
-
-def _checked_tls(driver: dict[str, str]) -> ssl.SSLContext | None:
-    """Check TLS, and what its files contain. Return the context that trusts the authorities of the
-    system; None if asyncpg is to make its own."""
-    if driver.get("sslmode") in ("true", "1"):  # as `ssl=true`, for libpq
-        driver["sslmode"] = "require"
-    authorities = driver.get("sslrootcert")
-    if authorities == _SYSTEM:
-        driver.setdefault("sslmode", "verify-full")
-        if driver["sslmode"] != "verify-full":
-            raise refusal("sslrootcert", "with `system`, sslmode must be verify-full")
-    mode = one_of("sslmode", driver.get("sslmode", "prefer"), _SSL_MODES)
-    negotiation = driver.get("sslnegotiation", "postgres")
-    if one_of("sslnegotiation", negotiation, ("postgres", "direct")) == "direct" and mode in (
-        "disable",
-        "allow",
-        "prefer",
-    ):
-        raise refusal("sslnegotiation", "with `direct`, sslmode must be require or stronger")
-    if mode.startswith("verify") and authorities is None and not _default_file("root.crt").exists():
-        raise refusal(
-            "sslmode",
-            "to verify the server's certificate, add sslrootcert=FILE with the certificate of its "
-            "authority, or sslrootcert=system with sslmode=verify-full",
-        )
-    if "passfile" in driver:
-        _load("passfile", lambda: open(driver["passfile"], "rb").close())
-    if mode == "disable":
-        return None
-    context = _context(driver)
-    return context if authorities == _SYSTEM else None
-
-
-def _context(driver: Mapping[str, str]) -> ssl.SSLContext:
-    """Load the files of TLS as asyncpg does, for a connection with `verify-full`."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    authorities, revoked = driver.get("sslrootcert"), driver.get("sslcrl")
-    if authorities == _SYSTEM:
-        context.load_default_certs()
-    elif authorities is not None:
-        _load("sslrootcert", lambda: context.load_verify_locations(authorities))
-    if revoked is not None:
-        _load("sslcrl", lambda: context.load_verify_locations(revoked))
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
-    certificate = driver.get("sslcert")
-    if certificate is not None:
-        default_key = _default_file("postgresql.key")
-        key = driver.get("sslkey") or (str(default_key) if default_key.exists() else None)
-        if key is not None:
-            _load("sslkey", lambda: open(key, "rb").close())
-        _load(
-            "sslcert",
-            lambda: context.load_cert_chain(
-                certificate, key, lambda: driver.get("sslpassword", "")
-            ),
-        )
-    context.minimum_version = _tls_version(driver, "ssl_min_protocol_version", "TLSv1.2")
-    context.maximum_version = _tls_version(driver, "ssl_max_protocol_version", "TLSv1.3")
-    if context.minimum_version > context.maximum_version:
-        raise refusal("ssl_min_protocol_version", "it is above ssl_max_protocol_version")
-    if ssl.HAS_ALPN:
-        context.set_alpn_protocols(["postgresql"])
-    return context
-
-
-def _tls_version(driver: Mapping[str, str], name: str, default: str) -> ssl.TLSVersion:
-    version = one_of(name, driver.get(name, default), _TLS_VERSIONS)
-    return ssl.TLSVersion[version.replace(".", "_")]
-
-
-def _load(name: str, load: Callable[[], Any]) -> None:
-    """Load the file that a parameter names. Raises Misconfigured if that does not work; without the
-    path, because the value may be a key that was written in its place."""
-    try:
-        load()
-    except ssl.SSLError as error:
-        reason = (error.reason or "it is not PEM").lower().replace("_", " ")
-        raise refusal(name, f"its file cannot be loaded ({reason}); replace it") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        raise refusal(name, f"its file cannot be read ({reason}); correct the path") from None
-
-
-def _default_file(name: str) -> Path:
-    return Path("~/.postgresql").expanduser() / name

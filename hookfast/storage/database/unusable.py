@@ -235,9 +235,8 @@ def _explain_certificate(error: ssl.SSLCertVerificationError) -> tuple[str, str]
 def _explain_socket(url: PostgresqlUrl, error: OSError) -> tuple[str, str]:
     message = str(error)
     if "rejected SSL upgrade" in message:  # asyncpg's words; it has no class for them
-        mode = url.driver.get("sslmode", "prefer")
         return (
-            f"does not offer TLS, which sslmode={mode} requires",
+            f"does not offer TLS, which sslmode={url.tls.mode} requires",
             "Turn TLS on (`ssl = on` with a certificate), or set sslmode=disable in a network "
             "that nobody else can read.",
         )

@@ -127,8 +127,10 @@ def test_what_the_url_lacks_is_taken_from_the_variables_of_libpq(
     found = PostgresqlUrl.parse("postgresql://")
     assert [str(server) for server in found.servers] == ["db1:7", "db2:7"]
     assert (found.user, found.database, found.session_attribute) == ("u", "h", "read-write")
-    assert found.driver == {"sslmode": "require"}
-    assert PostgresqlUrl.parse("postgresql://db/x?sslmode=disable").driver == {"sslmode": "disable"}
+    assert found.tls.parameters == {"sslmode": "require"}
+    assert PostgresqlUrl.parse("postgresql://db/x?sslmode=disable").tls.parameters == {
+        "sslmode": "disable"
+    }
 
 
 def test_login_is_not_shown() -> None:
@@ -305,12 +307,14 @@ def test_options_of_libpq_and_of_sqlalchemy_are_taken() -> None:
     query = "sslmode=require&connect_timeout=4&prepared_statement_cache_size=0"
     found = PostgresqlUrl.parse(f"postgresql://db/h?{query}")
     assert (found.statement_cache_size, found.connect_seconds) == (0, 4.0)
-    assert found.driver == {"sslmode": "require"}
+    assert found.tls.parameters == {"sslmode": "require"}
 
 
 @pytest.mark.parametrize("given", ["ssl=true", "ssl=require", "sslmode=require"])
 def test_ssl_true_means_require_as_for_libpq(given: str) -> None:
-    assert PostgresqlUrl.parse(f"postgresql://db/h?{given}").driver == {"sslmode": "require"}
+    assert PostgresqlUrl.parse(f"postgresql://db/h?{given}").tls.parameters == {
+        "sslmode": "require"
+    }
 
 
 @pytest.fixture(scope="module")
@@ -357,8 +361,8 @@ def test_system_trusts_the_authorities_of_the_system_and_checks_the_name(
 ) -> None:
     identity = f"sslcert={files('certificate')}&sslkey={files('private_key')}"
     found = PostgresqlUrl.parse(f"postgresql://db/h?sslrootcert=system&{identity}")
-    context: Any = found.system_trust
-    assert found.driver["sslmode"] == "verify-full"
+    context: Any = found.tls.context
+    assert found.tls.mode == "verify-full"
     assert context.check_hostname
     assert context.verify_mode.name == "CERT_REQUIRED"
-    assert PostgresqlUrl.parse(f"postgresql://db/h?{identity}").system_trust is None
+    assert PostgresqlUrl.parse(f"postgresql://db/h?{identity}").tls.context is None
