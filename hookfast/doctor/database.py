@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import assert_never
 
-import asyncpg
-from sqlalchemy import make_url, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.doctor.postgresql import check_postgresql
 from hookfast.doctor.workers import check_database_clock, check_workers, count_alive
+from hookfast.errors import Misconfigured
+from hookfast.settings.database_url import kind_of, sqlite_file
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import Schema, current_revision, newest_revision, schema
-from hookfast.storage.database.postgresql_servers import NoServer, PostgresqlServers
+from hookfast.storage.database.obstacle import Obstacle
+from hookfast.storage.database.postgresql_servers import CANNOT_CONNECT
 from hookfast.storage.database.server_clock import measure_skew
+from hookfast.storage.database.unusable import explain
 from hookfast.storage.figures import server_facts, workers
+from hookfast.storage.preconditions import find_obstacles, obstacle_of_file
 
-_SQLITE_HEADER = b"SQLite format 3\0"
-
-UNUSABLE_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, OSError)
+UNUSABLE_ERRORS = (SQLAlchemyError, *CANNOT_CONNECT)
 """Errors raised by a database that cannot be used."""
-INVALID_URL_ERRORS = (ArgumentError, ValueError)
-"""Errors raised while parsing an invalid database URL; ValueError for its port or host."""
 
 
 async def check_database(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
@@ -43,7 +42,7 @@ async def check_database(settings: Settings, clock: Clock) -> AsyncIterator[Find
                 async for finding in _check(database, connection, clock):
                     yield finding
         except UNUSABLE_ERRORS as error:
-            yield unusable(database.url, error)
+            yield _failed("database", explain(database, error))
 
 
 def open_existing(settings: Settings) -> tuple[Database | None, Finding | None]:
@@ -51,71 +50,29 @@ def open_existing(settings: Settings) -> tuple[Database | None, Finding | None]:
     because opening a missing one would create it."""
     url = settings.resolved_database_url
     try:
-        file = sqlite_file(url)
-    except INVALID_URL_ERRORS:
-        return None, invalid_url()
-    if file is not None:
-        problem = _check_sqlite_file(file)
-        if problem is not None:
-            return None, problem
-    return Database(url), None
-
-
-def sqlite_file(url: str) -> Path | None:
-    """Check a database URL, and return its SQLite file, if it names one. Raises one of
-    INVALID_URL_ERRORS, also if a part of the password would be taken for the host and shown."""
-    if url.startswith("postgres"):
-        PostgresqlServers(url)
-        return None
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        return Path(parsed.database) if parsed.database else None
-    return None
-
-
-def invalid_url() -> Finding:
-    """Return the finding that the database URL is invalid."""
-    return fail(
-        "database",
-        "HOOKFAST_DATABASE_URL cannot be read.",
-        todo="It has the form postgresql://user:password@host:5432/database, with several servers "
-        "postgresql://user:password@host1:5432,host2:5432/database; write every character of user "
-        "and password that is not a letter or digit as %XX.",
-    )
-
-
-def _check_sqlite_file(file: Path) -> Finding | None:
-    """Return what is wrong with a SQLite file, without opening it as a database."""
-    try:
-        with file.open("rb") as opened_file:
-            header = opened_file.read(len(_SQLITE_HEADER))
+        file = sqlite_file(url) if kind_of(url) == "sqlite" else None
+        if file is not None and (obstacle := obstacle_of_file(file)) is not None:
+            return None, _failed("database", obstacle)
+        return Database(url), None
+    except Misconfigured as error:
+        return None, fail("database", error.message, todo="Correct it (docs/production.md).")
     except FileNotFoundError:
-        return fail(
+        return None, fail(
             "database",
             f"There is no database file {file}.",
             todo="Run `hookfast migrate` to create it; or correct HOOKFAST_HOME or "
             "HOOKFAST_DATABASE_URL if it is elsewhere.",
         )
-    except OSError as error:
-        return _unusable_file(str(file), error.strerror or type(error).__name__)
-    if header not in (b"", _SQLITE_HEADER):
-        return _unusable_file(str(file), "it is not a database")
-    return None
 
 
-def _unusable_file(file: str, why: str) -> Finding:
-    return fail(
-        "database",
-        f"{file} cannot be used: {why}.",
-        todo="Check that it is Hookfast's SQLite file and that this user may write to it and its "
-        "folder; restore it from a backup if it is damaged.",
-    )
+def _failed(check: str, obstacle: Obstacle) -> Finding:
+    return fail(check, obstacle.saw, todo=obstacle.todo)
 
 
 async def _check(
     database: Database, connection: AsyncConnection, clock: Clock
 ) -> AsyncIterator[Finding]:
-    if database.kind == "postgresql":
+    if database.servers is not None:
         facts = await server_facts.postgresql_settings(connection)
         yield ok(
             "database",
@@ -123,14 +80,19 @@ async def _check(
             f"database {await connection.scalar(text('SELECT current_database()'))}.",
         )
     else:
-        journal = await server_facts.sqlite_journal(connection)
-        yield ok("database", f"SQLite, {make_url(database.url).database}.")
-        yield _check_journal(journal)
-    found = _check_schema(await schema(connection), await current_revision(connection))
-    yield found
-    heartbeats = None if found.status == "fail" else await workers.latest_heartbeats(connection)
+        yield ok("database", f"SQLite, {database.file}.")
+    heartbeats = None
+    if obstacles := await find_obstacles(database, connection):
+        for obstacle in obstacles:
+            yield _failed("database.requirements", obstacle)
+    else:
+        yield ok("database.requirements", "Hookfast may do there what it has to.")
+        found = _check_schema(await schema(connection), await current_revision(connection))
+        yield found
+        if found.status != "fail":
+            heartbeats = await workers.latest_heartbeats(connection)
     now = clock()
-    if database.kind == "postgresql":
+    if database.servers is not None:
         skew = await measure_skew(connection, clock=clock)
         now = clock() + skew.ahead  # the clock of the heartbeats
         alive = count_alive(heartbeats or [], now)
@@ -138,48 +100,18 @@ async def _check(
         for finding in check_postgresql(facts, connections, workers_seen=alive):
             yield finding
         yield check_database_clock(skew)
+        if await server_facts.is_pooled(connection):
+            yield warn(
+                "database.pooler",
+                "A pooler such as PgBouncer stands before PostgreSQL.",
+                todo="Make sure that it is in session mode: in transaction mode prepared "
+                "statements fail, and deliveries start up to a second late.",
+            )
+    else:
+        yield ok("database.settings", "Write-ahead log; every commit is synced to the disk.")
     if heartbeats is not None:
         for finding in check_workers(heartbeats, now):
             yield finding
-
-
-def unusable(url: str, error: Exception) -> Finding:
-    """Return why a database cannot be used, from the error (UNUSABLE_ERRORS) that it raised."""
-    # SQLAlchemy keeps the driver's error in `orig`; asyncpg's errors have the SQLSTATE themselves
-    cause = getattr(error, "orig", None) or error
-    state = getattr(cause, "sqlstate", None) or ""
-    if (file := sqlite_file(url)) is not None:
-        return _unusable_file(str(file), getattr(cause, "strerror", None) or str(cause))
-    servers = PostgresqlServers(url)
-    if state.startswith("28"):  # invalid authorization
-        return fail(
-            "database",
-            f"PostgreSQL at {servers} denies access to the user {servers.user} ({state}).",
-            todo="Correct user and password in HOOKFAST_DATABASE_URL, or the server's pg_hba.conf.",
-        )
-    if state == "3D000":
-        return fail(
-            "database",
-            f"PostgreSQL at {servers} has no database {servers.database}.",
-            todo=f"Create it (CREATE DATABASE {servers.database}), or correct "
-            "HOOKFAST_DATABASE_URL.",
-        )
-    if state == "53300":
-        return fail(
-            "database",
-            f"PostgreSQL at {servers} has no connection left.",
-            todo="Raise max_connections, or run fewer processes: each opens up to "
-            f"{server_facts.CONNECTIONS_PER_PROCESS}, and a Temporal server on it up to 120.",
-        )
-    return fail(
-        "database",
-        f"PostgreSQL at {servers} cannot be reached ({_reason(cause, state)}).",
-        todo="Check that it runs, and host, port and TLS options in HOOKFAST_DATABASE_URL.",
-    )
-
-
-def _reason(cause: BaseException, state: str) -> str:
-    return str(cause) if isinstance(cause, NoServer) else state or type(cause).__name__
 
 
 def _check_schema(state: Schema, revision: str | None) -> Finding:
@@ -206,14 +138,3 @@ def _check_schema(state: Schema, revision: str | None) -> Finding:
             )
         case _:
             assert_never(state)
-
-
-def _check_journal(journal: str) -> Finding:
-    if journal.lower() != "wal":
-        return fail(
-            "database.settings",
-            f"The journal mode is {journal}: this file system does not support WAL, so readers and "
-            "writers wait for each other, and locks may not work.",
-            todo="Move HOOKFAST_HOME to a local disk (no NFS or SMB), or use PostgreSQL.",
-        )
-    return ok("database.settings", "Write-ahead log; every commit is synced to the disk.")

@@ -8,7 +8,6 @@ from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.storage.figures import server_facts
 from hookfast.storage.figures.server_facts import Connections
 
-_OLDEST = 140_000  # the oldest version with the partitions that ADR 12 needs
 _NAMED = 5
 
 
@@ -19,7 +18,7 @@ def check_postgresql(
     problems = list(_problems(facts))
     yield from problems
     if not problems:
-        yield ok("database.settings", "Commits are durable, writes allowed, isolation as needed.")
+        yield ok("database.settings", "Commits are durable, isolation as needed.")
     yield _check_connections(facts, connections, workers_seen=workers_seen)
 
 
@@ -76,19 +75,6 @@ def _processes(count: int) -> str:
 
 def _problems(facts: Mapping[str, str]) -> Iterator[Finding]:
     check = "database.settings"
-    if int(facts["server_version_num"]) < _OLDEST:
-        yield warn(
-            check,
-            f"PostgreSQL {facts['server_version']} is older than Hookfast supports.",
-            todo="Upgrade to a version that PostgreSQL still supports.",
-        )
-    if facts["transaction_read_only"] == "on":
-        yield fail(
-            check,
-            "Transactions are read-only: the server is a standby, or it is the role's default.",
-            todo="Name the primary in HOOKFAST_DATABASE_URL, or "
-            "`ALTER ROLE … RESET default_transaction_read_only`.",
-        )
     for name in ("fsync", "full_page_writes"):
         if facts[name] == "off":
             yield fail(

@@ -22,6 +22,7 @@ from pydantic_settings import (
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.time_budget import FAST_LANE
 from hookfast.endpoints.circuit import Policy
+from hookfast.settings.database_url import sqlite_url
 from hookfast.settings.egress_proxy import EgressProxy, parse_egress_proxy
 from hookfast.settings.event_type_settings import EventTypeSettings
 from hookfast.settings.limit_settings import LimitSettings
@@ -105,8 +106,9 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
     database_url: SecretStr | None = Field(
         None,
         description="`postgresql://user:password@host/db`, also with several servers "
-        "(`host1,host2`), of which the one that takes writes is used, and with libpq's options "
-        "(`?sslmode=verify-full`); or `sqlite:///file`; default: SQLite in the home folder.",
+        "(`host1,host2`), of which the one that takes writes is used, and with libpq's parameters "
+        "(`?sslmode=verify-full`; docs/production.md lists them); or `sqlite:////folder/file`, "
+        "with `?`, `#` and `%` as `%XX`; default: SQLite in the home folder.",
     )
     operator_key: OperatorKey = Field(
         None,
@@ -332,21 +334,10 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
 
     @property
     def resolved_database_url(self) -> str:
-        """The database URL in force, with a scheme that names our async driver."""
+        """The database URL in force."""
         if self.database_url is None:
-            return f"sqlite+aiosqlite:///{self.home.absolute() / 'hookfast.db'}"
-        url = self.database_url.get_secret_value()
-        for scheme, with_driver in _DRIVERS.items():
-            if url.startswith(scheme):
-                return with_driver + url.removeprefix(scheme)
-        return url
-
-
-_DRIVERS = {
-    "postgresql://": "postgresql+asyncpg://",
-    "postgres://": "postgresql+asyncpg://",
-    "sqlite://": "sqlite+aiosqlite://",
-}
+            return sqlite_url(self.home / "hookfast.db")
+        return self.database_url.get_secret_value()
 
 
 @lru_cache

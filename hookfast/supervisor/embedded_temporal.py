@@ -63,6 +63,7 @@ class EmbeddedTemporal:
             environment=_without_temporal_settings(os.environ),
             grace=_GRACE,
             output=log.fileno(),
+            folder=self.home,
             fds=fds,
         )
 
@@ -81,7 +82,9 @@ class EmbeddedTemporal:
             *("--port", str(self.port)),
             *("--ui-port", str(self.ui_port)),
             *("--namespace", self.namespace),
-            *("--db-filename", str(self.home / "temporal.db")),
+            # relative to its folder: the server puts this into a URL without quoting, so that a
+            # path with "?" or "%" would lead to another file
+            *("--db-filename", "temporal.db"),
             *("--sqlite-pragma", "journal_mode=WAL"),
             *("--sqlite-pragma", "synchronous=NORMAL"),
             *(word for one in self.search_attributes for word in ("--search-attribute", one)),

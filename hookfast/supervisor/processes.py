@@ -15,6 +15,7 @@ from asyncio.subprocess import Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import structlog
@@ -42,8 +43,9 @@ class Part:
     """A process to keep running.
 
     `environment` is its whole environment. `output` is the file descriptor for its output (default:
-    our standard error), `stdout` another one for its standard output; it inherits `fds`. `grace` is
-    the time between SIGTERM and SIGKILL, in seconds; `before_stop` is called before SIGTERM.
+    our standard error), `stdout` another one for its standard output; it inherits `fds`. It runs in
+    `folder` (default: ours). `grace` is the time between SIGTERM and SIGKILL, in seconds;
+    `before_stop` is called before SIGTERM.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Part:
     grace: float
     output: int = 2
     stdout: int | None = None
+    folder: Path | None = None
     fds: tuple[int, ...] = ()
     before_stop: Callable[[], None] = lambda: None
 
@@ -201,6 +204,7 @@ async def _spawn(part: Part) -> Process:
         stdout=part.output if part.stdout is None else part.stdout,
         stderr=part.output,
         env=dict(part.environment),
+        cwd=part.folder,
         pass_fds=part.fds,
         start_new_session=True,
     )

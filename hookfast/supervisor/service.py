@@ -104,8 +104,10 @@ async def _prepare(
             fds=(lock,),
         )
     )
+    if code == 1:
+        sys.exit(1)  # it has said why
     if code != 0:
-        raise CannotStart("the preparation failed; its output says why")
+        raise CannotStart(f"the preparation ended with {code} and did not say why")
 
 
 def _apis(

@@ -98,7 +98,8 @@ def running_up(home: Path, *options: str, wait: bool = True, **settings: str) ->
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
+    """A home with characters that a URL has too: no part of the service may read it as one."""
+    return tmp_path / "my home?a%41#ü"
 
 
 def test_it_serves_in_40_mib_while_parts_are_killed_survives_its_own_kill_and_ctrl_c_ends_all(
@@ -115,6 +116,8 @@ def test_it_serves_in_40_mib_while_parts_are_killed_survives_its_own_kill_and_ct
         eventually(lambda: _log(home).count("The worker is ready.") == 2)
         assert sorted(up.parts().values()) == _DOUBLED
         assert _doctors_findings(home)["workers"].startswith("2 alive")
+        assert {"hookfast.db", "temporal.db", "encryption.key"} <= set(os.listdir(home))
+        assert set(os.listdir(home.parent)) == {home.name, "up.log"}
         for name in ("api", "worker"):
             os.kill(up.children()[name], signal.SIGKILL)
 
@@ -208,6 +211,15 @@ def test_up_ends_when_a_part_cannot_start(home: Path) -> None:
     code, error = _failing_up(home, HOOKFAST_ENCRYPTION_KEYS="not a key")
     assert code == 1
     assert re.search(r"the (api|worker) does not start", error)
+
+
+@pytest.mark.slow
+def test_up_says_in_one_line_why_it_cannot_use_the_database(home: Path) -> None:
+    assert _failing_up(home, HOOKFAST_DATABASE_URL="sqlite:///a?b.db") == (
+        1,
+        "hookfast: HOOKFAST_DATABASE_URL cannot be read: a SQLite file has no options; remove "
+        "them, or write ? as %3F if it belongs to the name.\n",
+    )
 
 
 def _doctors_findings(home: Path, **settings: str) -> dict[str, str]:

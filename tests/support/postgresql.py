@@ -95,10 +95,11 @@ class PostgresqlServer:
             self._drop(copy.name)
 
     @contextmanager
-    def without_tables(self) -> Iterator[str]:
+    def without_tables(self, *, encoding: str = "UTF8") -> Iterator[str]:
         """Create a database without tables, return its URL, and drop it afterwards."""
         name = next(self._names)
-        self._run(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        statement = sql.SQL("CREATE DATABASE {} ENCODING {} LOCALE 'C' TEMPLATE template0")
+        self._run(statement.format(sql.Identifier(name), encoding))
         yield self.async_url(name)
         self._drop(name)
 

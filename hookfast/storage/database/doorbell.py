@@ -20,8 +20,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import make_url
-
 from hookfast.dependency import DATABASE
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.postgresql_engine import BROKEN
@@ -67,15 +65,17 @@ def doorbell_for(database: Database) -> Doorbell:
     """Return the doorbell shared by all processes on this database."""
     if database.servers is not None:
         return NotifyDoorbell(database.servers)
-    return SocketDoorbell(make_url(database.url).database or "")
+    assert database.file is not None  # noqa: S101 - it is SQLite
+    return SocketDoorbell(database.file)
 
 
 class SocketDoorbell(Doorbell):
     """SQLite's doorbell: a UNIX datagram socket per listener, each of which gets one byte."""
 
-    def __init__(self, database_file: str) -> None:
+    def __init__(self, database_file: Path) -> None:
         super().__init__()
-        digest = hashlib.sha256(os.path.realpath(database_file).encode()).hexdigest()[:16]
+        file = os.fsencode(os.path.realpath(database_file))
+        digest = hashlib.sha256(file).hexdigest()[:16]
         # In the system's temporary folder, not the database's: a socket's path may have only 107
         # characters.
         self._folder = Path(tempfile.gettempdir()) / f"hookfast-{os.getuid()}-{digest}"

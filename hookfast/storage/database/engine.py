@@ -14,14 +14,13 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
-from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
 
-from hookfast.errors import Misconfigured
+from hookfast.settings.database_url import Kind, kind_of, sqlite_file
 from hookfast.storage.database import after_commit
 from hookfast.storage.database.availability import connection_lost, sqlstate
 from hookfast.storage.database.postgresql_engine import (
@@ -32,8 +31,6 @@ from hookfast.storage.database.postgresql_engine import (
 from hookfast.storage.database.postgresql_servers import TOO_MANY_CONNECTIONS, PostgresqlServers
 from hookfast.storage.database.sqlite_connection import Begin, SqliteConnection, connector
 from hookfast.strict_json.text import from_text, to_text
-
-Kind = Literal["sqlite", "postgresql"]
 
 _BACKGROUND_CONNECTIONS = 2
 _FULL_SECONDS = 5.0
@@ -55,20 +52,20 @@ class Database:
     servers: PostgresqlServers | None = None
     """PostgreSQL's servers; None for SQLite."""
 
+    file: Path | None = None
+    """SQLite's file; None for PostgreSQL."""
+
     def __init__(
         self, url: str, *, pool_size: int = 10, _foreground: Database | None = None
     ) -> None:
         self._lent = 0
-        backend = url.partition(":")[0].partition("+")[0]
-        if backend == "sqlite":
-            parsed = make_url(url)
-            if not parsed.database or parsed.database == ":memory:":
-                raise Misconfigured("HOOKFAST_DATABASE_URL must name a SQLite file, not memory")
-            _create_private(Path(parsed.database))
-            self._writer = _sqlite_engine(parsed.database, size=1, begin="BEGIN IMMEDIATE")
-            self._reader = _sqlite_engine(parsed.database, size=4, begin="BEGIN")
-            self.kind: Kind = "sqlite"
-        elif backend in ("postgresql", "postgres"):
+        self.kind: Kind = kind_of(url)
+        if self.kind == "sqlite":
+            self.file = sqlite_file(url)
+            _create_private(self.file)
+            self._writer = _sqlite_engine(self.file, size=1, begin="BEGIN IMMEDIATE")
+            self._reader = _sqlite_engine(self.file, size=4, begin="BEGIN")
+        else:
             few = _BACKGROUND_CONNECTIONS
             self.servers = PostgresqlServers(url) if _foreground is None else _foreground.servers
             assert self.servers is not None  # noqa: S101 - the foreground is PostgreSQL, too
@@ -77,11 +74,6 @@ class Database:
                 pool_size=pool_size if _foreground is None else 1,
                 max_overflow=max(0, pool_size - few) if _foreground is None else few - 1,
                 statement_seconds=STATEMENT_SECONDS if _foreground is None else None,
-            )
-            self.kind = "postgresql"
-        else:
-            raise Misconfigured(
-                f"HOOKFAST_DATABASE_URL names {backend!r}; use postgresql:// or sqlite:///"
             )
         self.url = url
         separate = self.kind == "postgresql" and _foreground is None
@@ -179,7 +171,7 @@ def _create_private(file: Path) -> None:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
-def _sqlite_engine(file: str, *, size: int, begin: Begin) -> AsyncEngine:
+def _sqlite_engine(file: Path, *, size: int, begin: Begin) -> AsyncEngine:
     return create_async_engine(
         "sqlite+aiosqlite:///",
         async_creator=connector(file, begin),

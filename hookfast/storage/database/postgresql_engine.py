@@ -62,7 +62,7 @@ def postgresql_engine(
         json_deserializer=from_text,
         connect_args={
             "async_creator_fn": partial(servers.connect, command_timeout=statement_seconds),
-            "prepared_statement_cache_size": servers.statement_cache_size,
+            "prepared_statement_cache_size": servers.url.statement_cache_size,
         },
     )
     event.listen(engine.sync_engine, "connect", _prepare)

@@ -14,6 +14,7 @@ import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from threading import Thread
 from typing import Any, Literal
 
@@ -34,7 +35,7 @@ _PRAGMAS = (
 )
 
 
-def connector(file: str, begin: Begin) -> Callable[..., Awaitable[aiosqlite.Connection]]:
+def connector(file: Path, begin: Begin) -> Callable[..., Awaitable[aiosqlite.Connection]]:
     """Return the function (`async_creator`) with which SQLAlchemy opens connections to `file`.
     `begin` starts their transactions: IMMEDIATE takes the write lock first, so that no transaction
     fails half-way because it must upgrade its lock."""
@@ -68,7 +69,7 @@ def work(loop: asyncio.AbstractEventLoop, queue: Any) -> None:
                 return
 
 
-def _open(file: str, begin: Begin) -> sqlite3.Connection:
+def _open(file: Path, begin: Begin) -> sqlite3.Connection:
     # isolation_level None: the driver leaves transactions to us
     connection = sqlite3.connect(
         file,

@@ -21,10 +21,8 @@ _SETTINGS = (
     "max_connections",
     "reserved_connections",
     "server_version",
-    "server_version_num",
     "superuser_reserved_connections",
     "synchronous_commit",
-    "transaction_read_only",
 )
 
 
@@ -53,6 +51,15 @@ async def postgresql_settings(connection: AsyncConnection) -> Mapping[str, str]:
         )
     )
     return settings
+
+
+async def is_pooled(connection: AsyncConnection) -> bool:
+    """Whether a pooler stands before PostgreSQL: the process id that it gave us at the login is not
+    the server's."""
+    driver = (await connection.get_raw_connection()).driver_connection
+    given: int | None = driver.get_server_pid() if driver is not None else None
+    servers: int | None = await connection.scalar(text("SELECT pg_backend_pid()"))
+    return given != servers
 
 
 async def postgresql_connections(connection: AsyncConnection) -> Connections:
@@ -91,8 +98,3 @@ async def postgresql_connections(connection: AsyncConnection) -> Connections:
         database_limit=None if of_database < 0 else of_database,
         role_limit=None if of_role < 0 else of_role,
     )
-
-
-async def sqlite_journal(connection: AsyncConnection) -> str:
-    """Return the journal mode in use: our connections request `wal`, but may not get it."""
-    return str(await connection.scalar(text("PRAGMA journal_mode")))

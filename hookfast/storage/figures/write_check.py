@@ -13,10 +13,9 @@ import asyncio
 import shutil
 import time
 from datetime import timedelta
-from pathlib import Path
 from typing import Final, Literal
 
-from sqlalchemy import Table, delete, make_url, text
+from sqlalchemy import Table, delete, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -94,9 +93,8 @@ class WriteCheck:
             await self._record(connection)
             if self._database.kind == "postgresql":
                 await _use_new_space(connection)
-        if self._database.kind == "sqlite":
-            folder = Path(make_url(self._database.url).database or "").parent
-            usage = await asyncio.to_thread(shutil.disk_usage, folder)
+        if self._database.file is not None:
+            usage = await asyncio.to_thread(shutil.disk_usage, self._database.file.parent)
             if usage.free < LEAST_FREE_BYTES:
                 return "no_space"
         return "accepted"

@@ -10,20 +10,24 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import psycopg
 import pytest
 from sqlalchemy import text
 
+from hookfast.cli.prepare import prepare
 from hookfast.clock import utc_now
 from hookfast.doctor.finding import Finding
 from hookfast.doctor.postgresql import _check_connections
 from hookfast.doctor.workers import check_workers
+from hookfast.errors import Misconfigured
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate, newest_revision
 from hookfast.storage.figures import server_facts, workers
 from hookfast.storage.figures.workers import Heartbeat
 from tests.e2e.service_process import free_ports
 from tests.integration.doctor.conftest import installation, problems, run_check
+from tests.support.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.anyio
 
@@ -77,12 +81,11 @@ async def test_missing_worker_is_reported_with_the_time_of_the_last(
 @pytest.mark.parametrize(
     ("change", "status", "word"),
     [
-        ("DROP TABLE alembic_version", "fail", "no tables"),
         ("UPDATE alembic_version SET version_num = '0000'", "fail", "behind"),
         ("UPDATE alembic_version SET version_num = '9999'", "warn", "ahead"),
     ],
 )
-async def test_schema_that_is_missing_behind_or_ahead_is_reported(
+async def test_schema_that_is_behind_or_ahead_is_reported(
     database_url: str, tmp_path: Path, change: str, status: str, word: str
 ) -> None:
     await _sql(database_url, change)
@@ -91,6 +94,22 @@ async def test_schema_that_is_missing_behind_or_ahead_is_reported(
     found, said = problems(_named(findings))["database.schema"]
 
     assert (found, word in said) == (status, True)
+
+
+async def test_database_without_tables_is_to_be_migrated(blank_url: str, tmp_path: Path) -> None:
+    async with Database(blank_url):  # creates SQLite's file
+        findings = await run_check("database", installation(tmp_path, blank_url))
+    status, said = problems(_named(findings))["database.schema"]
+    assert (status, said) == ("fail", "The database has no tables. Run `hookfast migrate`.")
+
+
+async def test_migration_is_not_advised_where_it_would_fail(
+    postgresql_server: PostgresqlServer, tmp_path: Path
+) -> None:
+    with postgresql_server.without_tables(encoding="LATIN1") as url:
+        found = problems(_named(await run_check("database", installation(tmp_path, url))))
+    assert "Hookfast needs UTF8" in found["database.requirements"][1]
+    assert "hookfast migrate" not in str(found)
 
 
 async def test_unfinished_migration_is_reported_with_both_revisions(tmp_path: Path) -> None:
@@ -133,6 +152,8 @@ async def test_file_that_is_not_a_database_is_reported_as_damaged(tmp_path: Path
         ("postgresql://hook:hunter2@127.0.0.1:{port}/hookfast", "cannot be reached"),
         ("postgresql://hook:hunter2@nowhere.invalid/hookfast", "cannot be reached"),
         ("postgresql://hook:p@ss/word@host:port/x", "cannot be read"),
+        ("postgresql://hook:hunter2@db/hookfast?channel_binding=require", "`channel_binding`"),
+        ("sqlite:///a?b.db", "write ? as %3F"),
         ("mysql://hook:hunter2@127.0.0.1/hookfast", "use postgresql"),
     ],
 )
@@ -168,7 +189,6 @@ async def test_a_wrong_database_or_user_is_named(
     ("setting", "status", "word"),
     [
         ("synchronous_commit = off", "warn", "acknowledged with 202"),
-        ("default_transaction_read_only = on", "fail", "primary"),
         ("default_transaction_isolation = serializable", "warn", "read committed"),
     ],
 )
@@ -182,6 +202,25 @@ async def test_dangerous_postgresql_setting_is_named(
 
     got, said = problems(found)["database.settings"]
     assert (got, word in said) == (status, True)
+
+
+async def test_obstacle_is_named_as_the_start_names_it(postgresql_url: str, tmp_path: Path) -> None:
+    settings = installation(tmp_path, f"{postgresql_url}&default_transaction_read_only=on")
+    status, said = problems(_named(await run_check("database", settings)))["database.requirements"]
+    with pytest.raises(Misconfigured) as refused:
+        await prepare(settings)
+    assert (status, said) == ("fail", refused.value.message)
+
+
+async def test_pooler_before_the_server_is_a_warning(
+    postgresql_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = installation(tmp_path, postgresql_url)
+    assert "database.pooler" not in problems(_named(await run_check("database", settings)))
+    # a pooler gives its clients process ids of its own
+    monkeypatch.setattr(asyncpg.Connection, "get_server_pid", lambda _: 1)
+    status, said = problems(_named(await run_check("database", settings)))["database.pooler"]
+    assert (status, "session mode" in said) == ("warn", True)
 
 
 async def test_postgresql_without_fsync_fails(postgresql_url: str, tmp_path: Path) -> None:

@@ -416,7 +416,7 @@ def test_hookfast_reads_the_settings_and_secrets_of_the_services(
 
     password = (secrets / "hookfast_db_password").read_text().strip()
     assert settings.resolved_database_url == (
-        f"postgresql+asyncpg://hookfast:{password}@postgresql:5432/hookfast"
+        f"postgresql://hookfast:{password}@postgresql:5432/hookfast"
     )
     assert settings.smtp_url is not None
     assert settings.smtp_url.get_secret_value() == "smtp://mailpit:1025"

@@ -172,28 +172,11 @@ def test_secrets_are_masked_wherever_settings_are_shown(monkeypatch: pytest.Monk
     assert "secret" not in shown.replace("SecretStr", "")
 
 
-@pytest.mark.parametrize(
-    ("given", "resolved"),
-    [
-        ("postgresql://u:p@db/hf", "postgresql+asyncpg://u:p@db/hf"),
-        ("postgres://u:p@db/hf", "postgresql+asyncpg://u:p@db/hf"),
-        ("postgresql+asyncpg://u:p@db/hf", "postgresql+asyncpg://u:p@db/hf"),
-        ("sqlite:////srv/hf.db", "sqlite+aiosqlite:////srv/hf.db"),
-        ("sqlite+aiosqlite:////srv/hf.db", "sqlite+aiosqlite:////srv/hf.db"),
-    ],
-)
-def test_a_database_url_gets_our_driver(
-    monkeypatch: pytest.MonkeyPatch, given: str, resolved: str
-) -> None:
-    monkeypatch.setenv("HOOKFAST_DATABASE_URL", given)
-    assert Settings().resolved_database_url == resolved
-
-
 def test_without_a_database_url_it_is_a_file_in_the_home_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HOOKFAST_HOME", "here")
-    assert Settings().resolved_database_url == f"sqlite+aiosqlite:///{tmp_path}/here/hookfast.db"
+    assert Settings().resolved_database_url == f"sqlite:///{tmp_path}/here/hookfast.db"
 
 
 def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,3 +43,14 @@ def test_dev_server_gets_our_search_attributes_and_no_temporal_variables(
     ]
     assert registered == ["HookTenant=Keyword", "HookState=Keyword"]
     assert "TEMPORAL_API_KEY" not in part.environment
+
+
+@pytest.mark.parametrize("name", ["q?x", "p%41x", "a#b", "a b", "é"])
+def test_database_of_the_dev_server_is_named_relative_to_the_home(
+    tmp_path: Path, name: str
+) -> None:
+    """It puts the name into a URL as it is, where "?" and "%" would lead to another file."""
+    part = _part(tmp_path / name)
+    place = part.command.index("--db-filename")
+    assert part.command[place + 1] == "temporal.db"
+    assert part.folder == tmp_path / name

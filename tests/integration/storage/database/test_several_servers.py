@@ -14,12 +14,12 @@ import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from hookfast.doctor.database import unusable
 from hookfast.storage.database import doorbell, postgresql_servers
 from hookfast.storage.database.availability import is_away
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.postgresql_servers import NoServer, PostgresqlServers
+from hookfast.storage.database.unusable import explain
 from hookfast.storage.database.watch import check_database
 from tests.support.database_proxy import DatabaseProxy
 from tests.support.waiting import PATIENCE
@@ -101,9 +101,9 @@ async def test_standby_is_passed_over_and_a_failover_is_followed(
             with pytest.raises(SQLAlchemyError) as raised:
                 await use(database)
             assert is_away(raised.value)
-        said = str(unusable(url, await failure_of(url)))
-        assert f"{folder}: takes no writes" in said
-        assert "FileNotFoundError" in said
+        said = str(explain(database, await failure_of(url)))
+        assert f"{folder} takes no writes" in said
+        assert "cannot be reached: there is no socket in that folder" in said
 
         await second.listen()
         async with asyncio.timeout(PATIENCE):
@@ -171,7 +171,7 @@ async def test_full_server_is_away_until_a_connection_is_free(
         assert all(isinstance(error, Exception) and is_away(error) for error in errors)
         assert "no connection left" in str(await check_database(database))
         assert isinstance(errors[0], Exception)
-        assert "no connection left" in unusable(shown, errors[0]).saw
+        assert "no connection left" in explain(database, errors[0]).saw
         for one in foreign:
             await one.close()
         async with asyncio.timeout(PATIENCE):
@@ -196,16 +196,6 @@ async def test_sessions_that_are_ended_again_and_again_are_replaced(
             async with asyncio.timeout(PATIENCE):
                 await until_usable(database)
         await bell.close()
-
-
-def test_options_of_libpq_and_of_sqlalchemy_are_taken() -> None:
-    query = "sslmode=require&application_name=hookfast&prepared_statement_cache_size=0"
-    servers = PostgresqlServers(f"postgresql://db/h?{query}")
-    assert servers.statement_cache_size == 0
-    assert servers._dsn == "postgresql://?sslmode=require&application_name=hookfast"
-    assert PostgresqlServers("postgresql://db/h?ssl=require")._dsn == (
-        "postgresql://?sslmode=require"
-    )
 
 
 async def test_option_reaches_the_pool_and_the_doorbell(postgresql_url: str) -> None:
