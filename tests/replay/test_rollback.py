@@ -39,8 +39,9 @@ NEW_SHAPES: dict[str, dict[str, str]] = {}
 # What the previous version cannot read in messages, by its revision. Same rule.
 NEW_IN_MESSAGES: dict[str, dict[str, str]] = {
     BEFORE_ANY_RELEASE: {
-        "result may be credentials, which is unknown": "an attempt without an access token (issue "
-        "14), whose record failed: its workflow waits for a worker that knows the value",
+        "result may be credentials, internal, which is unknown": "an attempt without an access "
+        "token, or without a request, whose record failed: its workflow waits for a worker that "
+        "knows the value",
         "actions[] may be move_up, leave_lane, which is unknown": "actions of ordered deliveries, "
         "which are only in rows: no signal sends them",
     }

@@ -125,7 +125,7 @@ async def test_unknown_answer_is_rejected_with_what_is_possible(
         [error] = response.json()["errors"]
         assert error["pointer"] == pointer
         assert "a status code such as 503, a class (1xx, 2xx, 3xx, 4xx, 5xx)" in error["detail"]
-        assert error["detail"].endswith("timeout, reset, protocol")
+        assert error["detail"].endswith("timeout, reset, protocol, internal")
 
 
 FILTERS = ["status", "endpoint_id", "subscription_id", "event_id", "event_type", "tenant_id"]

@@ -305,6 +305,22 @@ async def test_a_batch_without_a_database_returns_its_deliveries_for_another_try
     assert sent(stack) == Counter(ids)
 
 
+async def test_an_unexpected_error_with_one_delivery_does_not_stop_its_batch(stack: Stack) -> None:
+    load, failures = OutgoingLoader.load, iter([KeyError("a bug")])
+
+    async def failing(self: OutgoingLoader, *given: Any, **options: Any) -> Any:
+        for error in failures:
+            raise error
+        return await load(self, *given, **options)
+
+    with patch.object(OutgoingLoader, "load", failing):
+        ids = await stack.deliver_together(await stack.endpoint("/ok"), 10)
+        await stack.until_all(ids, "delivered")
+    assert sent(stack) == Counter(ids)
+    with_workflow = [one for one in ids if await has_workflow(stack, one)]
+    assert len(with_workflow) >= 1  # on a busy machine, more leave their batch
+
+
 @pytest.mark.parametrize("path", ["/ok", "/slow/1"], ids=["ended", "in flight"])
 async def test_start_of_a_batch_with_unknown_result_is_repeated_under_the_same_id(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, path: str

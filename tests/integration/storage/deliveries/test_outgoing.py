@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -19,6 +20,7 @@ from hookfast.storage.deliveries.outbox import find_pending
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.storage.endpoints import endpoint_state
+from hookfast.storage.keys import signing_keys
 from tests.integration.storage.deliveries.stored_lives import stored_life
 from tests.integration.storage.retention.ended import success
 from tests.support.seed import KEYRING, seed_delivery, seed_endpoint
@@ -207,3 +209,20 @@ async def test_an_endpoint_that_a_later_version_wrote_does_not_block_other_endpo
     for one in ids[:-1]:
         with pytest.raises(Misconfigured):
             await loader.load(one)
+
+
+async def test_a_signing_key_that_cannot_be_read_does_not_block_endpoints_without_it(
+    database: Database, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    damaged = Mock(open=Mock(side_effect=ValueError("s3cret")))
+    monkeypatch.setattr(signing_keys, "current_signer", AsyncMock(return_value=damaged))
+    signed = await seed_endpoint(database, "https://example.com/hook", signatures=("rsa",))
+    ids = [await seed_delivery(database, one) for one in (signed, endpoint)]
+    loader = OutgoingLoader(database, KEYRING)
+    async with database.read() as connection:
+        rows = await outbox.find_many_pending(connection, ids)
+        with capture_logs() as lines:
+            usable = await loader.with_endpoints(connection, rows)
+    assert [one.endpoint.endpoint_id for one in usable] == [endpoint]
+    assert [line["endpoint_id"] for line in lines] == [signed]
+    assert "s3cret" not in str(lines)
