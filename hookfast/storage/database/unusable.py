@@ -243,6 +243,11 @@ def _explain_socket(url: PostgresqlUrl, error: OSError) -> tuple[str, str]:
     if "during SSL exchange" in message or "connection_lost" in message:
         return "broke off before TLS began", _SEE_LOG
     if isinstance(error, ConnectionResetError | BrokenPipeError):
+        if url.tls.parameters.get("sslnegotiation") == "direct":
+            return (
+                "closed the connection",
+                "Remove sslnegotiation=direct, which PostgreSQL understands since version 17.",
+            )
         return "closed the connection", _SEE_LOG
     todo = f"Check that it runs, and host and port in {VARIABLE}."
     match error:

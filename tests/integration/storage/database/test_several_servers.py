@@ -19,6 +19,7 @@ from hookfast.storage.database.availability import is_away
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.postgresql_servers import NoServer, PostgresqlServers
+from hookfast.storage.database.session_settings import SESSION_SETTINGS
 from hookfast.storage.database.unusable import explain
 from hookfast.storage.database.watch import check_database
 from tests.support.database_proxy import DatabaseProxy
@@ -208,3 +209,14 @@ async def test_option_reaches_the_pool_and_the_doorbell(postgresql_url: str) -> 
     ):
         shown = text("SHOW work_mem")
         assert [await pooled.scalar(shown), await ringing.fetchval(shown.text)] == ["5MB", "5MB"]
+
+
+async def test_every_setting_of_a_session_may_be_in_the_url(postgresql_url: str) -> None:
+    asked = text(
+        "SELECT lower(name) FROM pg_settings "
+        "WHERE context IN ('user', 'superuser', 'backend', 'superuser-backend')"
+    )
+    async with Database(postgresql_url) as database, database.read() as connection:
+        of_server = set((await connection.execute(asked)).scalars())
+    parameters_of_libpq = {"application_name", "client_encoding", "tcp_user_timeout"}
+    assert of_server - parameters_of_libpq == SESSION_SETTINGS - {"role"}

@@ -252,6 +252,12 @@ async def test_authority_that_the_system_trusts_is_trusted_if_the_url_says_so(
     assert "refuses the password" in said
 
 
+def test_server_that_does_not_know_direct_tls_is_told_apart_from_others() -> None:
+    servers = PostgresqlServers("postgresql://db/hooks?sslmode=require&sslnegotiation=direct")
+    found = explain_server(servers, ConnectionResetError(104, "reset by peer"))
+    assert found.todo.startswith("Remove sslnegotiation=direct")
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
