@@ -9,7 +9,6 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from hookfast.doctor.database import UNUSABLE_ERRORS
 from hookfast.errors import Misconfigured
 from hookfast.settings.database_url import kind_of, sqlite_file
 from hookfast.settings.settings import Settings
@@ -36,7 +35,7 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
         try:
             async with database.read() as connection:
                 obstacles = await find_obstacles(database, connection)
-        except UNUSABLE_ERRORS as error:
+        except SQLAlchemyError as error:
             raise _misconfigured(explain(database, error)) from None
         if obstacles:
             raise _misconfigured(*obstacles)

@@ -19,14 +19,10 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import Schema, current_revision, newest_revision, schema
 from hookfast.storage.database.obstacle import Obstacle
-from hookfast.storage.database.postgresql_servers import CANNOT_CONNECT
 from hookfast.storage.database.server_clock import measure_skew
 from hookfast.storage.database.unusable import explain
 from hookfast.storage.figures import server_facts, workers
 from hookfast.storage.preconditions import find_obstacles, obstacle_of_file
-
-UNUSABLE_ERRORS = (SQLAlchemyError, *CANNOT_CONNECT)
-"""Errors raised by a database that cannot be used."""
 
 
 async def check_database(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
@@ -41,7 +37,7 @@ async def check_database(settings: Settings, clock: Clock) -> AsyncIterator[Find
             async with database.read() as connection:
                 async for finding in _check(database, connection, clock):
                     yield finding
-        except UNUSABLE_ERRORS as error:
+        except SQLAlchemyError as error:
             yield _failed("database", explain(database, error))
 
 

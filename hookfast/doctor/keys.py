@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from hashlib import sha256
 from itertools import pairwise
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from hookfast.clock import Clock
-from hookfast.doctor.database import UNUSABLE_ERRORS, open_existing
+from hookfast.doctor.database import open_existing
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
@@ -47,7 +49,7 @@ async def check_keys(settings: Settings, clock: Clock) -> AsyncIterator[Finding]
                 return  # the check `database.schema` says why
             yield await _check_stored(database, keyring)
             yield await _check_operator_key(database, settings, clock)
-        except UNUSABLE_ERRORS:
+        except SQLAlchemyError:
             return  # the check `database` says why
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy.exc import SQLAlchemyError
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
@@ -14,7 +15,7 @@ from temporalio.client import Client
 
 from hookfast.clock import Clock
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
-from hookfast.doctor.database import UNUSABLE_ERRORS, open_existing
+from hookfast.doctor.database import open_existing
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.process import name_of
 from hookfast.settings.settings import Settings
@@ -121,7 +122,7 @@ async def _read_heartbeats(settings: Settings) -> list[Heartbeat]:
     if database is None:
         return []
     async with database:
-        with suppress(*UNUSABLE_ERRORS):  # a TimeoutError is an OSError
+        with suppress(SQLAlchemyError, TimeoutError):
             async with asyncio.timeout(_DATABASE_SECONDS), database.read() as connection:
                 return await workers.latest_heartbeats(connection)
     return []
