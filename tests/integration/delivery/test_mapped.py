@@ -72,7 +72,10 @@ async def test_receiver_gets_the_mapped_body_signed_and_a_failure_can_be_correct
     failed = await emit_text(platform, '{"amount":1,"private":"4711"}')
     row = await stack.until_status(failed, "dead")
     assert (row.reason, row.attempts) == (Reason.MAPPING_FAILED, 0)
-    assert "join() takes an array of strings, and was given null" in row.last_error
+    assert (
+        "join() takes an array of strings, and was given an array with a string and null"
+        in row.last_error
+    )
     assert "4711" not in row.last_error
     assert len(platform.receiver.requests) == 1
     health = (await client.get(f"/endpoints/{endpoint['id']}/health")).json()

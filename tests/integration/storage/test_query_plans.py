@@ -850,5 +850,5 @@ def rows_read(node: dict[str, Any]) -> float:
     read = 0.0
     if "Scan" in node["Node Type"]:
         removed = node.get("Rows Removed by Filter", 0)
-        read = (node["Actual Rows"] + removed) * node["Actual Loops"]
+        read = float((node["Actual Rows"] + removed) * node["Actual Loops"])
     return read + sum(rows_read(child) for child in node.get("Plans", []))

@@ -68,25 +68,21 @@ def test_the_sign_of_zero_is_kept(document: str) -> None:
     assert to_text(parse(document.encode())) == document
 
 
+@given(NUMBERS)
+def test_a_number_is_the_decimal_of_its_text(text: str) -> None:
+    value: Any = parse(text.encode())
+    assert type(value) in NUMBER_TYPES
+    assert value == Decimal(text)
+    assert hash(value) == hash(Decimal(text))
+    assert to_text(value) == to_text(from_text(text)) == text
+
+
 @given(NUMBERS, NUMBERS)
 def test_numbers_compare_as_decimals_do(first: str, second: str) -> None:
-    ours, others = (
-        [parse(text.encode()) for text in (first, second)],
-        [
-            Decimal(first),
-            Decimal(second),
-        ],
-    )
-    for value, text, exact in zip(ours, (first, second), others, strict=True):
-        assert type(value) in NUMBER_TYPES
-        assert value == exact
-        assert hash(value) == hash(exact)
-        assert to_text(value) == text
-        assert to_text(from_text(text)) == text
-    left: Any
-    right: Any
-    left, right = ours
-    assert (left < right, left == right) == (others[0] < others[1], others[0] == others[1])
+    one: Any = parse(first.encode())
+    other: Any = parse(second.encode())
+    exact, exact_other = Decimal(first), Decimal(second)
+    assert (one < other, one == other) == (exact < exact_other, exact == exact_other)
 
 
 @given(NUMBERS, NUMBERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
+from collections.abc import Callable
 from contextlib import ExitStack
 from urllib.parse import parse_qsl
 
@@ -12,6 +13,7 @@ import pytest
 from api.limits import body_memory
 from api.limits.body_memory import ArrivingBodies, BodyMemory, ParsedBodies, parsed_size
 from hookfast.errors import Unavailable
+from hookfast.strict_json.parser import parse
 
 pytestmark = pytest.mark.anyio
 
@@ -117,10 +119,28 @@ async def test_body_that_would_wait_too_long_is_rejected(
     ids=lambda body: repr(body[:12]),
 )
 def test_parsed_form_takes_at_most_the_estimated_memory(body: bytes) -> None:
+    assert peak_of(lambda: parse_qsl(body.decode(), keep_blank_values=True)) <= parsed_size(body)
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        *("1", "1.1", "1e1", "1E1", "1.5e3", "0.0000000", "12345678901234567890", "-0"),
+        *('""', '"a"', '"é"', "[]", "{}", "[1.5]", '{"":{}}', '{"a":1e5}', "null"),
+    ],
+)
+def test_parsed_json_takes_at_most_the_estimated_memory(element: str) -> None:
+    body = f"[{','.join([element] * 20_000)}]".encode()
+    assert peak_of(lambda: parse(body)) <= parsed_size(body)
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """Return the most memory that some work takes, in bytes."""
     tracemalloc.start()
     try:
-        parse_qsl(body.decode(), keep_blank_values=True)
+        result = work()
         _, peak = tracemalloc.get_traced_memory()
+        del result
     finally:
         tracemalloc.stop()
-    assert peak <= parsed_size(body)
+    return peak
