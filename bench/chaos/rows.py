@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bench.chaos.emitter import DELAYS
-from hookfast.doctor.database import UNUSABLE_ERRORS
 from hookfast.storage.database.engine import Database
 
 _LOOK_SECONDS = 1.0
@@ -65,7 +65,7 @@ class Watch:
         """Read until cancelled, and wait while the database is away."""
         while True:
             begun = asyncio.get_running_loop().time()
-            with contextlib.suppress(*UNUSABLE_ERRORS):
+            with contextlib.suppress(SQLAlchemyError):
                 await self.look()
             took = asyncio.get_running_loop().time() - begun
             await asyncio.sleep(min(max(_LOOK_SECONDS, took * _REST), _LONGEST_REST))

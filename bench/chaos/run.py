@@ -16,6 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
+from sqlalchemy.exc import SQLAlchemyError
 from temporalio.client import Client
 
 from bench.chaos.clock import INSTALL, libfaketime
@@ -28,7 +29,6 @@ from bench.chaos.rows import Watch, read_rows
 from bench.chaos.service import Service, running_service
 from bench.chaos.storm import CLOCKS, Storm
 from hookfast.deliveries.messages import WORKFLOW_TYPE
-from hookfast.doctor.database import UNUSABLE_ERRORS
 from hookfast.storage.database.engine import Database
 
 _LEAST_SECONDS = 60.0
@@ -153,7 +153,7 @@ async def wait_for_the_end(people: People, watch: Watch) -> None:
     fewest, since = float("inf"), time.monotonic()
     while time.monotonic() - since < _QUIET_SECONDS:
         await people.resume_everything()
-        with contextlib.suppress(*UNUSABLE_ERRORS):  # it may still recover
+        with contextlib.suppress(SQLAlchemyError):  # it may still recover
             await watch.look()
             if watch.open == watch.in_outbox == 0:
                 return

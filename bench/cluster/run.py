@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
 
 from bench.chaos.evidence import Evidence, Request
 from bench.chaos.rows import Watch, read_rows
@@ -27,7 +28,6 @@ from bench.cluster.faults import Row
 from bench.cluster.judgement import Outcome, judge
 from bench.cluster.report import line, show
 from bench.cluster.traffic import Platform
-from hookfast.doctor.database import UNUSABLE_ERRORS
 from hookfast.storage.database.engine import Database
 
 _LOOK_SECONDS = 0.5
@@ -145,7 +145,7 @@ async def _run_row(
     ended = time.monotonic()
     fewest, since = None, ended
     while time.monotonic() - since < order.patience:
-        with contextlib.suppress(*UNUSABLE_ERRORS):  # it may still recover
+        with contextlib.suppress(SQLAlchemyError):  # it may still recover
             count = await _count_open(database)
             if count <= before:
                 break
