@@ -37,20 +37,19 @@ def translate(pattern: str) -> Translated:
     return _Translator(pattern).translate()
 
 
-_DIGIT: Final = "0-9"
-_WORD: Final = "0-9A-Za-z_"
-_SPACE: Final = (
-    r"\x{9}-\x{D}\x{20}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}"
-    r"\x{3000}\x{FEFF}"
-)
+# The code points of the classes, in the notation within brackets.
 _CLASSES: Final = {
-    "d": f"[{_DIGIT}]",
-    "D": f"[^{_DIGIT}]",
-    "w": f"[{_WORD}]",
-    "W": f"[^{_WORD}]",
-    "s": f"[{_SPACE}]",
-    "S": f"[^{_SPACE}]",
+    "d": "0-9",
+    "D": r"\x{0}-\x{2F}\x{3A}-\x{10FFFF}",
+    "w": "0-9A-Z_a-z",
+    "W": r"\x{0}-\x{2F}\x{3A}-\x{40}\x{5B}-\x{5E}\x{60}\x{7B}-\x{10FFFF}",
+    "s": r"\x{9}-\x{D}\x{20}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}-\x{2029}\x{202F}\x{205F}"
+    r"\x{3000}\x{FEFF}",
+    "S": r"\x{0}-\x{8}\x{E}-\x{1F}\x{21}-\x{9F}\x{A1}-\x{167F}\x{1681}-\x{1FFF}"
+    r"\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF}"
+    r"\x{3001}-\x{FEFE}\x{FF00}-\x{10FFFF}",
 }
+_WORD: Final = _CLASSES["w"]
 _DOT: Final = r"[^\x{A}\x{D}\x{2028}\x{2029}]"
 _ALL: Final = r"[\x{0}-\x{10FFFF}]"
 _NOTHING: Final = r"[^\x{0}-\x{10FFFF}]"
@@ -70,9 +69,13 @@ _LONE: Final = {
     "+": "a repeat of nothing",
     "?": "a repeat of nothing",
 }
-_CONDITIONAL: Final = "(?=)"
-"""Before a pattern with back references: it keeps jsonschema-rs, which does not know conditions
-such as `(?(1)…)`, from reading the pattern. Its engine knows them."""
+_APART: Final = "(?=)"
+"""Look for nothing. Before a pattern with back references, it also keeps jsonschema-rs, which does
+not know conditions such as `(?(1)…)`, from reading the pattern. Its engine knows them."""
+
+_EMPTY: Final = "a{0}"
+"""In a group that is repeated, because the engine refuses to repeat one that is just an assertion,
+or nothing."""
 
 _PROPERTY_SIZE: Final = 50
 """Places of the automaton for a Unicode property, against one for a range."""
@@ -120,6 +123,8 @@ class _Group:
     opening: str
     first: int
     """The number of the first capturing group that it is or contains."""
+    place: int
+    """Where its opening is in the translation."""
     number: int | None = None
     branches: int = 1
     size: int = 0
@@ -148,9 +153,9 @@ class _Translator:
         self._pattern = pattern
         self._at = 0
         self._out: list[str] = []
-        self._open = [_Group("", 1)]
+        self._open = [_Group("", 1, 0)]
         self._captures = _Captures()
-        self._numbers, self._names = _count_groups(pattern)
+        self._numbers, self._names, self._refers = _survey(pattern)
         self._backtracks = False
 
     def translate(self) -> Translated:
@@ -166,7 +171,7 @@ class _Translator:
             )
         text = "".join(self._out)
         if self._captures.referenced:
-            text = _CONDITIONAL + text
+            text = _APART + text
         return Translated(text, self._open[0].size, self._backtracks)
 
     def _part(self) -> None:
@@ -205,7 +210,7 @@ class _Translator:
 
     def _begin_group(self) -> None:
         rest = self._pattern[self._at :]
-        group = _Group("(", self._captures.count + 1)
+        group = _Group("(", self._captures.count + 1, len(self._out))
         for opening in _GROUPS:
             if rest.startswith(opening):
                 group.opening = opening
@@ -228,6 +233,8 @@ class _Translator:
         self._at += 1
         self._out.append(")")
         group, captures = self._open.pop(), self._captures
+        if _QUANTIFIER.match(self._pattern, self._at):
+            self._out.insert(group.place + 1, _EMPTY)
         inside = set(range(group.first, captures.count + 1))
         if group.branches > 1:
             captures.skipped |= inside - {group.number}
@@ -263,7 +270,10 @@ class _Translator:
         least, most = _bounds(found)
         if most is not None and most < least:
             raise InvalidPattern("a repeat whose bounds are out of order")
-        self._out.append(found[0])
+        # Whether the shortest or the longest match is tried first makes no difference to whether
+        # there is one, except for what a back reference means. The engine's optimizer takes
+        # `\d+\.?\d+` for `\d+(\.\d+)?`, but leaves alone what is lazy, or stands apart.
+        self._out.append(f"{found[0]}{_APART}" if self._refers else f"{found[1]}?")
         captures = self._captures
         inside = set(range(first, captures.count + 1))
         if most is None or most > 1:
@@ -297,7 +307,7 @@ class _Translator:
             self._refer([number])
         else:
             kind, size = self._class_escape()
-            self._out.append(kind if isinstance(kind, str) else _literal(kind))
+            self._out.append(f"[{kind}]" if isinstance(kind, str) else _literal(kind))
             return True, size
         return True, 1
 
@@ -309,7 +319,8 @@ class _Translator:
         closed = [number for number in numbers if number in self._captures.closed]
         self._captures.referenced.update(closed)
         self._backtracks = True
-        self._out.append("(?:" + "".join(rf"(?({number})\{number}|)" for number in closed) + ")")
+        conditional = "".join(rf"(?({number})\{number}|)" for number in closed)
+        self._out.append(f"(?:{_EMPTY}{conditional})")
 
     def _class_escape(self) -> tuple[str | int, int]:
         """Read an escape that is allowed in classes too. Return its class, or its code point, and
@@ -419,20 +430,19 @@ def _bounds(quantifier: re.Match[str]) -> tuple[int, int | None]:
     return int(least), int(most) if most else None
 
 
-_GROUP_STARTS: Final = re.compile(
-    r"\\.|\[(?:\\.|[^\]])*\]|\((?:\?(?:<(?![=!])([^>]*)>|(.))?)?", re.S
-)
+_TOKENS: Final = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\((?:\?(?:<(?![=!])([^>]*)>|(.))?)?", re.S)
 
 
-def _count_groups(pattern: str) -> tuple[int, set[str]]:
-    """Return how many capturing groups a pattern has, and the names of those that have one."""
-    count, names = 0, set()
-    for found in _GROUP_STARTS.finditer(pattern):
+def _survey(pattern: str) -> tuple[int, set[str], bool]:
+    """Return how many capturing groups a pattern has, their names, and whether it refers back."""
+    count, names, refers = 0, set(), False
+    for found in _TOKENS.finditer(pattern):
         if found[0].startswith("(") and found[2] is None:
             count += 1
             if found[1]:
                 names.add(found[1])
-    return count, names
+        refers = refers or (found[0][0] == "\\" and found[0][1] in "123456789k")
+    return count, names, refers
 
 
 def _scalar(char: str) -> int:

@@ -25,8 +25,8 @@ from hookfast.events.schema_keywords import (
     KEYWORDS,
     Pattern,
     TooSlow,
+    engine_for,
     matcher,
-    options,
     within_budget,
 )
 from hookfast.events.schema_work import Endless, TooMuchWork, rules_of, work_of
@@ -94,7 +94,9 @@ class CompiledSchema:
                 self._schema,
                 offline=True,
                 validate_formats=False,
-                pattern_options=options(),
+                pattern_options=engine_for(
+                    backtracks=any(each.backtracks for each in patterns.values())
+                ),
                 keywords=KEYWORDS,
             )
         except ValidationError as error:
@@ -197,7 +199,7 @@ def _patterns(parts: Subschemas) -> dict[str, Translated]:
                 f" {_MAX_PATTERNS} places, all repeats written out; use fewer or shorter repeats",
             )
         try:
-            matcher(translated.text)
+            matcher(translated)
         except ValidationError:
             raise InvalidSchema(
                 path, "this regular expression is too large, or uses what is not supported"

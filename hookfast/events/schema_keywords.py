@@ -17,10 +17,11 @@ from typing import Any, Final
 from jsonschema_rs import (
     Draft202012Validator,
     FancyRegexOptions,
+    RegexOptions,
     ValidationErrorKind,
 )
 
-from hookfast.events.pattern import translate
+from hookfast.events.pattern import Translated, translate
 
 _SECONDS: Final = 1.0
 """Of processor time for the keywords of a check."""
@@ -100,8 +101,8 @@ class Pattern:
             if self._costly and len(text) * self._pattern.size > _MAX_SEARCHED:
                 budget.used_up = True
                 return True
-            return matcher(self._pattern.text).is_valid(text)
-        for error in matcher(self._pattern.text, steps_back(len(text))).iter_errors(text):
+            return matcher(self._pattern).is_valid(text)
+        for error in matcher(self._pattern, steps_back(len(text))).iter_errors(text):
             if isinstance(error.kind, ValidationErrorKind.Pattern):
                 return False
             budget.used_up = True
@@ -116,17 +117,20 @@ def steps_back(length: int) -> int:
 
 
 @lru_cache(maxsize=4_096)
-def matcher(translated: str, steps_back: int = _MOST_STEPS_BACK) -> Draft202012Validator:
+def matcher(pattern: Translated, steps: int = _MOST_STEPS_BACK) -> Draft202012Validator:
     """Return a validator of texts. Raises ValidationError for a pattern that is too large, or has
     what the engine does not know."""
-    return Draft202012Validator(
-        {"pattern": translated}, offline=True, pattern_options=options(steps_back)
-    )
+    engine = engine_for(backtracks=pattern.backtracks, steps=steps)
+    return Draft202012Validator({"pattern": pattern.text}, offline=True, pattern_options=engine)
 
 
-def options(steps_back: int = _MOST_STEPS_BACK) -> FancyRegexOptions:
-    """Return the limits of the engine for regular expressions."""
-    return FancyRegexOptions(backtrack_limit=steps_back, size_limit=_MAX_BYTES)
+def engine_for(
+    *, backtracks: bool, steps: int = _MOST_STEPS_BACK
+) -> FancyRegexOptions | RegexOptions:
+    """Return the engine that applies patterns, with its limits. Both read them alike."""
+    if backtracks:
+        return FancyRegexOptions(backtrack_limit=steps, size_limit=_MAX_BYTES)
+    return RegexOptions(size_limit=_MAX_BYTES)
 
 
 class Enum:
