@@ -32,8 +32,8 @@ def check_schema(schema: dict[str, Any] | bool, *, pointer: str = "/schema") -> 
     if isinstance(schema, dict) and str(schema.get("$schema", DIALECT)).rstrip("#") != DIALECT:
         raise _invalid(
             join(pointer, "$schema"),
-            f"must be {DIALECT}, or left out; rewrite a schema of another draft, e.g. with"
-            " `alterschema` (`definitions` becomes `$defs`, an array of `items` `prefixItems`)",
+            f"must be {DIALECT}, or left out; rewrite a schema of another draft, e.g."
+            " `definitions` as `$defs`, and an array of `items` as `prefixItems`",
         )
     for error in _META_SCHEMA.iter_errors(schema):
         at = join(pointer, *error.instance_path)

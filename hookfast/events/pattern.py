@@ -81,6 +81,12 @@ _PROPERTY_SIZE: Final = 50
 """Places of the automaton for a Unicode property, against one for a range."""
 _MAX_SIZE: Final = 1_000_000_000
 
+_REFERENCE: Final = re.compile(r"\\([1-9][0-9]*)")
+_DECIMAL: Final = re.compile("[0-9]")
+_LETTER: Final = re.compile("[A-Za-z]")
+_HEX: Final = re.compile("[0-9A-Fa-f]{2}")
+_UNICODE: Final = re.compile(r"[0-9A-Fa-f]{4}|\{0*[0-9A-Fa-f]{1,6}\}")
+_LOW_SURROGATE: Final = re.compile(r"\\u([dD][c-fC-F][0-9A-Fa-f]{2})")
 _QUANTIFIER: Final = re.compile(r"([*+?]|\{([0-9]+)(,([0-9]*))?\})\??")
 _NAME: Final = re.compile(r"<((?!\d)[\w$]+)>")
 _PROPERTY: Final = re.compile(r"\{(?:([A-Za-z_]+)=)?([A-Za-z0-9_]+)\}")
@@ -298,13 +304,11 @@ class _Translator:
             if name not in self._names:
                 raise InvalidPattern("a back reference to a group that does not exist")
             self._refer(self._captures.names.get(name, []))
-        elif char.isascii() and char.isdigit() and char != "0":
-            found = re.compile("[0-9]+").match(self._pattern, self._at + 1)
-            number = int(found[0]) if found else 0
-            if number > self._numbers:
+        elif found := _REFERENCE.match(self._pattern, self._at):
+            self._at = found.end()
+            if int(found[1]) > self._numbers:
                 raise InvalidPattern("a back reference to a group that does not exist")
-            self._at += 1 + len(str(number))
-            self._refer([number])
+            self._refer([int(found[1])])
         else:
             kind, size = self._class_escape()
             self._out.append(f"[{kind}]" if isinstance(kind, str) else _literal(kind))
@@ -334,9 +338,9 @@ class _Translator:
             return self._property(char), _PROPERTY_SIZE
         if char in _CONTROLS:
             return ord(_CONTROLS[char]), 1
-        if char == "0" and not pattern[at + 1 : at + 2].isdigit():
+        if char == "0" and not _DECIMAL.match(pattern, at + 1):
             return 0, 1
-        if char == "c" and re.match("[A-Za-z]", pattern[at + 1 : at + 2]):
+        if char == "c" and _LETTER.match(pattern, at + 1):
             self._at += 1
             return ord(pattern[at + 1]) % 32, 1
         if char in ("x", "u"):
@@ -346,15 +350,13 @@ class _Translator:
         raise InvalidPattern(f"`\\{char}` is no escape" if char else "a `\\` at the end")
 
     def _code_point(self, kind: str) -> int:
-        digits = r"\\x([0-9A-Fa-f]{2})" if kind == "x" else r"\\u(?:([0-9A-Fa-f]{4})|\{([^}]*)\})"
-        found = re.compile(digits).match(self._pattern, self._at - 2)
-        text = "" if found is None else next(filter(None, found.groups()), "")
-        if found is None or not re.fullmatch("0*[0-9A-Fa-f]{1,6}", text):
+        found = (_HEX if kind == "x" else _UNICODE).match(self._pattern, self._at)
+        if found is None:
             raise InvalidPattern(f"a `\\{kind}` without the hexadecimal digits of a character")
         self._at = found.end()
-        code = int(text, 16)
-        low = re.compile(r"\\u([dD][c-fC-F][0-9A-Fa-f]{2})").match(self._pattern, self._at)
-        if 0xD800 <= code < 0xDC00 and found.group(0)[2] != "{" and low is not None:
+        code = int(found[0].strip("{}"), 16)
+        low = _LOW_SURROGATE.match(self._pattern, self._at)
+        if 0xD800 <= code < 0xDC00 and found[0][0] != "{" and low is not None:
             self._at = low.end()
             code = 0x10000 + ((code - 0xD800) << 10) + (int(low[1], 16) - 0xDC00)
         if code > 0x10FFFF:

@@ -198,8 +198,9 @@ def _patterns(parts: Subschemas) -> dict[str, Translated]:
                 "with this one, the regular expressions of the schema have more than"
                 f" {_MAX_PATTERNS} places, all repeats written out; use fewer or shorter repeats",
             )
+    for pattern, path in _places_of_patterns(parts):
         try:
-            matcher(translated)
+            matcher(found[pattern])
         except ValidationError:
             raise InvalidSchema(
                 path, "this regular expression is too large, or uses what is not supported"

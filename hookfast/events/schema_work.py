@@ -27,8 +27,6 @@ _CHEAP_PATTERN: Final = 100
 _IN_PLACE: Final = frozenset(
     {"allOf", "anyOf", "dependencies", "dependentSchemas", "else", "if", "not", "oneOf", "then"}
 )
-_ELEMENTS: Final = frozenset({"contains", "items", "unevaluatedItems"})
-_MEMBERS: Final = frozenset({"additionalProperties", "patternProperties", "unevaluatedProperties"})
 _UNEVALUATED: Final = ("unevaluatedItems", "unevaluatedProperties")
 _ENTRIES: Final = ("dependentRequired", "required", *MAPS - {"$defs", "definitions"})
 
@@ -63,6 +61,7 @@ class _Work:
         self._parts = parts
         self._by_id = {id(one): one for one in parts.all}
         self._weights = weights
+        self._in_place: dict[int, list[list[dict[str, Any]]]] = {}
         self._together: dict[int, _Counts] = {}
         self._steps = 0
         self._most = 1
@@ -83,17 +82,27 @@ class _Work:
 
     def _count(self, counts: _Counts) -> None:
         """Count what applies to one value."""
+        self._take_steps(len(counts))
         work = sum(self._weights[one] * count for one, count in counts.items())
         if work > MAX_WORK:
             raise TooMuchWork
         self._most = max(self._most, work)
 
     def _add(self, counts: _Counts, more: _Counts, *, times: int = 1) -> None:
-        self._steps += len(more)
-        if self._steps > _MAX_STEPS:
-            raise TooMuchWork
+        self._take_steps(len(more))
         for one, count in more.items():
             counts[one] += count * times
+
+    def _raise_to(self, most: _Counts, counts: _Counts) -> None:
+        self._take_steps(len(counts))
+        for one, count in counts.items():
+            if count > most[one]:
+                most[one] = count
+
+    def _take_steps(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > _MAX_STEPS:
+            raise TooMuchWork
 
     def _applied_with(self, schema: dict[str, Any]) -> _Counts:
         """Return all that applies to a value to which a subschema is applied, with the subschema.
@@ -104,34 +113,36 @@ class _Work:
         open_: set[int] = set()
         while stack:
             one = stack[-1]
-            in_place = self._in_place(one)
-            waiting = [each for choice in in_place for each in choice if not self._is_counted(each)]
-            if not waiting:
+            if id(one) not in self._in_place:
+                self._in_place[id(one)] = self._find_in_place(one)
+            open_.add(id(one))
+            waiting = self._first_not_counted(one)
+            if waiting is None:
                 stack.pop()
                 open_.discard(id(one))
-                self._together[id(one)] = self._sum(one, in_place)
-            elif id(waiting[0]) in open_ or waiting[0] is one:
-                raise Endless(self._parts.paths[id(waiting[0])])
+                self._together[id(one)] = self._sum(one)
+            elif id(waiting) in open_:
+                raise Endless(self._parts.paths[id(waiting)])
             else:
-                open_.add(id(one))
-                stack.append(waiting[0])
+                stack.append(waiting)
         return self._together[id(schema)]
 
-    def _is_counted(self, schema: dict[str, Any]) -> bool:
-        return id(schema) in self._together
+    def _first_not_counted(self, schema: dict[str, Any]) -> dict[str, Any] | None:
+        in_place = (one for choice in self._in_place[id(schema)] for one in choice)
+        return next((one for one in in_place if id(one) not in self._together), None)
 
-    def _sum(self, schema: dict[str, Any], in_place: list[list[dict[str, Any]]]) -> _Counts:
+    def _sum(self, schema: dict[str, Any]) -> _Counts:
         counts: _Counts = Counter({id(schema): 1})
         # an `unevaluated…` applies them once more, to know which members they evaluate
         times = 2 if any(name in schema for name in _UNEVALUATED) else 1
-        for choice in in_place:
+        for choice in self._in_place[id(schema)]:
             most: _Counts = Counter()
             for one in choice:
-                most |= self._together[id(one)]
+                self._raise_to(most, self._together[id(one)])
             self._add(counts, most, times=times)
         return counts
 
-    def _in_place(self, schema: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    def _find_in_place(self, schema: dict[str, Any]) -> list[list[dict[str, Any]]]:
         """Return what a subschema applies to the value itself: one of each list."""
         found = [[one] for path, one in subschemas(schema) if path[0] in _IN_PLACE]
         if isinstance(reference := schema.get("$ref"), str):
@@ -145,29 +156,58 @@ class _Work:
     def _below(self, level: _Counts) -> _Counts:
         """Return what applies to a value inside one to which `level` applies: the most of each
         subschema, over all members and elements."""
-        rest: _Counts = Counter()
-        places: dict[str | int, _Counts] = {}
+        # for any element and any member, and how each place differs from these
+        anywhere: dict[str, _Counts] = {
+            "element": Counter(),
+            "member": Counter(),
+            "name": Counter(),
+        }
+        places: dict[tuple[str, str | int], _Counts] = {}
         for one, count in level.items():
-            for place, schema in self._children(self._by_id[one]):
-                if isinstance(schema, dict):
-                    at = rest if place is None else places.setdefault(place, Counter())
-                    self._add(at, self._applied_with(schema), times=count)
-        self._count(rest)
-        most = Counter(rest)
-        for counts in places.values():
-            self._add(counts, rest)
+            schema = self._by_id[one]
+            others: dict[str, list[dict[str, Any]]] = {"element": [], "member": []}
+            for kind, below in _children(schema, _ELSEWHERE):
+                self._add(anywhere[kind], self._applied_with(below), times=count)
+                others[kind].append(below)
+            for kind, below in _children(schema, _EVERYWHERE):
+                self._add(anywhere[kind], self._applied_with(below), times=count)
+            for keyword, kind in _PLACES.items():
+                for path, below in subschemas({keyword: schema.get(keyword)}):
+                    at = places.setdefault((kind, path[1]), Counter())
+                    if isinstance(below, dict):
+                        self._add(at, self._applied_with(below), times=count)
+                    for other in others[kind]:
+                        self._add(at, self._applied_with(other), times=-count)
+        most: _Counts = Counter()
+        for counts in anywhere.values():
             self._count(counts)
-            most |= counts
+            self._raise_to(most, counts)
+        for (kind, _), counts in places.items():
+            self._add(counts, anywhere[kind])
+            self._count(counts)
+            self._raise_to(most, counts)
         return most
 
-    def _children(self, schema: dict[str, Any]) -> Iterator[tuple[str | int | None, Any]]:
-        """Yield the subschemas for members and elements, each with the name or the index. None: it
-        may apply to any."""
-        for path, one in subschemas(schema):
-            if path[0] in ("properties", "prefixItems"):
-                yield path[1], one
-            elif path[0] in _ELEMENTS or path[0] in _MEMBERS or path[0] == "propertyNames":
-                yield None, one
+
+_PLACES: Final = {"properties": "member", "prefixItems": "element"}
+_ELSEWHERE: Final = {
+    "additionalProperties": "member",
+    "items": "element",
+    "unevaluatedItems": "element",
+    "unevaluatedProperties": "member",
+}
+"""They apply to what the keywords of _PLACES beside them do not."""
+_EVERYWHERE: Final = {"contains": "element", "patternProperties": "member", "propertyNames": "name"}
+
+
+def _children(
+    schema: dict[str, Any], keywords: Mapping[str, str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the subschemas of these keywords that are objects, each with the kind of value that it
+    applies to."""
+    for path, one in subschemas({name: schema[name] for name in keywords if name in schema}):
+        if isinstance(one, dict):
+            yield keywords[str(path[0])], one
 
 
 def _rules(schema: dict[str, Any]) -> int:

@@ -110,7 +110,8 @@ class Subschemas:
                     self._anchors[base, schema[name]] = schema
             if isinstance(schema.get("$dynamicAnchor"), str):
                 self.dynamic.setdefault(schema["$dynamicAnchor"], []).append(schema)
-            pending += [(one, (*path, *below), base) for below, one in subschemas(schema)]
+            found = [(one, (*path, *below), base) for below, one in subschemas(schema)]
+            pending += reversed(found)
 
 
 def _joined(base: str, reference: str) -> str:
