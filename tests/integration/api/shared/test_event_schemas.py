@@ -106,6 +106,7 @@ async def test_only_the_event_that_takes_too_long_to_check_is_rejected(
     assert batch.json()["data"][1]["problem"]["code"] == "schema_too_slow"
 
 
+@pytest.mark.both_databases  # a JSON column
 @pytest.mark.parametrize(
     ("schema", "valid", "invalid"),
     [
