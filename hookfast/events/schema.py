@@ -19,16 +19,8 @@ from typing import Any, Final
 
 from jsonschema_rs import Draft202012Validator, ValidationError
 
-from hookfast.events.pattern import InvalidPattern, Translated, translate
-from hookfast.events.schema_keywords import (
-    CHEAP_SIZE,
-    KEYWORDS,
-    Pattern,
-    TooSlow,
-    engine_for,
-    matcher,
-    within_budget,
-)
+from hookfast.events.pattern import InvalidPattern
+from hookfast.events.schema_keywords import Pattern, TooSlow, engine_for, keywords, within_budget
 from hookfast.events.schema_work import Endless, TooMuchWork, rules_of, work_of
 from hookfast.events.subschemas import REFERENCES, SINGLE, Path, Subschemas, Unresolvable
 
@@ -83,10 +75,10 @@ class CompiledSchema:
             ) from None
         self._has_branches = any("anyOf" in one or "oneOf" in one for one in parts.all)
         self._slow_names = [
-            Pattern({}, name, [])
+            patterns[name]
             for one in parts.all
             for name in one.get("patternProperties", ())
-            if patterns[name].backtracks or patterns[name].size > CHEAP_SIZE
+            if patterns[name].is_costly
         ]
         self._schema = _for_validator(schema, parts, patterns)
         try:
@@ -95,9 +87,9 @@ class CompiledSchema:
                 offline=True,
                 validate_formats=False,
                 pattern_options=engine_for(
-                    backtracks=any(each.backtracks for each in patterns.values())
+                    backtracks=any(each.translated.backtracks for each in patterns.values())
                 ),
-                keywords=KEYWORDS,
+                keywords=keywords(patterns),
             )
         except ValidationError as error:
             raise InvalidSchema(error.instance_path, error.message) from error
@@ -178,9 +170,9 @@ def _check_references(parts: Subschemas) -> None:
                 raise InvalidSchema((*path, name), "this reference points to no schema")
 
 
-def _patterns(parts: Subschemas) -> dict[str, Translated]:
-    """Return the translations of all patterns. Raises InvalidSchema."""
-    found: dict[str, Translated] = {}
+def _patterns(parts: Subschemas) -> dict[str, Pattern]:
+    """Return all patterns, compiled. Raises InvalidSchema."""
+    found: dict[str, Pattern] = {}
     places = 0
     for pattern, path in _places_of_patterns(parts):
         if pattern in found:
@@ -188,10 +180,10 @@ def _patterns(parts: Subschemas) -> dict[str, Translated]:
         if len(pattern) > MAX_PATTERN:
             raise InvalidSchema(path, f"a regular expression has at most {MAX_PATTERN} characters")
         try:
-            found[pattern] = translated = translate(pattern)
+            found[pattern] = Pattern(pattern)
         except InvalidPattern as error:
             raise InvalidSchema(path, f"not an ECMA-262 regular expression: {error}") from None
-        places += translated.size
+        places += found[pattern].translated.size
         if places > _MAX_PATTERNS:
             raise InvalidSchema(
                 path,
@@ -200,7 +192,7 @@ def _patterns(parts: Subschemas) -> dict[str, Translated]:
             )
     for pattern, path in _places_of_patterns(parts):
         try:
-            matcher(found[pattern])
+            found[pattern].compile()
         except ValidationError:
             raise InvalidSchema(
                 path, "this regular expression is too large, or uses what is not supported"
@@ -217,7 +209,7 @@ def _places_of_patterns(parts: Subschemas) -> Iterator[tuple[str, Path]]:
             yield pattern, (*path, "patternProperties", pattern)
 
 
-def _for_validator(value: Any, parts: Subschemas, patterns: Mapping[str, Translated]) -> Any:
+def _for_validator(value: Any, parts: Subschemas, patterns: Mapping[str, Pattern]) -> Any:
     """Return a copy of a schema with the patterns of names translated, and without `$schema`."""
     if isinstance(value, list):
         return [_for_validator(one, parts, patterns) for one in value]
@@ -234,11 +226,11 @@ def _for_validator(value: Any, parts: Subschemas, patterns: Mapping[str, Transla
 
 
 def _with_translated_names(
-    schemas: Mapping[str, Any], patterns: Mapping[str, Translated]
+    schemas: Mapping[str, Any], patterns: Mapping[str, Pattern]
 ) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for pattern, schema in schemas.items():
-        name = patterns[pattern].text
+        name = patterns[pattern].translated.text
         while name in named:  # `\d` and `[0-9]` are the same to the engine
             name = f"(?:{name})"
         named[name] = schema

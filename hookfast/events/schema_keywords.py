@@ -7,11 +7,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, Final
 
 from jsonschema_rs import (
@@ -21,7 +20,7 @@ from jsonschema_rs import (
     ValidationErrorKind,
 )
 
-from hookfast.events.pattern import Translated, translate
+from hookfast.events.pattern import translate
 
 _SECONDS: Final = 1.0
 """Of processor time for the keywords of a check."""
@@ -38,7 +37,7 @@ _MOST_STEPS_BACK: Final = 2**20
 _FEWEST_STEPS_BACK: Final = 2**10
 _MAX_BYTES: Final = 100_000_000
 """Of a compiled pattern. `^\\p{L}{1,1000}$` has more than the engine's default of 10 MB."""
-CHEAP_SIZE: Final = 100
+_CHEAP_SIZE: Final = 100
 """Patterns of more places, and those that backtrack, count their time."""
 
 
@@ -84,9 +83,16 @@ def within_budget() -> Iterator[None]:
 class Pattern:
     """`pattern`: a text matches anywhere (Validation, section 6.3.3)."""
 
-    def __init__(self, _: Any, pattern: str, __: Any) -> None:
-        self._pattern = translate(pattern)
-        self._costly = self._pattern.backtracks or self._pattern.size > CHEAP_SIZE
+    def __init__(self, pattern: str) -> None:
+        """Raises InvalidPattern. It is compiled with `compile`, or when it is first applied."""
+        self.translated = translate(pattern)
+        self.is_costly = self.translated.backtracks or self.translated.size > _CHEAP_SIZE
+        self._matchers: dict[int, Draft202012Validator] = {}
+
+    def compile(self) -> None:
+        """Raises ValidationError for a pattern that is too large, or has what the engine does not
+        know."""
+        self._matcher(_MOST_STEPS_BACK)
 
     def validate(self, instance: Any) -> None:
         if isinstance(instance, str) and not self.found_in(instance):
@@ -95,33 +101,33 @@ class Pattern:
     def found_in(self, text: str) -> bool:
         """Whether the text matches, or there was no time to find out."""
         budget = _budget.get()
-        if not budget.has_time(look=self._costly):
+        if not budget.has_time(look=self.is_costly):
             return True
-        if not self._pattern.backtracks:
-            if self._costly and len(text) * self._pattern.size > _MAX_SEARCHED:
+        if not self.translated.backtracks:
+            if self.is_costly and len(text) * self.translated.size > _MAX_SEARCHED:
                 budget.used_up = True
                 return True
-            return matcher(self._pattern).is_valid(text)
-        for error in matcher(self._pattern, steps_back(len(text))).iter_errors(text):
+            return self._matcher(_MOST_STEPS_BACK).is_valid(text)
+        for error in self._matcher(_steps_back(len(text))).iter_errors(text):
             if isinstance(error.kind, ValidationErrorKind.Pattern):
                 return False
             budget.used_up = True
         return True
 
+    def _matcher(self, steps: int) -> Draft202012Validator:
+        if steps not in self._matchers:
+            engine = engine_for(backtracks=self.translated.backtracks, steps=steps)
+            self._matchers[steps] = Draft202012Validator(
+                {"pattern": self.translated.text}, offline=True, pattern_options=engine
+            )
+        return self._matchers[steps]
 
-def steps_back(length: int) -> int:
+
+def _steps_back(length: int) -> int:
     """Return how often a search in a text of this length may step back: a power of two, so that few
     matchers are compiled."""
     steps = _MAX_BACKTRACKED // max(length, 1)
     return min(max(1 << steps.bit_length() - 1, _FEWEST_STEPS_BACK), _MOST_STEPS_BACK)
-
-
-@lru_cache(maxsize=4_096)
-def matcher(pattern: Translated, steps: int = _MOST_STEPS_BACK) -> Draft202012Validator:
-    """Return a validator of texts. Raises ValidationError for a pattern that is too large, or has
-    what the engine does not know."""
-    engine = engine_for(backtracks=pattern.backtracks, steps=steps)
-    return Draft202012Validator({"pattern": pattern.text}, offline=True, pattern_options=engine)
 
 
 def engine_for(
@@ -196,8 +202,10 @@ def _trimmed(digits: str, exponent: int) -> tuple[str, int]:
     return (kept, exponent + len(digits) - len(kept)) if kept.strip("-") else ("0", 0)
 
 
-KEYWORDS: Final = {
-    "enum": Enum,
-    "pattern": Pattern,
-    "uniqueItems": UniqueItems,
-}
+def keywords(patterns: Mapping[str, Pattern]) -> dict[str, Any]:
+    """Return what creates these keywords in a schema with these patterns."""
+    return {
+        "enum": Enum,
+        "pattern": lambda _, pattern, __: patterns[pattern],
+        "uniqueItems": UniqueItems,
+    }

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-from hookfast.events.pattern import Translated
+from hookfast.events.schema_keywords import Pattern
 from hookfast.events.subschemas import MAPS, Path, Subschemas, subschemas
 
 MAX_WORK: Final = 20_000
@@ -46,7 +46,7 @@ class Endless(ValueError):
         self.path = path
 
 
-def work_of(schema: Any, parts: Subschemas, patterns: Mapping[str, Translated]) -> int:
+def work_of(schema: Any, parts: Subschemas, patterns: Mapping[str, Pattern]) -> int:
     """Return the most work that a schema makes of one value. Raises TooMuchWork, and Endless."""
     return _Work(parts, {id(one): _weight(one, patterns) for one in parts.all}).of(schema)
 
@@ -216,8 +216,12 @@ def _rules(schema: dict[str, Any]) -> int:
     )
 
 
-def _weight(schema: dict[str, Any], patterns: Mapping[str, Translated]) -> int:
+def _weight(schema: dict[str, Any], patterns: Mapping[str, Pattern]) -> int:
     used = [schema["pattern"]] if isinstance(schema.get("pattern"), str) else []
     used += schema.get("patternProperties", ())
     ours = sum(weight for name, weight in _OURS.items() if name in schema)
-    return _rules(schema) + ours + sum(min(patterns[one].size, _CHEAP_PATTERN) for one in used)
+    return (
+        _rules(schema)
+        + ours
+        + sum(min(patterns[one].translated.size, _CHEAP_PATTERN) for one in used)
+    )
