@@ -10,7 +10,7 @@ from jsonschema_rs import Draft202012Validator
 
 from api.answers.json_pointer import join
 from hookfast.errors import InvalidInput
-from hookfast.events.schema import CompiledSchema, InvalidSchema
+from hookfast.events.schema import CompiledSchema, InvalidSchema, plain
 
 MAX_BYTES: Final = 65_536
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -35,7 +35,7 @@ def check_schema(schema: dict[str, Any] | bool, *, pointer: str = "/schema") -> 
             f"must be {DIALECT}, or left out; rewrite a schema of another draft, e.g."
             " `definitions` as `$defs`, and an array of `items` as `prefixItems`",
         )
-    for error in _META_SCHEMA.iter_errors(schema):
+    for error in _META_SCHEMA.iter_errors(plain(schema)):
         at = join(pointer, *error.instance_path)
         if error.kind.name == "format":
             raise _invalid(at, f"must be a valid {error.kind.value}")

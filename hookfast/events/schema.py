@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from itertools import islice
 from typing import Any, Final
 
@@ -30,6 +31,8 @@ _MAX_PATTERNS: Final = 100_000
 """Places of all patterns of a schema: these take a second and 200 MB to compile."""
 _MAX_CHECKED: Final = 100_000_000
 """Work of the schema for one value, times the amount of data: about a second."""
+_MOST_EXPONENT: Final = 1_000_000
+"""The validator counts no further, either."""
 _MAX_RULE: Final = 120
 """Characters of a rule in an error."""
 _MAX_LISTED: Final = 40_000
@@ -60,6 +63,7 @@ class CompiledSchema:
 
     def __init__(self, schema: dict[str, Any] | bool) -> None:
         """Compile a schema that its metaschema allows. Raises InvalidSchema."""
+        schema = plain(schema)
         parts = Subschemas(schema)
         _check_references(parts)
         patterns = _patterns(parts)
@@ -99,8 +103,8 @@ class CompiledSchema:
         that it breaks one. Raises TooSlow if it is not known whether it does."""
         try:
             return self._violations(data, most=most)
-        except UnicodeEncodeError:  # the validator's strings are UTF-8
-            return self._violations(_without_surrogates(data), most=most)
+        except ValueError:  # it has what the validator does not take, which is rare
+            return self._violations(plain(data), most=most)
 
     def _violations(self, data: Any, *, most: int) -> list[Violation]:
         amount = _amount(data)
@@ -150,6 +154,29 @@ class CompiledSchema:
         if len(text) > _MAX_RULE:
             text = f"{text[:_MAX_RULE]}…"
         return Violation(path, f"does not satisfy the schema's {text}")
+
+
+def plain(value: Any) -> Any:
+    """Return a copy of a JSON value that the validator takes: without subclasses of Decimal, which
+    may write a number in another way, and with the replacement character for each half of a
+    surrogate pair."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, Decimal):
+        return _plain_decimal(str(value))
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {plain(name): plain(one) for name, one in value.items()}
+    return value
+
+
+def _plain_decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # the exponent has more digits than Decimal supports
+        mantissa, exponent = text.lower().split("e")
+        return Decimal(f"{mantissa}e{'-' * exponent.startswith('-')}{_MOST_EXPONENT}")
 
 
 def _check_references(parts: Subschemas) -> None:
@@ -246,14 +273,3 @@ def _amount(data: Any) -> int:
     if isinstance(data, dict):
         return 1 + sum(len(name) // 4 for name in data) + sum(map(_amount, data.values()))
     return 1
-
-
-def _without_surrogates(value: Any) -> Any:
-    """Return a copy in which each half of a surrogate pair is the replacement character."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_without_surrogates(one) for one in value]
-    if isinstance(value, dict):
-        return {_without_surrogates(name): _without_surrogates(one) for name, one in value.items()}
-    return value

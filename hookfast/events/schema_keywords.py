@@ -192,8 +192,7 @@ def _number_key(value: int | float | Decimal) -> tuple[str, int]:
     if isinstance(value, int):
         return _trimmed(str(value), 0)
     # a double stands for the shortest digits that are read as it
-    exact = Decimal(repr(value)) if isinstance(value, float) else value
-    sign, digits, exponent = exact.as_tuple()
+    sign, digits, exponent = Decimal(str(value)).as_tuple()
     return _trimmed(("-" if sign else "") + "".join(map(str, digits)), int(exponent))
 
 

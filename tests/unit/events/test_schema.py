@@ -196,6 +196,36 @@ def test_violation_names_the_rule_and_not_the_data(schema: Any, data: Any, detai
     assert found.detail == detail
 
 
+class Written(Decimal):
+    """A number that is written in another way than Python would."""
+
+    def __new__(cls, text: str, value: str) -> Written:
+        number = super().__new__(cls, value)
+        number.text = text
+        return number
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@pytest.mark.parametrize("within", ["not", "anyOf", "items", "contains", "enum"])
+def test_numbers_that_keep_their_text_are_compared_by_it(within: str) -> None:
+    number, other = Written("1E5", "100000"), Written("1e99999999999999999999", "Infinity")
+    schema = {
+        "not": {"not": {"const": Written("1.0e5", "100000")}},
+        "anyOf": [{"const": 100_000}, {"items": {"type": "integer", "maximum": 100_000}}],
+        "items": {"const": Decimal("1e5"), "multipleOf": Written("1E-2", "0.01")},
+        "contains": {"minimum": 100_000, "maximum": Decimal("1e5")},
+        "enum": [number, [number]],
+    }
+    compiled = CompiledSchema({within: schema[within]})
+    for data in (number, [number]):
+        fits = within != "not" or data is number
+        assert (compiled.violations(data, most=1) == []) is fits
+    for data in ([other], [number, other]) if within != "contains" else ([other],):
+        assert compiled.violations(data, most=1) != []
+
+
 def test_lone_surrogates_are_characters() -> None:
     schema = {"additionalProperties": {"maxLength": 1, "pattern": "^.$"}}
     assert places(schema, {"\udc00": "\ud800"}) == []
