@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench drain overload inbox-bench lanes-bench emit-bench filter-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help rollout scaling
+.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench drain overload inbox-bench lanes-bench emit-bench suites filter-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help rollout scaling
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -82,6 +82,9 @@ lanes-bench: $(VENV)/.dev-ready ## ordered deliveries, by the number of ordering
 
 emit-bench: $(VENV)/.dev-ready ## the API's cost of emitting, on SQLite and PostgreSQL
 	$(BIN)/python -m bench.emit
+
+suites: $(VENV)/.dev-ready  ## test suites that others wrote, run against our code (SUITES=folder)
+	@$(BIN)/python -m bench.suites $(SUITES)
 
 filter-bench: $(VENV)/.dev-ready ## the cost of content filters when an event is emitted
 	$(BIN)/python -m bench.filters

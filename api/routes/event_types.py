@@ -59,7 +59,8 @@ class EventTypeForm(Input):
         None,
         alias="schema",
         description="JSON Schema 2020-12 that the `data` of every event of this type must match. "
-        "References must stay inside the schema; nothing is fetched.",
+        "Patterns are regular expressions of ECMA-262. References must stay inside the schema; "
+        "nothing is fetched.",
     )
 
 

@@ -1,331 +1,275 @@
-"""JSON Schema (2020-12) validation within a budget of time. Pure.
+"""JSON Schemas (2020-12), compiled and applied to data in bounded time. Pure.
 
-The validator is jsonschema's. Keywords that take more than linear time there, or that block the
-interpreter, are replaced here, and each keyword checks the clock. So every check ends, whatever the
-schema and the data are, and other threads run meanwhile.
+The validator is jsonschema-rs. It compares numbers as written (`Decimal`, and integers of any
+size) and takes nanoseconds for a keyword and a value; but it cannot be interrupted, and other
+threads wait for it. So a schema has limits when it is compiled, and the data to which it is applied
+have one when they are checked. Three keywords are applied by `hookfast.events.schema_keywords`.
 
-`hookfast.storage.events.schemas` applies it to events; `api.forms.json_schema` says which schemas
-are accepted.
+`hookfast.storage.events.schemas` applies schemas to events; `api.forms.json_schema` says which are
+accepted.
 """
 
 from __future__ import annotations
 
-import math
-import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextvars import ContextVar
-from decimal import Context, Decimal
-from functools import lru_cache
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any, Final
 
-import regex
-from jsonschema import Draft202012Validator, FormatChecker, ValidationError
-from jsonschema.validators import extend
-from referencing import Registry
+from jsonschema_rs import Draft202012Validator, ValidationError
 
-from hookfast.strict_json.numbers import canonical
+from hookfast.events.pattern import InvalidPattern
+from hookfast.events.schema_keywords import Pattern, TooSlow, engine_for, keywords, within_budget
+from hookfast.events.schema_work import Endless, TooMuchWork, rules_of, work_of
+from hookfast.events.subschemas import REFERENCES, SINGLE, Path, Subschemas, Unresolvable
 
-_CHECK_EVERY = 32
-"""Keywords between two checks of the clock, because a check costs more than most keywords."""
-
-
-class OverBudget(Exception):
-    """The validation took too long. It is not known whether the data fits the schema."""
-
-
-class Budget:
-    """Seconds of processor time that the current thread may spend from now on. Other threads' time
-    does not count."""
-
-    __slots__ = ("_end", "_until_check")
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.thread_time() + seconds
-        self._until_check = _CHECK_EVERY
-
-    def tick(self) -> None:
-        """Count one small step. Raises OverBudget if the time is used up."""
-        self._until_check -= 1
-        if self._until_check <= 0:
-            self.left()
-
-    def left(self) -> float:
-        """Return the seconds that are left. Raises OverBudget if none are."""
-        self._until_check = _CHECK_EVERY
-        left = self._end - time.thread_time()
-        if left <= 0:
-            raise OverBudget
-        return left
+MAX_PATTERN: Final = 500
+"""Characters of a regular expression."""
+_MAX_PATTERNS: Final = 100_000
+"""Places of all patterns of a schema: these take a second and 200 MB to compile."""
+_MAX_CHECKED: Final = 100_000_000
+"""Work of the schema for one value, times the amount of data: about a second."""
+_MOST_EXPONENT: Final = 1_000_000
+"""The validator counts no further, either."""
+_MAX_RULE: Final = 120
+"""Characters of a rule in an error."""
+_MAX_LISTED: Final = 40_000
+"""Rules times the amount of data. The validator lists all errors or one, in 25 µs each: at most
+about a second."""
 
 
-class BoundedSchema:
-    """A valid schema that is applied to data. With `formats`, the keyword `format` is checked;
-    without, it is an annotation (Validation, section 7.2.1)."""
+class InvalidSchema(ValueError):
+    """A schema cannot be applied: where in it, and why."""
 
-    def __init__(
-        self, schema: Mapping[str, Any] | bool, *, formats: FormatChecker | None = None
-    ) -> None:
-        # an empty registry: the default one would fetch
-        self._validator = _Validator(schema, registry=Registry(), format_checker=formats)
+    def __init__(self, path: Sequence[str | int], reason: str) -> None:
+        super().__init__(reason)
+        self.path = tuple(path)
+        self.reason = reason
 
-    def errors(self, data: Any, budget: Budget, *, most: int) -> list[ValidationError]:
-        """Return the first errors, whose messages do not quote the data. Raises OverBudget, and
-        jsonschema's errors if the schema cannot be applied."""
-        token = _budget.set(budget)
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """Where data breaks a rule of its schema, and which, without the data."""
+
+    path: Path
+    detail: str
+
+
+class CompiledSchema:
+    """A schema that can be applied to data. `format` is an annotation (Validation, section 7.2.1),
+    and so is `$schema`."""
+
+    def __init__(self, schema: dict[str, Any] | bool) -> None:
+        """Compile a schema that its metaschema allows. Raises InvalidSchema."""
+        schema = plain(schema)
+        parts = Subschemas(schema)
+        _check_references(parts)
+        patterns = _patterns(parts)
         try:
-            budget.left()
-            return list(islice(self._validator.iter_errors(data), most))
-        finally:
-            _budget.reset(token)
+            self._work, self._rules = work_of(schema, parts, patterns), rules_of(schema, parts)
+        except TooMuchWork:
+            raise InvalidSchema(
+                (), "checking one value could take too long: too many subschemas apply to it"
+            ) from None
+        except Endless as endless:
+            raise InvalidSchema(
+                endless.path, "the schema refers to itself without end, for the same value"
+            ) from None
+        self._has_branches = any("anyOf" in one or "oneOf" in one for one in parts.all)
+        self._slow_names = [
+            patterns[name]
+            for one in parts.all
+            for name in one.get("patternProperties", ())
+            if patterns[name].is_costly
+        ]
+        self._schema = _for_validator(schema, parts, patterns)
+        try:
+            self._validator = Draft202012Validator(
+                self._schema,
+                offline=True,
+                validate_formats=False,
+                pattern_options=engine_for(
+                    backtracks=any(each.translated.backtracks for each in patterns.values())
+                ),
+                keywords=keywords(patterns),
+            )
+        except ValidationError as error:
+            raise InvalidSchema(error.instance_path, error.message) from error
+
+    def violations(self, data: Any, *, most: int) -> list[Violation]:
+        """Return the first rules that data breaks. Of very much data, it is only the first, or just
+        that it breaks one. Raises TooSlow if it is not known whether it does."""
+        try:
+            return self._violations(data, most=most)
+        except ValueError:  # it has what the validator does not take, which is rare
+            return self._violations(plain(data), most=most)
+
+    def _violations(self, data: Any, *, most: int) -> list[Violation]:
+        amount = _amount(data)
+        if amount * self._work > _MAX_CHECKED:
+            raise TooSlow
+        if self._slow_names:
+            with within_budget():
+                self._try_names(data)
+        with within_budget():
+            if self._validator.is_valid(data):
+                return []
+        with within_budget():
+            if amount * self._rules <= _MAX_LISTED:
+                errors = self._validator.iter_errors(data)
+                return [self._violation(error) for error in islice(errors, most)]
+            if self._has_branches:  # the error of one contains those of all its branches
+                return [Violation((), "does not match the schema; it is too much to say where")]
+            try:
+                self._validator.validate(data)
+            except ValidationError as error:
+                return [self._violation(error)]
+        return []
+
+    def _try_names(self, data: Any) -> None:
+        """Search all names for the patterns that can be slow, to find out whether they are: within
+        `not` or `anyOf`, the validator takes a search that it breaks off for one without result."""
+        if isinstance(data, dict):
+            for name in data:
+                for pattern in self._slow_names:
+                    pattern.found_in(name)
+        if isinstance(data, dict | list):
+            for value in data.values() if isinstance(data, dict) else data:
+                self._try_names(value)
+
+    def _violation(self, error: ValidationError) -> Violation:
+        path = tuple(error.instance_path)
+        keyword = error.schema_path[-1] if error.schema_path else None
+        try:
+            rule: Any = self._schema
+            for part in error.schema_path:
+                rule = rule[part]
+        except LookupError:  # the validator leaves out empty names
+            return Violation(path, f'does not satisfy the schema\'s "{keyword}"')
+        if rule is False and keyword not in SINGLE:
+            return Violation(path, "the schema allows nothing here")
+        text = json.dumps({str(keyword): rule}, ensure_ascii=False, default=float)[1:-1]
+        if len(text) > _MAX_RULE:
+            text = f"{text[:_MAX_RULE]}…"
+        return Violation(path, f"does not satisfy the schema's {text}")
 
 
-_budget: ContextVar[Budget] = ContextVar("budget")
-
-_Keyword: TypeAlias = "Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]"
-
-
-def _found(pattern: str, text: str) -> bool:
-    """Whether the pattern matches anywhere in the text. Raises OverBudget."""
-    try:
-        # Unlike the standard library's `re`, this lets other threads run while it searches.
-        return compiled(pattern).search(text, timeout=_budget.get().left()) is not None
-    except TimeoutError:
-        raise OverBudget from None
-
-
-@lru_cache(maxsize=4_096)
-def compiled(pattern: str) -> regex.Pattern[str]:
-    """Compile a pattern of the standard library's `re`, with the same meaning. Raises
-    `regex.error`."""
-    # in `re`, a brace before a letter is a brace; in `regex`, it begins a fuzzy match
-    return regex.compile(_BRACE.sub(_escaped, pattern), regex.VERSION0)
-
-
-_BRACE = re.compile(r"\\N\{|\\.|\{(?=[^0-9,])", re.DOTALL)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return r"\{" if match[0] == "{" else match[0]
-
-
-def _pattern(_: Any, pattern: str, data: Any, __: Any) -> Iterator[ValidationError]:
-    if isinstance(data, str) and not _found(pattern, data):
-        yield ValidationError("does not match")
-
-
-def _pattern_properties(
-    validator: Any, patterns: Mapping[str, Any], data: Any, _: Any
-) -> Iterator[ValidationError]:
-    if isinstance(data, dict):
-        for pattern, schema in patterns.items():
-            for name, value in data.items():
-                if _found(pattern, name):
-                    yield from validator.descend(value, schema, path=name, schema_path=pattern)
-
-
-def _additional_properties(
-    validator: Any, additional: Any, data: Any, schema: Mapping[str, Any]
-) -> Iterator[ValidationError]:
-    if not isinstance(data, dict):
-        return
-    patterns = schema.get("patternProperties", {})
-    for name in data.keys() - schema.get("properties", {}).keys():
-        if any(_found(pattern, name) for pattern in patterns):
-            continue
-        if additional is False:
-            yield ValidationError("has other members")
-            return
-        yield from validator.descend(data[name], additional, path=name)
-
-
-def _unique_items(_: Any, unique: Any, data: Any, __: Any) -> Iterator[ValidationError]:
-    if not unique or not isinstance(data, list):
-        return
-    seen: set[str] = set()
-    for item in data:
-        text = _canonical(item)
-        if text in seen:
-            yield ValidationError("has equal items")
-            return
-        seen.add(text)
-
-
-def _canonical(value: Any) -> str:
-    """Return a text that is the same for two values exactly if they are equal in JSON Schema (Core,
-    section 4.2.2): members have no order, 1 equals 1.0, and neither equals true."""
-    _budget.get().tick()
+def plain(value: Any) -> Any:
+    """Return a copy of a JSON value that the validator takes: without subclasses of Decimal, which
+    may write a number in another way, and with the replacement character for each half of a
+    surrogate pair."""
     if isinstance(value, str):
-        return f'"{len(value)}:{value}'
-    if isinstance(value, dict):
-        members = sorted((_canonical(name), _canonical(one)) for name, one in value.items())
-        return "{" + "".join(name + one for name, one in members) + "}"
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, Decimal):
+        return _plain_decimal(str(value))
     if isinstance(value, list):
-        return "[" + "".join(map(_canonical, value)) + "]"
-    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-        return f"{canonical(Decimal(value))},"
-    return f"{value!r},"  # True, False, None
+        return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {plain(name): plain(one) for name, one in value.items()}
+    return value
 
 
-def _is_integer(_: Any, value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        return False
-    return bool(value == math.floor(value))
+def _plain_decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # the exponent has more digits than Decimal supports
+        mantissa, exponent = text.lower().split("e")
+        return Decimal(f"{mantissa}e{'-' * exponent.startswith('-')}{_MOST_EXPONENT}")
 
 
-def _multiple_of(_: Any, divisor: Any, data: Any, __: Any) -> Iterator[ValidationError]:
-    number = isinstance(data, int | float | Decimal) and not isinstance(data, bool)
-    if number and _EXACT.remainder(Decimal(data), Decimal(divisor)):
-        yield ValidationError("is no multiple")
+def _check_references(parts: Subschemas) -> None:
+    for one in parts.all:
+        path = parts.paths[id(one)]
+        for name in REFERENCES:
+            if name not in one:
+                continue
+            try:
+                target = parts.resolve(one[name], within=one)
+            except Unresolvable:
+                raise InvalidSchema(
+                    (*path, name),
+                    "this reference points to nothing in the schema; it must stay inside, e.g."
+                    " '#/$defs/item', because nothing is fetched",
+                ) from None
+            if not isinstance(target, dict | bool):
+                raise InvalidSchema((*path, name), "this reference points to no schema")
 
 
-_EXACT = Context(prec=20_000)  # more digits than any number's quotient by another has
+def _patterns(parts: Subschemas) -> dict[str, Pattern]:
+    """Return all patterns, compiled. Raises InvalidSchema."""
+    found: dict[str, Pattern] = {}
+    places = 0
+    for pattern, path in _places_of_patterns(parts):
+        if pattern in found:
+            continue
+        if len(pattern) > MAX_PATTERN:
+            raise InvalidSchema(path, f"a regular expression has at most {MAX_PATTERN} characters")
+        try:
+            found[pattern] = Pattern(pattern)
+        except InvalidPattern as error:
+            raise InvalidSchema(path, f"not an ECMA-262 regular expression: {error}") from None
+        places += found[pattern].translated.size
+        if places > _MAX_PATTERNS:
+            raise InvalidSchema(
+                path,
+                "with this one, the regular expressions of the schema have more than"
+                f" {_MAX_PATTERNS} places, all repeats written out; use fewer or shorter repeats",
+            )
+    for pattern, path in _places_of_patterns(parts):
+        try:
+            found[pattern].compile()
+        except ValidationError:
+            raise InvalidSchema(
+                path, "this regular expression is too large, or uses what is not supported"
+            ) from None
+    return found
 
 
-def _any_of(validator: Any, schemas: Sequence[Any], data: Any, _: Any) -> Iterator[ValidationError]:
-    if not any(_fits(validator, schema, data) for schema in schemas):
-        yield ValidationError("fits none")
+def _places_of_patterns(parts: Subschemas) -> Iterator[tuple[str, Path]]:
+    for one in parts.all:
+        path = parts.paths[id(one)]
+        if "pattern" in one:
+            yield one["pattern"], (*path, "pattern")
+        for pattern in one.get("patternProperties", ()):
+            yield pattern, (*path, "patternProperties", pattern)
 
 
-def _one_of(validator: Any, schemas: Sequence[Any], data: Any, _: Any) -> Iterator[ValidationError]:
-    fitting = (None for schema in schemas if _fits(validator, schema, data))
-    if len(list(islice(fitting, 2))) != 1:
-        yield ValidationError("fits none, or more than one")
+def _for_validator(value: Any, parts: Subschemas, patterns: Mapping[str, Pattern]) -> Any:
+    """Return a copy of a schema with the patterns of names translated, and without `$schema`."""
+    if isinstance(value, list):
+        return [_for_validator(one, parts, patterns) for one in value]
+    if not isinstance(value, dict):
+        return value
+    copied = {name: _for_validator(one, parts, patterns) for name, one in value.items()}
+    if id(value) in parts.paths:
+        copied.pop("$schema", None)
+        if "patternProperties" in copied:
+            copied["patternProperties"] = _with_translated_names(
+                copied["patternProperties"], patterns
+            )
+    return copied
 
 
-def _fits(validator: Any, schema: Any, data: Any) -> bool:
-    """Whether the data fits the schema. It stops at the first error."""
-    return next(validator.descend(data, schema), None) is None
+def _with_translated_names(
+    schemas: Mapping[str, Any], patterns: Mapping[str, Pattern]
+) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for pattern, schema in schemas.items():
+        name = patterns[pattern].translated.text
+        while name in named:  # `\d` and `[0-9]` are the same to the engine
+            name = f"(?:{name})"
+        named[name] = schema
+    return named
 
 
-def _unevaluated_items(
-    validator: Any, unevaluated: Any, data: Any, schema: Mapping[str, Any]
-) -> Iterator[ValidationError]:
+def _amount(data: Any) -> int:
+    """Return how much work data is: one for each value, and for every fourth character."""
+    if isinstance(data, str):
+        return 1 + len(data) // 4
     if isinstance(data, list):
-        seen = _evaluated(validator, data, schema, _items_here)
-        for index, item in enumerate(data):
-            if index not in seen and not _fits(validator, unevaluated, item):
-                yield ValidationError("has other items")
-                return
-
-
-def _unevaluated_properties(
-    validator: Any, unevaluated: Any, data: Any, schema: Mapping[str, Any]
-) -> Iterator[ValidationError]:
+        return 1 + sum(map(_amount, data))
     if isinstance(data, dict):
-        seen = _evaluated(validator, data, schema, _members_here)
-        for name, value in data.items():
-            if name not in seen and not _fits(validator, unevaluated, value):
-                yield ValidationError("has other members")
-                return
-
-
-def _items_here(validator: Any, data: list[Any], schema: Mapping[str, Any]) -> Set[Any]:
-    """Return the indexes that a schema's own keywords evaluate."""
-    if "items" in schema or "unevaluatedItems" in schema:
-        return set(range(len(data)))
-    places = set(range(len(schema.get("prefixItems", ()))))
-    if "contains" in schema:
-        contained = schema["contains"]
-        places |= {at for at, item in enumerate(data) if _fits(validator, contained, item)}
-    return places
-
-
-def _members_here(_: Any, data: dict[str, Any], schema: Mapping[str, Any]) -> Set[Any]:
-    """Return the members that a schema's own keywords evaluate."""
-    if "additionalProperties" in schema or "unevaluatedProperties" in schema:
-        return set(data)
-    patterns = schema.get("patternProperties", {})
-    named: Mapping[str, Any] = schema.get("properties", {})
-    return {
-        name for name in data if name in named or any(_found(pattern, name) for pattern in patterns)
-    }
-
-
-def _evaluated(
-    validator: Any,
-    data: Any,
-    schema: Any,
-    here: Callable[[Any, Any, Mapping[str, Any]], Set[Any]],
-    *,
-    outermost: bool = True,
-) -> set[Any]:
-    """Return the items or members that the keywords beside an `unevaluated…` evaluate, and those of
-    the schemas that apply in the same place and that the data fits (Core, section 11)."""
-    _budget.get().tick()
-    if isinstance(schema, bool):
-        return set()
-    if outermost:  # its own `unevaluated…` applies to what all others leave
-        schema = {name: value for name, value in schema.items() if name not in _UNEVALUATED}
-    seen = set(here(validator, data, schema))
-
-    def add(sub_schema: Any) -> None:
-        seen.update(_evaluated(validator, data, sub_schema, here, outermost=False))
-
-    for reference in ("$ref", "$dynamicRef"):
-        if reference in schema:
-            resolved = validator._resolver.lookup(schema[reference])
-            there = validator.evolve(schema=resolved.contents, _resolver=resolved.resolver)
-            seen |= _evaluated(there, data, resolved.contents, here, outermost=False)
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        for sub_schema in schema.get(keyword, ()):
-            if _fits(validator, sub_schema, data):
-                add(sub_schema)
-    if "if" in schema:
-        if _fits(validator, schema["if"], data):
-            add(schema["if"])
-            add(schema.get("then", True))
-        else:
-            add(schema.get("else", True))
-    if isinstance(data, dict):
-        for name, sub_schema in schema.get("dependentSchemas", {}).items():
-            if name in data:
-                add(sub_schema)
-    return seen
-
-
-_UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")
-
-
-def _counted(keyword: _Keyword) -> _Keyword:
-    def check(validator: Any, value: Any, data: Any, schema: Any) -> Any:
-        _budget.get().tick()
-        return keyword(validator, value, data, schema)
-
-    return check
-
-
-_Validator: Any = extend(  # type: ignore[no-untyped-call]
-    Draft202012Validator,
-    {
-        name: _counted(keyword)
-        for name, keyword in {
-            **Draft202012Validator.VALIDATORS,
-            "additionalProperties": _additional_properties,
-            "anyOf": _any_of,
-            "multipleOf": _multiple_of,
-            "oneOf": _one_of,
-            "pattern": _pattern,
-            "patternProperties": _pattern_properties,
-            "unevaluatedItems": _unevaluated_items,
-            "unevaluatedProperties": _unevaluated_properties,
-            "uniqueItems": _unique_items,
-        }.items()
-    },
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_integer),
-)
-
-
-def _evolve(self: Any, **changes: Any) -> Any:
-    """Copy a validator as jsonschema does, but never switch to its own for an inner `$schema`."""
-    kept = {
-        "registry": self._registry,
-        "format_checker": self.format_checker,
-        "_resolver": self._resolver,
-        "schema": self.schema,
-    }
-    return _Validator(**kept | changes)
-
-
-_Validator.evolve = _evolve
+        return 1 + sum(len(name) // 4 for name in data) + sum(map(_amount, data.values()))
+    return 1

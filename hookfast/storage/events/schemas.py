@@ -5,59 +5,58 @@ Schemas are JSON Schema 2020-12. A reference is resolved inside its own schema a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import regex
-from jsonschema import ValidationError
-from referencing.exceptions import Unresolvable
 from sqlalchemy import Table, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import FieldError, InvalidInput
-from hookfast.events.schema import BoundedSchema, Budget
+from hookfast.events.schema import CompiledSchema, InvalidSchema, Violation
+from hookfast.events.schema_keywords import TooSlow
 from hookfast.storage.tables import EventType
-from hookfast.strict_json.text import to_text
 
 _EVENT_TYPES: Table = EventType.__table__
 _MAX_ERRORS = 20
-_MAX_RULE = 120
-
-# The errors of a well-formed schema that cannot be applied: a reference that leads nowhere or in
-# circles, an invalid regular expression, arithmetic out of range.
-_UNUSABLE = (Unresolvable, RecursionError, re.error, regex.error, ArithmeticError)
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One version of an event type's schema. `rules` is None for an event type without a schema."""
+    """One version of an event type's schema. `rules` is None for an event type without a schema,
+    and InvalidSchema for one that this version of Hookfast cannot apply."""
 
     updated_at: datetime
-    rules: BoundedSchema | None
+    rules: CompiledSchema | InvalidSchema | None
 
-    def check(self, data: Any, budget: Budget) -> None:
-        """Check an event's data. Raises OverBudget, and InvalidInput: `schema_violation` with a
-        pointer under `/data` for each of the first 20 errors, or `schema_unusable` if the schema
-        itself cannot be applied."""
+    def check(self, data: Any) -> None:
+        """Check an event's data. Raises InvalidInput: `schema_violation` with a pointer under
+        `/data` for each of the first 20 errors, `schema_too_slow` if it is not known whether there
+        are any, or `schema_unusable` if the schema cannot be applied."""
         if self.rules is None:
             return
-        try:
-            errors = self.rules.errors(data, budget, most=_MAX_ERRORS)
-        except _UNUSABLE as error:
+        if isinstance(self.rules, InvalidSchema):
             raise InvalidInput.at(
                 "/type",
-                "the schema of this event type cannot be applied to this data"
-                f" ({type(error).__name__}); fix the schema",
+                f"the schema of this event type cannot be applied ({self.rules.reason}); save it"
+                " again",
                 code="schema_unusable",
-            ) from error
-        if errors:
+            )
+        try:
+            violations = self.rules.violations(data, most=_MAX_ERRORS)
+        except TooSlow:
+            raise InvalidInput.at(
+                "/data",
+                "checking this data against the event type's schema takes too long; send less data,"
+                " or simplify the schema (slow checks are most often a `pattern`)",
+                code="schema_too_slow",
+            ) from None
+        if violations:
             raise InvalidInput(
                 "The data does not match the schema of its event type.",
                 code="schema_violation",
-                errors=tuple(_field_error(error) for error in errors),
+                errors=tuple(_field_error(one) for one in violations),
             )
 
 
@@ -92,19 +91,19 @@ class SchemaCache:
             select(c.name, c.updated_at, c.json_schema).where(c.name.in_(names))
         )
         for name, updated_at, schema in rows:
-            rules = None if schema is None else BoundedSchema(schema)
-            self._known[name] = Schema(updated_at, rules)
+            self._known[name] = Schema(updated_at, None if schema is None else _compiled(schema))
 
 
-def _field_error(error: ValidationError) -> FieldError:
-    """Return where the data is wrong and which rule it breaks, without repeating the data."""
-    pointer = "/data" + "".join(f"/{_escape(str(part))}" for part in error.absolute_path)
-    if error.validator is None:  # the schema `false`
-        return FieldError(pointer, "the schema allows nothing here")
-    rule = to_text({str(error.validator): error.validator_value}, layout="spaced")[1:-1]
-    if len(rule) > _MAX_RULE:
-        rule = f"{rule[:_MAX_RULE]}…"
-    return FieldError(pointer, f"does not satisfy the schema's {rule}")
+def _compiled(schema: dict[str, Any] | bool) -> CompiledSchema | InvalidSchema:
+    try:
+        return CompiledSchema(schema)
+    except InvalidSchema as error:
+        return error
+
+
+def _field_error(violation: Violation) -> FieldError:
+    pointer = "/data" + "".join(f"/{_escape(str(part))}" for part in violation.path)
+    return FieldError(pointer, violation.detail)
 
 
 def _escape(part: str) -> str:

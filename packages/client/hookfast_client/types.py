@@ -2627,8 +2627,8 @@ class EventType(TypedDict):
     """A note for people, up to 1,000 characters."""
 
     schema: dict[str, Any] | bool | None
-    """JSON Schema 2020-12 that the `data` of every event of this type must match. References must
-    stay inside the schema; nothing is fetched."""
+    """JSON Schema 2020-12 that the `data` of every event of this type must match. Patterns are
+    regular expressions of ECMA-262. References must stay inside the schema; nothing is fetched."""
 
     created_at: str
     """When it was created, in UTC."""
@@ -2644,8 +2644,8 @@ class EventTypeForm(TypedDict):
     """A note for people, up to 1,000 characters."""
 
     schema: NotRequired[Mapping[str, Any] | bool | None]
-    """JSON Schema 2020-12 that the `data` of every event of this type must match. References must
-    stay inside the schema; nothing is fetched."""
+    """JSON Schema 2020-12 that the `data` of every event of this type must match. Patterns are
+    regular expressions of ECMA-262. References must stay inside the schema; nothing is fetched."""
 
 
 class ListEventTypesQuery(TypedDict):

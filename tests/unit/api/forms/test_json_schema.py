@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -33,6 +34,18 @@ _LIST = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}
         {"pattern": r"^[a-z]+(\.[a-z]+)*$"},
         {"pattern": r"^([a-z0-9]+\.)+[a-z]{2,}$"},
         {"patternProperties": {"^x-": {}}},
+        {"pattern": "(a+)+$"},
+        {"pattern": r"([/\w .-]*)*/?$"},
+        {"pattern": r"^\p{L}+(?<y>\d{4})\cA[^]\u{1F600}(?<!-)$"},
+        {
+            "$id": "https://example.com/x",
+            "$ref": "https://example.com/x#/$defs/a",
+            "$defs": {"a": {}},
+        },
+        {"$defs": {"a": {"$id": "urn:a", "$anchor": "b"}}, "items": {"$ref": "urn:a#b"}},
+        {"multipleOf": Decimal("0.01"), "maximum": Decimal("1e400"), "minimum": -(10**400)},
+        {"format": "no-such-format"},
+        {"x-widget": {"pattern": "(", "$ref": "https://example.com/"}},
         _nested(20),
     ],
     ids=str,
@@ -54,7 +67,7 @@ def test_valid_schema_is_accepted(schema: Any) -> None:
         ({"items": {"$dynamicRef": "file:///etc/passwd"}}, "/schema/items/$dynamicRef"),
         ({"$ref": "#/$defs/none"}, "/schema/$ref"),
         ({"properties": {"a/b": {"$ref": "#none"}}}, "/schema/properties/a~1b/$ref"),
-        ({"items": {"$id": "https://example.com/"}}, "/schema/items/$id"),
+        ({"items": {"$id": "https://example.com/", "$ref": "#/items"}}, "/schema/items/$ref"),
         ({"$ref": "#"}, "/schema"),
         ({"allOf": [{"anyOf": [{"$ref": "#"}]}]}, "/schema"),
         (
@@ -62,12 +75,15 @@ def test_valid_schema_is_accepted(schema: Any) -> None:
             "/schema/properties/default/$ref",
         ),
         ({"pattern": "("}, "/schema/pattern"),
-        ({"pattern": "(a+)+$"}, "/schema/pattern"),
-        ({"pattern": "^(([a-z])+.?)+$"}, "/schema/pattern"),
-        ({"pattern": r"([/\w .-]*)*/?$"}, "/schema/pattern"),
+        ({"properties": {"a": {"pattern": r"\Z"}}}, "/schema/properties/a/pattern"),
         ({"pattern": "x" * 501}, "/schema/pattern"),
-        ({"patternProperties": {"(a*)*": {}}}, "/schema/patternProperties"),
-        ({"pattern": "a{99999999999999999999}"}, "/schema"),
+        ({"patternProperties": {"^a/(?i)": {}}}, "/schema/patternProperties/^a~1(?i)"),
+        ({"not": {"patternProperties": {"[a": {}}}}, "/schema/not/patternProperties/[a"),
+        ({"pattern": "a{99999999999999999999}"}, "/schema/pattern"),
+        ({"pattern": "a{999999}"}, "/schema/pattern"),
+        ({"$id": "not a uri"}, "/schema/$id"),
+        ({"minLength": -1}, "/schema/minLength"),
+        ({"$ref": "#/enum", "enum": [1]}, "/schema/$ref"),
         ({"title": "x" * 70_000}, "/schema"),
     ],
     ids=lambda value: str(value)[:60],
@@ -77,3 +93,19 @@ def test_schema_that_cannot_be_applied_is_rejected(schema: Any, pointer: str) ->
         check_schema(schema)
     assert caught.value.code == "invalid_schema"
     assert [error.pointer for error in caught.value.errors] == [pointer]
+
+
+def test_pattern_that_is_refused_is_named_with_the_reason() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        check_schema({"pattern": "[[:alpha:]]"})
+    assert caught.value.message == (
+        "not an ECMA-262 regular expression: a `]` that closes nothing; write `\\]`"
+    )
+
+
+def test_schema_of_another_draft_is_refused_with_what_to_do() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        check_schema({"$schema": "http://json-schema.org/draft-07/schema#", "items": [{}]})
+    [error] = caught.value.errors
+    assert error.pointer == "/schema/$schema"
+    assert "rewrite" in error.detail
