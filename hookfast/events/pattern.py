@@ -25,11 +25,18 @@ class Translated:
     """A pattern as the engine reads it."""
 
     text: str
-    size: int
-    """The places of the pattern, its repeats written out: a search in n characters takes at most
-    about 10 ns times n times this."""
+    places: int
+    """The characters and classes of the pattern, its repeats written out: a search in n characters
+    takes at most about 10 ns times n times this."""
+    has_properties: bool
+    """Whether it has Unicode properties, each of which has some hundred ranges."""
     backtracks: bool
     """Whether it looks around or back, which takes more than linear time in the worst case."""
+
+    @property
+    def size(self) -> int:
+        """About how large the compiled pattern is: a place of a few ranges has one."""
+        return self.places * (_PROPERTY_SIZE if self.has_properties else 1)
 
 
 def translate(pattern: str) -> Translated:
@@ -78,8 +85,7 @@ _EMPTY: Final = "a{0}"
 or nothing."""
 
 _PROPERTY_SIZE: Final = 50
-"""Places of the automaton for a Unicode property, against one for a range."""
-_MAX_SIZE: Final = 1_000_000_000
+_MAX_PLACES: Final = 1_000_000_000
 
 _REFERENCE: Final = re.compile(r"\\([1-9][0-9]*)")
 _DECIMAL: Final = re.compile("[0-9]")
@@ -133,7 +139,7 @@ class _Group:
     """Where its opening is in the translation."""
     number: int | None = None
     branches: int = 1
-    size: int = 0
+    places: int = 0
 
 
 @dataclass(slots=True)
@@ -162,6 +168,7 @@ class _Translator:
         self._open = [_Group("", 1, 0)]
         self._captures = _Captures()
         self._numbers, self._names, self._refers = _survey(pattern)
+        self._has_properties = False
         self._backtracks = False
 
     def translate(self) -> Translated:
@@ -178,19 +185,19 @@ class _Translator:
         text = "".join(self._out)
         if self._captures.referenced:
             text = _APART + text
-        return Translated(text, self._open[0].size, self._backtracks)
+        return Translated(text, self._open[0].places, self._has_properties, self._backtracks)
 
     def _part(self) -> None:
         """Translate an assertion, an alternative's end, or an atom with its repeat."""
         char = self._pattern[self._at]
-        first, repeatable, size = self._captures.count + 1, True, 1
+        first, repeatable, places = self._captures.count + 1, True, 1
         if char in _LONE:
             raise InvalidPattern(_LONE[char])
         if char == "(":
             self._begin_group()
             return
         if char == ")":
-            first, repeatable, size = self._end_group()
+            first, repeatable, places = self._end_group()
         elif char == "|":
             self._at += 1
             self._out.append("|")
@@ -199,18 +206,18 @@ class _Translator:
         elif char in "^$":
             self._at += 1
             self._out.append(char)
-            repeatable = False
+            repeatable, places = False, 0
         elif char == ".":
             self._at += 1
             self._out.append(_DOT)
         elif char == "[":
-            size = self._class()
+            self._class()
         elif char == "\\":
-            repeatable, size = self._escape()
+            repeatable = self._escape()
         else:
             self._at += 1
             self._out.append(_literal(_scalar(char)))
-        self._open[-1].size += self._repeat(first, size, repeatable=repeatable)
+        self._open[-1].places += self._repeat(first, places, repeatable=repeatable)
 
     # groups
 
@@ -250,7 +257,7 @@ class _Translator:
             captures.behind |= inside
         if group.number is not None:
             captures.closed.add(group.number)
-        return group.first, group.opening in ("(", "(?:"), group.size
+        return group.first, group.opening in ("(", "(?:"), group.places
 
     def _group_name(self) -> str:
         found = _NAME.match(self._pattern, self._at)
@@ -265,11 +272,11 @@ class _Translator:
 
     # repeats
 
-    def _repeat(self, first: int, size: int, *, repeatable: bool) -> int:
-        """Translate the repeat after an atom, if it has one. Return the size of both."""
+    def _repeat(self, first: int, places: int, *, repeatable: bool) -> int:
+        """Translate the repeat after an atom, if it has one. Return the places of both."""
         found = _QUANTIFIER.match(self._pattern, self._at)
         if found is None:
-            return size
+            return places
         if not repeatable:
             raise InvalidPattern("a repeat of an assertion")
         self._at = found.end()
@@ -286,18 +293,18 @@ class _Translator:
             captures.stale |= inside & captures.skipped
         if least == 0:
             captures.skipped |= inside
-        return min(size * max(most if most is not None else least, 1), _MAX_SIZE)
+        return min(places * max(most if most is not None else least, 1), _MAX_PLACES)
 
     # escapes
 
-    def _escape(self) -> tuple[bool, int]:
-        """Translate an escape outside classes. Return whether it may be repeated, and its size."""
+    def _escape(self) -> bool:
+        """Translate an escape outside classes. Return whether it may be repeated."""
         char = self._pattern[self._at + 1 : self._at + 2]
         if char in _BOUNDARIES:
             self._at += 2
             self._out.append(_BOUNDARIES[char])
             self._backtracks = True
-            return False, 1
+            return False
         if char == "k":
             self._at += 2
             name = self._group_name()
@@ -310,10 +317,9 @@ class _Translator:
                 raise InvalidPattern("a back reference to a group that does not exist")
             self._refer([int(found[1])])
         else:
-            kind, size = self._class_escape()
+            kind = self._class_escape()
             self._out.append(f"[{kind}]" if isinstance(kind, str) else _literal(kind))
-            return True, size
-        return True, 1
+        return True
 
     def _refer(self, numbers: list[int]) -> None:
         """Refer back to the group that has a match, if any. One that has none, or that is not
@@ -326,27 +332,26 @@ class _Translator:
         conditional = "".join(rf"(?({number})\{number}|)" for number in closed)
         self._out.append(f"(?:{_EMPTY}{conditional})")
 
-    def _class_escape(self) -> tuple[str | int, int]:
-        """Read an escape that is allowed in classes too. Return its class, or its code point, and
-        its size."""
+    def _class_escape(self) -> str | int:
+        """Read an escape that is allowed in classes too. Return its class or its code point."""
         pattern, at = self._pattern, self._at + 1
         char = pattern[at : at + 1]
         self._at += 2
         if char in _CLASSES:
-            return _CLASSES[char], 1
+            return _CLASSES[char]
         if char in ("p", "P"):
-            return self._property(char), _PROPERTY_SIZE
+            return self._property(char)
         if char in _CONTROLS:
-            return ord(_CONTROLS[char]), 1
+            return ord(_CONTROLS[char])
         if char == "0" and not _DECIMAL.match(pattern, at + 1):
-            return 0, 1
+            return 0
         if char == "c" and _LETTER.match(pattern, at + 1):
             self._at += 1
-            return ord(pattern[at + 1]) % 32, 1
+            return ord(pattern[at + 1]) % 32
         if char in ("x", "u"):
-            return self._code_point(char), 1
+            return self._code_point(char)
         if char and not char.isalnum():
-            return _scalar(char), 1
+            return _scalar(char)
         raise InvalidPattern(f"`\\{char}` is no escape" if char else "a `\\` at the end")
 
     def _code_point(self, kind: str) -> int:
@@ -377,24 +382,23 @@ class _Translator:
             known = prefix in ("General_Category", "gc") and name in _CATEGORIES
         if not known:
             raise InvalidPattern(f"`\\{kind}{found[0]}` is no property of ECMA-262")
+        self._has_properties = True
         return f"\\{kind}{found[0]}"
 
     # classes
 
-    def _class(self) -> int:
-        """Translate a class in brackets. Return its size."""
+    def _class(self) -> None:
+        """Translate a class in brackets."""
         negated = self._pattern.startswith("[^", self._at)
         self._at += 2 if negated else 1
         items: list[str] = []
-        total = 1
         while not self._pattern.startswith("]", self._at):
-            low, size = self._class_atom()
-            total += size - 1
+            low = self._class_atom()
             if self._pattern.startswith("-", self._at) and not self._pattern.startswith(
                 "-]", self._at
             ):
                 self._at += 1
-                high, _ = self._class_atom()
+                high = self._class_atom()
                 if isinstance(low, str) or isinstance(high, str):
                     raise InvalidPattern("a range from or to a class; write `\\-` for a hyphen")
                 if low > high:
@@ -407,18 +411,17 @@ class _Translator:
             self._out.append(f"[{'^' if negated else ''}{''.join(items)}]")
         else:
             self._out.append(_ALL if negated else _NOTHING)
-        return total
 
-    def _class_atom(self) -> tuple[str | int, int]:
+    def _class_atom(self) -> str | int:
         char = self._pattern[self._at : self._at + 1]
         if not char:
             raise InvalidPattern("a class that is not closed")
         if char != "\\":
             self._at += 1
-            return _scalar(char), 1
+            return _scalar(char)
         if self._pattern.startswith("\\b", self._at):
             self._at += 2
-            return 8, 1
+            return 8
         return self._class_escape()
 
 

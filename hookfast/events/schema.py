@@ -21,14 +21,21 @@ from typing import Any, Final
 from jsonschema_rs import Draft202012Validator, ValidationError
 
 from hookfast.events.pattern import InvalidPattern
-from hookfast.events.schema_keywords import Pattern, TooSlow, engine_for, keywords, within_budget
+from hookfast.events.schema_keywords import (
+    MAX_PLACES,
+    Pattern,
+    TooSlow,
+    engine_for,
+    keywords,
+    within_budget,
+)
 from hookfast.events.schema_work import Endless, TooMuchWork, rules_of, work_of
 from hookfast.events.subschemas import REFERENCES, SINGLE, Path, Subschemas, Unresolvable
 
 MAX_PATTERN: Final = 500
 """Characters of a regular expression."""
 _MAX_PATTERNS: Final = 100_000
-"""Places of all patterns of a schema: these take a second and 200 MB to compile."""
+"""Size of all patterns of a schema: these take half a second and 200 MB to compile."""
 _MAX_CHECKED: Final = 100_000_000
 """Work of the schema for one value, times the amount of data: about a second."""
 _MOST_EXPONENT: Final = 1_000_000
@@ -200,7 +207,7 @@ def _check_references(parts: Subschemas) -> None:
 def _patterns(parts: Subschemas) -> dict[str, Pattern]:
     """Return all patterns, compiled. Raises InvalidSchema."""
     found: dict[str, Pattern] = {}
-    places = 0
+    size = 0
     for pattern, path in _places_of_patterns(parts):
         if pattern in found:
             continue
@@ -210,12 +217,18 @@ def _patterns(parts: Subschemas) -> dict[str, Pattern]:
             found[pattern] = Pattern(pattern)
         except InvalidPattern as error:
             raise InvalidSchema(path, f"not an ECMA-262 regular expression: {error}") from None
-        places += found[pattern].translated.size
-        if places > _MAX_PATTERNS:
+        if found[pattern].translated.places > MAX_PLACES:
             raise InvalidSchema(
                 path,
-                "with this one, the regular expressions of the schema have more than"
-                f" {_MAX_PATTERNS} places, all repeats written out; use fewer or shorter repeats",
+                f"a regular expression has at most {MAX_PLACES} characters when its repeats are"
+                " written out; use `maxLength`",
+            )
+        size += found[pattern].translated.size
+        if size > _MAX_PATTERNS:
+            raise InvalidSchema(
+                path,
+                "with this one, the regular expressions of the schema are too large; use fewer or"
+                " shorter repeats, above all of `\\p{…}`",
             )
     for pattern, path in _places_of_patterns(parts):
         try:

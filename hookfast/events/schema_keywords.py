@@ -28,16 +28,18 @@ _CHECK_EVERY: Final = 32
 """Steps between two looks at the clock, because a look costs as much as a step."""
 _MAX_SEARCHED: Final = 100_000_000
 """Characters times places of a pattern. The engine takes up to 10 ns for one of them at another:
-`[ab]*a[ab]{500}c` in 256 KiB takes a second."""
-_MAX_BACKTRACKED: Final = 400_000_000
-"""Characters times steps back, which take 1 to 1.5 ns: `(?!.*\\.\\.)b` in 256 KiB gets 1,024 steps
-and takes 0.3 s. A pattern that looks around at each place of a text has enough steps for about
-16,000 characters; one with `^` takes one step."""
+`[ab]*a[ab]{380}c` in 256 KiB takes a second."""
+MAX_PLACES: Final = 10_000
+"""Of a pattern, so that a text of as many characters can be searched."""
+_MAX_BACKTRACKED: Final = 200_000_000
+"""Characters times steps back, which take 1 to 1.5 ns: `(?!.*\\.\\.)b` in 256 KiB gets 512 steps
+and takes 0.2 s. A pattern that looks around at each place of a text has enough steps for about
+11,000 characters; one with `^` takes few."""
 _MOST_STEPS_BACK: Final = 2**20
-_FEWEST_STEPS_BACK: Final = 2**10
+_FEWEST_STEPS_BACK: Final = 2**9
 _MAX_BYTES: Final = 100_000_000
 """Of a compiled pattern. `^\\p{L}{1,1000}$` has more than the engine's default of 10 MB."""
-_CHEAP_SIZE: Final = 100
+_CHEAP_PLACES: Final = 100
 """Patterns of more places, and those that backtrack, count their time."""
 
 
@@ -86,7 +88,7 @@ class Pattern:
     def __init__(self, pattern: str) -> None:
         """Raises InvalidPattern. It is compiled with `compile`, or when it is first applied."""
         self.translated = translate(pattern)
-        self.is_costly = self.translated.backtracks or self.translated.size > _CHEAP_SIZE
+        self.is_costly = self.translated.backtracks or self.translated.places > _CHEAP_PLACES
         self._matchers: dict[int, Draft202012Validator] = {}
 
     def compile(self) -> None:
@@ -104,7 +106,7 @@ class Pattern:
         if not budget.has_time(look=self.is_costly):
             return True
         if not self.translated.backtracks:
-            if self.is_costly and len(text) * self.translated.size > _MAX_SEARCHED:
+            if self.is_costly and len(text) * self.translated.places > _MAX_SEARCHED:
                 budget.used_up = True
                 return True
             return self._matcher(_MOST_STEPS_BACK).is_valid(text)

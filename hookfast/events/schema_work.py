@@ -223,5 +223,5 @@ def _weight(schema: dict[str, Any], patterns: Mapping[str, Pattern]) -> int:
     return (
         _rules(schema)
         + ours
-        + sum(min(patterns[one].translated.size, _CHEAP_PATTERN) for one in used)
+        + sum(min(patterns[one].translated.places, _CHEAP_PATTERN) for one in used)
     )
