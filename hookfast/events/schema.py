@@ -3,7 +3,7 @@
 The validator is jsonschema-rs. It compares numbers as written (`Decimal`, and integers of any
 size) and takes nanoseconds for a keyword and a value; but it cannot be interrupted, and other
 threads wait for it. So a schema has limits when it is compiled, and the data to which it is applied
-have one when they are checked. Three keywords are applied by `hookfast.events.schema_keywords`.
+have one when they are checked. Four keywords are applied by `hookfast.events.schema_keywords`.
 
 `hookfast.storage.events.schemas` applies schemas to events; `api.forms.json_schema` says which are
 accepted.

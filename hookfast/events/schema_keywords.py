@@ -2,6 +2,7 @@
 
 - `pattern`: the validator has another dialect of regular expressions, and no limit for long texts.
 - `enum` and `uniqueItems`: the validator takes quadratic time for numbers, objects and arrays.
+- `multipleOf`: the validator divides doubles if the divisor is an integer.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any, Final
 
 from jsonschema_rs import (
@@ -173,6 +174,43 @@ class UniqueItems:
             seen.add(key)
 
 
+class MultipleOf:
+    """`multipleOf`: division by this number gives an integer (Validation, section 6.2.1)."""
+
+    def __init__(self, _: Any, divisor: int | float | Decimal, __: Any) -> None:
+        self._divisor, self._exponent = _scaled(divisor)
+
+    def validate(self, instance: Any) -> None:
+        if not isinstance(instance, int | float | Decimal) or isinstance(instance, bool):
+            return
+        if not _budget.get().has_time(look=True):
+            return
+        number, exponent = _scaled(instance)
+        shift = exponent - self._exponent
+        if not number:
+            return
+        if shift < 0:
+            digits = str(number)
+            if digits[shift:].strip("0"):
+                raise ValueError
+            number, shift = Decimal(digits[:shift]), 0
+        divisor = int(self._divisor)
+        # modulo the divisor, because a power of ten may have a billion digits
+        if int(_EXACT.remainder(number, self._divisor)) * pow(10, shift, divisor) % divisor:
+            raise ValueError
+
+
+_EXACT: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+def _scaled(value: int | float | Decimal) -> tuple[Decimal, int]:
+    """Return a number as an integer and the power of ten by which it is multiplied."""
+    if isinstance(value, int):
+        return Decimal(value), 0
+    sign, digits, exponent = _decimal(value).as_tuple()
+    return Decimal((sign, digits, 0)), int(exponent)
+
+
 def _key(value: Any, budget: _Budget) -> Hashable:
     """Return what is equal for two values exactly if they are equal in JSON Schema (Core, section
     4.2.2): members have no order, 1 equals 1.0, and neither equals true. If the time is used up,
@@ -193,9 +231,12 @@ def _number_key(value: int | float | Decimal) -> tuple[str, int]:
     collide, and those of texts cannot.)"""
     if isinstance(value, int):
         return _trimmed(str(value), 0)
-    # a double stands for the shortest digits that are read as it
-    sign, digits, exponent = Decimal(str(value)).as_tuple()
+    sign, digits, exponent = _decimal(value).as_tuple()
     return _trimmed(("-" if sign else "") + "".join(map(str, digits)), int(exponent))
+
+
+def _decimal(value: float | Decimal) -> Decimal:
+    return Decimal(str(value))  # of a double, the shortest digits that are read as it
 
 
 def _trimmed(digits: str, exponent: int) -> tuple[str, int]:
@@ -207,6 +248,7 @@ def keywords(patterns: Mapping[str, Pattern]) -> dict[str, Any]:
     """Return what creates these keywords in a schema with these patterns."""
     return {
         "enum": Enum,
+        "multipleOf": MultipleOf,
         "pattern": lambda _, pattern, __: patterns[pattern],
         "uniqueItems": UniqueItems,
     }

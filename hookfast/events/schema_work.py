@@ -16,7 +16,7 @@ from hookfast.events.subschemas import MAPS, Path, Subschemas, subschemas
 
 MAX_WORK: Final = 20_000
 """For one value. A keyword of the validator counts as one, and so does each of its names."""
-_OURS: Final = {"enum": 30, "pattern": 30, "uniqueItems": 30}
+_OURS: Final = {"enum": 30, "multipleOf": 30, "pattern": 30, "uniqueItems": 30}
 """The keywords that Python checks take longer."""
 MAX_DEPTH: Final = 64
 _MAX_STEPS: Final = 500_000
