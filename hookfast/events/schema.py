@@ -1,9 +1,9 @@
 """JSON Schemas (2020-12), compiled and applied to data in bounded time. Pure.
 
-The validator is jsonschema-rs. It compares numbers as written (`Decimal`, and integers of any
-size) and takes nanoseconds for a keyword and a value; but it cannot be interrupted, and other
-threads wait for it. So a schema has limits when it is compiled, and the data to which it is applied
-have one when they are checked. Three keywords are applied by `hookfast.events.schema_keywords`.
+The validator is jsonschema-rs. It takes `Decimal` and integers of any size, and nanoseconds for a
+keyword and a value; but it cannot be interrupted, and other threads wait for it. So a schema has
+limits when it is compiled, and the data to which it is applied have one when they are checked. Some
+keywords are applied by `hookfast.events.schema_keywords`.
 
 `hookfast.storage.events.schemas` applies schemas to events; `api.forms.json_schema` says which are
 accepted.

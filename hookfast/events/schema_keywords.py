@@ -2,15 +2,18 @@
 
 - `pattern`: the validator has another dialect of regular expressions, and no limit for long texts.
 - `enum` and `uniqueItems`: the validator takes quadratic time for numbers, objects and arrays.
+- `multipleOf`, `minimum`, `maximum` and the exclusive ones: the validator takes some numbers for
+  doubles, such as 9007199254740993.0 if the limit is an integer.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from operator import ge, gt, le, lt
 from typing import Any, Final
 
 from jsonschema_rs import (
@@ -173,6 +176,51 @@ class UniqueItems:
             seen.add(key)
 
 
+class Bound:
+    """`minimum`, `maximum`, and the exclusive ones (Validation, sections 6.2.2 to 6.2.5)."""
+
+    def __init__(self, limit: int | float | Decimal, fits: Callable[[Any, Any], bool]) -> None:
+        self._limit = _exact(limit)
+        self._fits = fits
+
+    def validate(self, instance: Any) -> None:
+        if _is_number(instance) and not self._fits(_exact(instance), self._limit):
+            raise ValueError
+
+
+class MultipleOf:
+    """`multipleOf`: division by this number gives an integer (Validation, section 6.2.1)."""
+
+    def __init__(self, _: Any, divisor: int | float | Decimal, __: Any) -> None:
+        self._divisor, self._exponent = _scaled(divisor)
+
+    def validate(self, instance: Any) -> None:
+        if not _is_number(instance) or not _budget.get().has_time(look=True):
+            return
+        number, exponent = _scaled(instance)
+        shift = exponent - self._exponent
+        if not number:
+            return
+        if shift < 0:
+            digits = str(number)
+            if digits[shift:].strip("0"):
+                raise ValueError
+            number, shift = Decimal(digits[:shift]), 0
+        divisor = int(self._divisor)
+        # modulo the divisor, because a power of ten may have a billion digits
+        if int(_ANY_SIZE.remainder(number, self._divisor)) * pow(10, shift, divisor) % divisor:
+            raise ValueError
+
+
+_ANY_SIZE: Final = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+def _scaled(value: int | float | Decimal) -> tuple[Decimal, int]:
+    """Return a number as an integer and the power of ten by which it is multiplied."""
+    sign, digits, exponent = Decimal(_exact(value)).as_tuple()
+    return Decimal((sign, digits, 0)), int(exponent)
+
+
 def _key(value: Any, budget: _Budget) -> Hashable:
     """Return what is equal for two values exactly if they are equal in JSON Schema (Core, section
     4.2.2): members have no order, 1 equals 1.0, and neither equals true. If the time is used up,
@@ -193,9 +241,17 @@ def _number_key(value: int | float | Decimal) -> tuple[str, int]:
     collide, and those of texts cannot.)"""
     if isinstance(value, int):
         return _trimmed(str(value), 0)
-    # a double stands for the shortest digits that are read as it
-    sign, digits, exponent = Decimal(str(value)).as_tuple()
+    sign, digits, exponent = Decimal(_exact(value)).as_tuple()
     return _trimmed(("-" if sign else "") + "".join(map(str, digits)), int(exponent))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _exact(value: int | float | Decimal) -> int | Decimal:
+    """Return a number as written: a double has the shortest digits that are read as it."""
+    return value if isinstance(value, int) else Decimal(str(value))
 
 
 def _trimmed(digits: str, exponent: int) -> tuple[str, int]:
@@ -207,6 +263,11 @@ def keywords(patterns: Mapping[str, Pattern]) -> dict[str, Any]:
     """Return what creates these keywords in a schema with these patterns."""
     return {
         "enum": Enum,
+        "exclusiveMaximum": lambda _, limit, __: Bound(limit, lt),
+        "exclusiveMinimum": lambda _, limit, __: Bound(limit, gt),
+        "maximum": lambda _, limit, __: Bound(limit, le),
+        "minimum": lambda _, limit, __: Bound(limit, ge),
+        "multipleOf": MultipleOf,
         "pattern": lambda _, pattern, __: patterns[pattern],
         "uniqueItems": UniqueItems,
     }
