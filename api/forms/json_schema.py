@@ -3,7 +3,6 @@ untrusted data with it must not fetch anything or take long."""
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from jsonschema_rs import Draft202012Validator
@@ -11,6 +10,7 @@ from jsonschema_rs import Draft202012Validator
 from api.answers.json_pointer import join
 from hookfast.errors import InvalidInput
 from hookfast.events.schema import CompiledSchema, InvalidSchema, plain
+from hookfast.strict_json.text import to_text
 
 MAX_BYTES: Final = 65_536
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -27,7 +27,7 @@ _META_SCHEMA: Final = Draft202012Validator(
 def check_schema(schema: dict[str, Any] | bool, *, pointer: str = "/schema") -> None:
     """Raise InvalidInput, code `invalid_schema`, if events cannot be checked with this schema. It
     may take a second: call it in a thread."""
-    if len(json.dumps(schema, default=str)) > MAX_BYTES:
+    if len(to_text(schema).encode()) > MAX_BYTES:
         raise _invalid(pointer, f"a schema has at most {MAX_BYTES} bytes")
     if isinstance(schema, dict) and str(schema.get("$schema", DIALECT)).rstrip("#") != DIALECT:
         raise _invalid(

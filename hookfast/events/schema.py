@@ -11,7 +11,6 @@ accepted.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -31,6 +30,7 @@ from hookfast.events.schema_keywords import (
 )
 from hookfast.events.schema_work import Endless, TooMuchWork, rules_of, work_of
 from hookfast.events.subschemas import REFERENCES, SINGLE, Path, Subschemas, Unresolvable
+from hookfast.strict_json.text import to_text
 
 MAX_PATTERN: Final = 500
 """Characters of a regular expression."""
@@ -157,7 +157,7 @@ class CompiledSchema:
             return Violation(path, f'does not satisfy the schema\'s "{keyword}"')
         if rule is False and keyword not in SINGLE:
             return Violation(path, "the schema allows nothing here")
-        text = json.dumps({str(keyword): rule}, ensure_ascii=False, default=float)[1:-1]
+        text = to_text({str(keyword): rule}, layout="spaced")[1:-1]
         if len(text) > _MAX_RULE:
             text = f"{text[:_MAX_RULE]}…"
         return Violation(path, f"does not satisfy the schema's {text}")

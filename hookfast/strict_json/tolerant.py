@@ -95,7 +95,7 @@ def _read(text: str) -> Reading:
 
 
 def _parse_loosely(text: str) -> tuple[Any, bool]:
-    """Parse a text with control characters in its strings, which has to be written anew."""
+    """Parse a text with control characters in its strings, which has to be rewritten."""
     try:
         return _parse(text, strict=False)[0], False
     except json.JSONDecodeError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
+import asyncpg
 import pytest
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -17,6 +18,7 @@ from hookfast.storage.database.availability import (
     sqlstate,
 )
 from hookfast.storage.database.postgresql_servers import NoServer
+from hookfast.storage.database.postgresql_url import Server
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,8 @@ def test_errors_of_a_database_that_does_not_answer_count_as_away(error: Exceptio
 
 
 def test_a_wrapped_error_keeps_its_code_and_its_name() -> None:
-    error = connection_lost(NoServer("no server takes writes", "53300"))
+    server = Server("db.example.com", 5432)
+    full = asyncpg.TooManyConnectionsError()
+    error = connection_lost(NoServer("no server takes writes", ((server, full),)))
     assert (sqlstate(error), error_name(error)) == ("53300", "NoServer")
     assert error_name(ValueError()) == "ValueError"
