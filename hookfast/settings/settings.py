@@ -10,9 +10,9 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -42,6 +42,7 @@ from hookfast.settings.types import (
     Seconds,
     SecondsOrZero,
     TemporalCompression,
+    check_number,
     parse_port_ranges,
 )
 
@@ -299,6 +300,13 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
         description="Log lines of the API's requests (the access log). `failures`: answers of 400 "
         "and above.",
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _check_numbers(cls, value: object, info: ValidationInfo) -> object:
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        is_number = {int, float} & {annotation, *get_args(annotation)}
+        return check_number(value) if is_number else value
 
     @property
     def port_ranges(self) -> tuple[range, ...]:

@@ -103,6 +103,15 @@ def test_ports_are_a_comma_separated_list_of_ports_and_ranges(
         ("SHUTDOWN_GRACE", "nan"),
         ("SHUTDOWN_GRACE", "inf"),
         ("SHUTDOWN_GRACE", "soon"),
+        ("SHUTDOWN_GRACE", "4_0"),
+        ("PORT", "8_080"),
+        ("PORT", "+8080"),
+        ("PORT", "٨٠٨٠"),
+        ("MAX_EVENT_BYTES", "1_500_000"),
+        ("MAX_ENDPOINTS_PER_TENANT", "1_0"),
+        ("EVENT_TYPE_PARTS", "1_0"),
+        ("JOB_RATE_PER_SECOND", "1_0.5"),
+        ("KEY_RATE_PER_SECOND", "nan"),
     ],
 )
 def test_invalid_value_is_rejected_by_name_and_not_shown(
