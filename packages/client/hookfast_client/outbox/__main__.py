@@ -37,13 +37,13 @@ def main() -> None:
     parser.add_argument("--table", default=DEFAULT_TABLE, help="default: %(default)s")
     parser.add_argument(
         "--keep-days",
-        type=lambda text: float(_plain(text)),
+        type=_days,
         default=0.0,
         help="how long rows are kept after they were sent; default: not at all",
     )
     parser.add_argument(
         "--batch",
-        type=lambda text: int(_plain(text)),
+        type=_rows,
         default=500,
         choices=range(1, MAX_ROWS + 1),
         metavar="ROWS",
@@ -83,9 +83,17 @@ def main() -> None:
         sys.exit(f"{parser.prog}: {error}")
 
 
-def _plain(text: str) -> str:
-    """Return the text of a number in plain digits. Python would also read `1_000`."""
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
+def _rows(text: str) -> int:
+    return int(_matching("[0-9]{1,9}", text))
+
+
+def _days(text: str) -> float:
+    return float(_matching(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", text))
+
+
+def _matching(form: str, text: str) -> str:
+    # Python would also read `1_000`
+    if not re.fullmatch(form, text):
         raise argparse.ArgumentTypeError("it is not a number in plain digits")
     return text
 
