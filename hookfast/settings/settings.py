@@ -32,6 +32,7 @@ from hookfast.settings.retention_settings import RetentionSettings
 from hookfast.settings.secret_files import SecretFiles
 from hookfast.settings.types import (
     EgressProxyUrl,
+    Folder,
     Mailbox,
     Networks,
     OperatorKey,
@@ -77,7 +78,7 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
             dotenv_settings,
         )
 
-    home: Path = Field(Path("var"), description="Folder of the embedded database, keys and mail.")
+    home: Folder = Field(Path("var"), description="Folder of the embedded database, keys and mail.")
     host: str = Field("127.0.0.1", description="Address the API listens on.")
     port: Port = Field(8080, description="Port of the API; 0 takes a free one.")
     public_url: PublicUrl | None = Field(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
@@ -73,6 +74,12 @@ def _check_ports(value: str) -> str:
     return value
 
 
+def _check_folder(value: Path) -> Path:
+    if value.parts[:1] and value.parts[0].startswith("~"):
+        raise ValueError("~ does not stand for a folder here; write the whole path")
+    return value
+
+
 def _check_mailbox(value: str) -> str:
     try:
         parse_mailbox(value)
@@ -108,6 +115,8 @@ PortRanges = Annotated[str, AfterValidator(_check_ports)]
 PublicUrl = Annotated[str, AfterValidator(_check_url)]
 PageUrl = Annotated[str, AfterValidator(_check_page_url)]
 """The URL of a page, to whose sections links lead."""
+Folder = Annotated[Path, AfterValidator(_check_folder)]
+"""A folder. Only a shell replaces ~, so in a file of variables it would be a name."""
 Mailbox = Annotated[str, AfterValidator(_check_mailbox)]
 """A mail address, which may have a name."""
 # None is part of these two: `secret_files` finds secrets by the type outside of the annotation.

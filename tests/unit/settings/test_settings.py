@@ -90,6 +90,8 @@ def test_ports_are_a_comma_separated_list_of_ports_and_ranges(
         ("OPERATOR_KEY", "sk_" + "a" * 32),
         ("OPERATOR_KEY", OPERATOR_KEY + "!"),
         ("OPERATOR_KEY", OPERATOR_KEY + "\n"),
+        ("HOME", "~/hookfast"),
+        ("HOME", "~"),
         ("PORT", "65536"),
         ("PORT", "-1"),
         ("PORT", "http"),
