@@ -199,6 +199,12 @@ def _explain_answer(url: PostgresqlUrl, error: BaseException, state: str) -> tup
         case _ if state.startswith("53"):
             saw = "is short of memory, disk or another resource"
             todo = "Free some: its log says which."
+        case "26000" | "42P05":  # a prepared statement that another connection has, or has not
+            saw = "shares its sessions between connections, as a pooler in transaction mode does"
+            todo = (
+                f"In {VARIABLE}, name PostgreSQL itself or a pooler in session mode (often another "
+                "port)."
+            )
         case "57014":
             saw = "cancelled a statement"
             todo = f"Raise statement_timeout in {VARIABLE}, or of the role; 0 is no limit."
