@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from hookfast.cli import remote
+from hookfast.cli.numbers import number_option
 from hookfast.cli.outbox import outbox_relay
 from hookfast.cli.remote.commands import command, lazy_group
 from hookfast.errors import HookfastError
@@ -47,7 +48,7 @@ def _options(
 @app.command("up")
 def _up(
     workers: Annotated[
-        int, typer.Option(min=1, max=64, help="Worker processes to run.", show_default=True)
+        int, number_option(kind=int, least=1, most=64, help="Worker processes to run.")
     ] = 1,
 ) -> None:
     """Run everything: Temporal (unless TEMPORAL_ADDRESS is set), the API and workers."""
@@ -59,7 +60,10 @@ def _up(
 @app.command("demo")
 def _demo(
     outage_every: Annotated[
-        int, typer.Option(min=20, help="Seconds from one 15 s outage of a receiver to the next.")
+        int,
+        number_option(
+            kind=int, least=20, help="Seconds from one 15 s outage of a receiver to the next."
+        ),
     ] = 300,
 ) -> None:
     """Run everything, with a local receiver and events that are sent to it."""

@@ -28,9 +28,11 @@ async def outgoing_request(
     of a request that is sent on."""
 
     def build() -> tuple[dict[str, str], bytes]:
-        sent, sent_type = body, content_type
+        sent, sent_type, sent_on = body, content_type, original
         if endpoint.encryption is not None:
             sent, sent_type = endpoint.encryption.encrypt(body), ENCRYPTED
+            # it is of the body inside: a receiver would unpack the encrypted one
+            sent_on = [one for one in original if one[0].lower() != "content-encoding"]
         headers = request_headers(
             sent,
             message_id=message_id,
@@ -43,7 +45,7 @@ async def outgoing_request(
             custom=endpoint.headers,
             traceparent=traceparent,
             content_type=sent_type,
-            original=original,
+            original=sent_on,
             hops=hops,
             ed25519=endpoint.ed25519,
             rsa=endpoint.rsa,

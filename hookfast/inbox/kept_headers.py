@@ -1,6 +1,7 @@
 """Choose the headers of an inbound request that are stored and may be forwarded.
 
-Headers that describe the event are kept (`X-GitHub-Event`). Dropped are headers of the connection,
+Headers that describe the event are kept (`X-GitHub-Event`), and so is `Content-Encoding`, without
+which nobody could read a compressed body. Dropped are headers of the connection,
 headers that only the sender of a request may set (host, length, trace), headers that Hookfast sends
 itself, and all credentials: tokens, passwords and also signatures. Anyone with a body and a
 signature without a time, such as GitHub's, could replay both under another delivery id.
@@ -24,8 +25,8 @@ _CREDENTIAL = re.compile(
     r"token|secret|passw|credential|signature|hmac|session|auth(?!or(?!i))|cookie|csrf|jwt|digest"
     r"|(api|access|private|master)[-_]?key|(^|-)(sign|sig|mac)(-|$)"
 )
-_NOT_CREDENTIALS: Final = frozenset({"i-twilio-idempotency-token", "idempotency-key"})
-"""Ids whose names look like those of credentials."""
+_KEPT: Final = frozenset({"i-twilio-idempotency-token", "idempotency-key", "content-encoding"})
+"""Ids whose names look like those of credentials, and what the body needs to be read."""
 _DROPPED: Final = frozenset(
     {
         *("accept", "accept-charset", "accept-encoding", "accept-language", "cache-control"),
@@ -70,7 +71,7 @@ def kept_headers(
 
 
 def _may_be_kept(lowered: str) -> bool:
-    if lowered in _NOT_CREDENTIALS:
+    if lowered in _KEPT:
         return True
     if lowered in _DROPPED or lowered.startswith(_DROPPED_PREFIXES):
         return False

@@ -13,6 +13,7 @@ from hookfast.events.event_type import matching_patterns
 from hookfast.events.hops import HEADER, MAX_HOPS, received_hops
 from hookfast.inbox.errors import TooManyHops
 from hookfast.inbox.expression import KeyExpression
+from hookfast.inbox.form import FORM
 from hookfast.inbox.idempotency_key import BusinessKeys, covers_any_body, delivery_key
 from hookfast.inbox.kept_headers import kept_headers
 from hookfast.inbox.media_type import UNKNOWN
@@ -24,6 +25,7 @@ from hookfast.strict_json.tolerant import Reading
 
 MAX_CONTENT_TYPE = 200
 _PRINTABLE = re.compile(r"[\t -~]+")
+_CODED: Final = "the body is compressed (Content-Encoding), which Hookfast does not undo"
 _SIGNATURE_OPTION: Final = "signature_header"
 _ID_OPTION: Final = "id_header"
 
@@ -125,10 +127,13 @@ def verify_and_parse(
 def read_payload(provider: Provider, request: InboundRequest) -> tuple[Reading, bool]:
     """Return the body as the data of an event, and whether it is the provider's JSON. If not, it
     is kept as text (see `unparsed`): what was signed is never dropped."""
+    coded = bool(set(request.headers.all("Content-Encoding")) - {"", "identity"})
+    if coded and request.content_type == FORM:  # a form may have any bytes
+        return unparsed(request, reason=_CODED), False
     try:
         return provider.read(request), True
     except InvalidInput as error:
-        return unparsed(request, reason=error.message), False
+        return unparsed(request, reason=_CODED if coded else error.message), False
 
 
 def _content_type(request: InboundRequest) -> str:

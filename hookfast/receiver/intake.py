@@ -20,6 +20,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from http import HTTPStatus
 from typing import Any
 
@@ -56,8 +57,9 @@ class Webhook:
         return self.verified.message_id
 
     def json(self) -> Any:
-        """Parse the body as JSON: `id`, `type`, `created_at`, `tenant_id`, `data`."""
-        return json.loads(self.body)
+        """Parse the body as JSON: `id`, `type`, `created_at`, `tenant_id`, `data`. An integer of
+        more digits than `int` reads (4,300 by default) becomes a Decimal."""
+        return json.loads(self.body, parse_int=_integer)
 
 
 class Intake:
@@ -144,6 +146,13 @@ class Intake:
                     self._store.abandon(claim)
                 raise
         return Webhook(verified=verified, body=body, claim=claim, admitted=admitted)
+
+
+def _integer(digits: str) -> int | Decimal:
+    try:
+        return int(digits)
+    except ValueError:
+        return Decimal(digits)
 
 
 def _body(result: object, webhook: Webhook) -> bytes:

@@ -31,6 +31,11 @@ _INVALID_QUOTE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 def kind_of(url: str) -> Kind:
     """Return which kind of database a URL names. Raises Misconfigured."""
     kind = _SCHEMES.get(url.partition("://")[0])
+    if kind is None and url[:1] in ("'", '"', " "):
+        raise unreadable(
+            "it begins with a quote or a blank; remove it, and the one at the end (Docker's "
+            "--env-file does not remove quotes)"
+        )
     if kind is None:
         raise unreadable(
             "it begins with neither postgresql:// nor sqlite:///; use "
@@ -54,6 +59,8 @@ def sqlite_file(url: str) -> Path:
         )
     if not slash or path in ("", ":memory:", "file::memory:"):
         raise Misconfigured(f"{VARIABLE} must name a SQLite file, not memory: write sqlite:///file")
+    if path.startswith("~"):
+        raise unreadable("~ does not stand for a folder here; write the whole path")
     if "?" in path:
         raise unreadable(
             "a SQLite file has no options; remove them, or write ? as %3F if it belongs to the name"

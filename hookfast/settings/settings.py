@@ -10,9 +10,9 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -32,6 +32,7 @@ from hookfast.settings.retention_settings import RetentionSettings
 from hookfast.settings.secret_files import SecretFiles
 from hookfast.settings.types import (
     EgressProxyUrl,
+    Folder,
     Mailbox,
     Networks,
     OperatorKey,
@@ -42,6 +43,7 @@ from hookfast.settings.types import (
     Seconds,
     SecondsOrZero,
     TemporalCompression,
+    check_number,
     parse_port_ranges,
 )
 
@@ -76,7 +78,7 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
             dotenv_settings,
         )
 
-    home: Path = Field(Path("var"), description="Folder of the embedded database, keys and mail.")
+    home: Folder = Field(Path("var"), description="Folder of the embedded database, keys and mail.")
     host: str = Field("127.0.0.1", description="Address the API listens on.")
     port: Port = Field(8080, description="Port of the API; 0 takes a free one.")
     public_url: PublicUrl | None = Field(
@@ -299,6 +301,13 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
         description="Log lines of the API's requests (the access log). `failures`: answers of 400 "
         "and above.",
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _check_numbers(cls, value: object, info: ValidationInfo) -> object:
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        is_number = {int, float} & {annotation, *get_args(annotation)}
+        return check_number(value) if is_number else value
 
     @property
     def port_ranges(self) -> tuple[range, ...]:

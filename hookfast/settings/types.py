@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
@@ -18,15 +18,23 @@ Network = IPv4Network | IPv6Network
 TemporalCompression = Literal["auto", "on", "off"]
 
 OPERATOR_KEY_FORM = re.compile(r"hf_[A-Za-z0-9_-]{32,}")
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")  # Python also reads `1_000`
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
 def _parse_seconds(value: object) -> object:
     """Read a number in text as seconds, which pydantic does only for a number itself. It reads the
     other forms (`PT30S`, `00:00:30`)."""
-    if isinstance(value, str):
-        with suppress(ValueError):
-            return float(value)
+    if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
+        return float(value)
+    return value
+
+
+def check_number(value: object) -> object:
+    """Return the value of a setting that is a number. Raises ValueError for a text that is not one
+    in plain digits: Python would also read `1_000`, `+1` and the digits of other scripts."""
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+        raise ValueError("must be a number in plain digits, such as 1000")
     return value
 
 
@@ -66,6 +74,12 @@ def _check_ports(value: str) -> str:
     return value
 
 
+def _check_folder(value: Path) -> Path:
+    if value.parts[:1] and value.parts[0].startswith("~"):
+        raise ValueError("~ does not stand for a folder here; write the whole path")
+    return value
+
+
 def _check_mailbox(value: str) -> str:
     try:
         parse_mailbox(value)
@@ -101,6 +115,8 @@ PortRanges = Annotated[str, AfterValidator(_check_ports)]
 PublicUrl = Annotated[str, AfterValidator(_check_url)]
 PageUrl = Annotated[str, AfterValidator(_check_page_url)]
 """The URL of a page, to whose sections links lead."""
+Folder = Annotated[Path, AfterValidator(_check_folder)]
+"""A folder. Only a shell replaces ~, so in a file of variables it would be a name."""
 Mailbox = Annotated[str, AfterValidator(_check_mailbox)]
 """A mail address, which may have a name."""
 # None is part of these two: `secret_files` finds secrets by the type outside of the annotation.

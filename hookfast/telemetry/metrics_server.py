@@ -89,9 +89,14 @@ class MetricsServer:
 
     async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
         headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+            name.decode("latin-1"): value.strip(b" \t").decode("latin-1")
+            for name, value in scope["headers"]
         }
-        if scope["path"] != "/metrics" or scope["method"] not in ("GET", "HEAD"):
+        names = [name for name, _ in scope["headers"]]
+        if names.count(b"authorization") > 1 or names.count(b"host") > 1:
+            # a proxy in front of it may have checked the other one
+            await _send(send, 400, b"Bad request: send `Authorization` and `Host` once.\n")
+        elif scope["path"] != "/metrics" or scope["method"] not in ("GET", "HEAD"):
             await _send(send, 404, b"Not found: only GET /metrics is served.\n")
         elif not self._may_read(headers, scope["client"]):
             await _send(send, 401, b"Unauthorized: send `Authorization: Bearer ...`.\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from datetime import timedelta
 from typing import Any, cast
 
@@ -44,6 +45,7 @@ CLOSED_WORKFLOWS_KEPT = timedelta(days=4)
 in the Temporal UI, which costs 33 KB of PostgreSQL's disk. Longer than any preset retry plan, so
 that while an outage lasts the UI has all of it. A workflow that runs is kept in any case."""
 
+_UNDECODED = re.compile("[\udc80-\udcff]")  # bytes that were not UTF-8
 _RECONNECT_SECONDS = 1.0
 _CONNECT_SECONDS = 10.0
 
@@ -63,7 +65,12 @@ async def connect(
 
     `lazy` connects at the first call, so that a process can start while Temporal is away.
     """
-    environment = dict(os.environ)
+    # envconfig takes UTF-8 only, and a folder in another variable may have other bytes
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith("TEMPORAL_") or not _UNDECODED.search(value)
+    }
     if (key := read_for("TEMPORAL_API_KEY", environment)) is not None:
         environment["TEMPORAL_API_KEY"] = key
     config = ClientConfig.load_client_connect_config(override_env_vars=environment)

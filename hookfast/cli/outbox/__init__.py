@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from hookfast.cli.numbers import number_option
+
 _DATABASE_VARIABLE = "HOOKFAST_OUTBOX_DATABASE_URL"
 
 
@@ -34,13 +36,16 @@ class RelayOptions:
             metavar="DURATION", help="How long rows are kept after they were sent, e.g. 7d."
         ),
     ] = "0s"
-    batch: Annotated[int, typer.Option(min=1, max=1_000, help="Most events of a request.")] = 500
+    batch: Annotated[
+        int, number_option(kind=int, least=1, most=1_000, help="Most events of a request.")
+    ] = 500
     poll: Annotated[
         float,
-        typer.Option(
+        number_option(
+            kind=float,
             metavar="SECONDS",
-            min=0.05,
-            max=3_600,
+            least=0.05,
+            most=3_600,
             help="How often the table is looked at if PostgreSQL sends no notification.",
         ),
     ] = 1.0
@@ -56,9 +61,10 @@ class RelayOptions:
     ] = False
     metrics_port: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            max=65_535,
+        number_option(
+            kind=int,
+            least=0,
+            most=65_535,
             help="Port of /metrics, on HOOKFAST_HOST, for who has HOOKFAST_METRICS_TOKEN; 0 takes "
             "a free one. [default: no metrics]",
         ),

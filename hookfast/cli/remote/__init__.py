@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from hookfast.cli.numbers import number_option
 from hookfast.cli.remote.commands import IdOf, command, lazy_group
 from hookfast.cli.remote.options import DeliveryFilter, Limit
 from hookfast.cli.remote.remote import Remote
@@ -87,7 +88,9 @@ class EmitOptions:
             "input.",
         ),
     ] = None
-    from_line: Annotated[int, typer.Option(min=1, help="First line of the batch to emit.")] = 1
+    from_line: Annotated[
+        int, number_option(kind=int, least=1, help="First line of the batch to emit.")
+    ] = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,16 +147,17 @@ class ListenOptions:
     ] = None
     retry: Annotated[
         int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            max=1_000,
+        number_option(
+            kind=int,
+            least=0,
+            most=1_000,
             help="How often to send an event again whose response was not 2xx. While nothing "
             "listens at the URL, events are always sent again.",
         ),
     ] = 0
     concurrency: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100, help="Requests at once; 1 keeps the order.")
+        int,
+        number_option(kind=int, least=1, most=100, help="Requests at once; 1 keeps the order."),
     ] = 1
     allow_remote: Annotated[
         bool,
@@ -246,7 +250,8 @@ def _trigger(
         typer.Option(metavar="JSON", help="The provider's options, only with --to."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option(min=1, max=1_000, help="How many to send. [default: 1]")
+        int | None,
+        number_option(kind=int, least=1, most=1_000, help="How many to send. [default: 1]"),
     ] = None,
     same_id: Annotated[
         bool,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.numbers import number_option
 from hookfast.cli.remote.api import ApiProblem, path_of
 from hookfast.cli.remote.bulk import JobOptions, act
 from hookfast.cli.remote.commands import command
@@ -86,8 +87,11 @@ def show(
     delivery_id: DeliveryArgument,
     number: Annotated[
         int | None,
-        typer.Option(
-            "--attempt", metavar="N", min=1, help="Show the answer to this attempt, not the newest."
+        number_option(
+            "--attempt",
+            kind=int,
+            least=1,
+            help="Show the answer to this attempt, not the newest.",
         ),
     ] = None,
     body: Annotated[
@@ -207,7 +211,8 @@ def wait(
         ),
     ] = None,
     timeout: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="Maximum time to wait.")
+        float,
+        number_option(kind=float, least=0, metavar="SECONDS", help="Maximum time to wait."),
     ] = 30,
 ) -> None:
     """Wait until deliveries were attempted, or have a status. Give ids or filters.

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.numbers import number_option
 from hookfast.cli.remote.api import Api, ApiProblem, ApiResponse, Query, Unreachable, path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import EndpointArgument
@@ -34,7 +35,9 @@ def poll(
     ack: Annotated[
         bool, typer.Option("--ack", help="Acknowledge printed events, which are not sent again.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="Events of one page.")] = 50,
+    limit: Annotated[
+        int, number_option(kind=int, least=1, most=200, help="Events of one page.")
+    ] = 50,
 ) -> None:
     """Print the events that wait for an endpoint's consumer. They stay unacknowledged without
     --ack. With --json, prints a line for each page. --follow survives a restart of the service."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.numbers import number_option
 from hookfast.cli.remote.commands import IdOf
 from hookfast.cli.remote.times import parse_past
 from hookfast.errors import InvalidInput
@@ -73,7 +74,7 @@ Ids = Annotated[
     IdOf("delivery"),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-Limit = Annotated[int, typer.Option(min=1, help="Maximum number of rows.")]
+Limit = Annotated[int, number_option(kind=int, least=1, help="Maximum number of rows.")]
 Everything = Annotated[bool, filter_option("Select all of them.", "--all")]
 Since = Annotated[
     str | None,

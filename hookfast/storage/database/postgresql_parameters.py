@@ -147,6 +147,8 @@ REFUSED: Final[Mapping[str, str]] = {
     "supa": _POOLER,
 }
 
+_BOOLEANS: Final = ("1", "on", "yes", "0", "off", "no", "false", "False", "True")
+"""Values of `ssl` that other drivers have, besides `true`, which libpq knows too."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)*")
 _KNOWN: Final = sorted(USED | SESSION_SETTINGS | set(NO_EFFECT) | set(ALIASES))
 
@@ -158,6 +160,8 @@ def sort_out(parameters: Mapping[str, str]) -> tuple[dict[str, str], dict[str, s
     settings: dict[str, str] = {}
     for given, value in parameters.items():
         name = ALIASES.get(given, given)
+        if given == "ssl" and value in _BOOLEANS:
+            raise refusal(given, "write sslmode=require, or sslmode=disable for no TLS")
         if name in used:
             raise refusal(given, "another name of it is there too; remove one of them")
         if name in USED:

@@ -29,7 +29,7 @@ _ENVIRONMENT: Final = {
 }
 """The parameters of TLS, with libpq's variables for them."""
 _MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-_OPTIONAL: Final = _MODES[:3]
+OPTIONAL: Final = _MODES[:3]
 _VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 _SYSTEM: Final = "system"
 
@@ -73,7 +73,7 @@ def _check_strength(mode: str, parameters: Mapping[str, str]) -> None:
         raise refusal("sslrootcert", "with `system`, sslmode must be verify-full")
     negotiation = parameters.get("sslnegotiation", "postgres")
     negotiation = one_of("sslnegotiation", negotiation, ("postgres", "direct"))
-    if negotiation == "direct" and mode in _OPTIONAL:
+    if negotiation == "direct" and mode in OPTIONAL:
         raise refusal("sslnegotiation", "with `direct`, sslmode must be require or stronger")
     if mode.startswith("verify") and authorities is None and not _default_file("root.crt").exists():
         raise refusal(
@@ -111,8 +111,16 @@ def _load_identity(context: ssl.SSLContext, parameters: Mapping[str, str]) -> No
         key = str(default_key)
     if key is not None:
         check_file("sslkey", lambda: open(key, "rb").close())
+    elif "PRIVATE KEY-----" not in _read("sslcert", certificate):
+        raise refusal("sslcert", "its private key is missing; add sslkey=FILE")
     password = parameters.get("sslpassword", "")  # without one, OpenSSL would ask the terminal
     check_file("sslcert", lambda: context.load_cert_chain(certificate, key, lambda: password))
+
+
+def _read(name: str, path: str) -> str:
+    found: list[str] = []
+    check_file(name, lambda: found.append(Path(path).read_text("latin-1")))
+    return found[0]
 
 
 def _version(name: str, default: str, parameters: Mapping[str, str]) -> ssl.TLSVersion:

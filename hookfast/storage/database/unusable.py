@@ -18,6 +18,7 @@ from hookfast.storage.database.availability import is_away, sqlstate
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.obstacle import Obstacle, identifier
 from hookfast.storage.database.postgresql_servers import NoServer, PostgresqlServers
+from hookfast.storage.database.postgresql_tls import OPTIONAL
 from hookfast.storage.database.postgresql_url import PostgresqlUrl
 
 _SEE_LOG: Final = "See the log of the server, and of a proxy or pooler before it."
@@ -198,6 +199,15 @@ def _explain_answer(url: PostgresqlUrl, error: BaseException, state: str) -> tup
         case _ if state.startswith("53"):
             saw = "is short of memory, disk or another resource"
             todo = "Free some: its log says which."
+        case "26000" | "42P05":  # a prepared statement that another connection has, or has not
+            saw = "shares its sessions between connections, as a pooler in transaction mode does"
+            todo = (
+                f"In {VARIABLE}, name PostgreSQL itself or a pooler in session mode (often another "
+                "port)."
+            )
+        case "57014":
+            saw = "cancelled a statement"
+            todo = f"Raise statement_timeout in {VARIABLE}, or of the role; 0 is no limit."
         case _ if state.startswith("57"):
             saw = "ended the session"
             todo = "Try again in a moment; if it stays so, see its log."
@@ -234,7 +244,13 @@ def _explain_certificate(error: ssl.SSLCertVerificationError) -> tuple[str, str]
 
 def _explain_socket(url: PostgresqlUrl, error: OSError) -> tuple[str, str]:
     message = str(error)
-    if "rejected SSL upgrade" in message:  # asyncpg's words; it has no class for them
+    # asyncpg's words; it has no class for them
+    if "rejected SSL upgrade" in message and url.tls.mode in OPTIONAL:
+        return (
+            "offers no TLS, and does not speak PostgreSQL's protocol without it",
+            f"Check that host and port in {VARIABLE} are PostgreSQL's. {_SEE_LOG}",
+        )
+    if "rejected SSL upgrade" in message:
         return (
             f"does not offer TLS, which sslmode={url.tls.mode} requires",
             "Turn TLS on (`ssl = on` with a certificate), or set sslmode=disable in a network "

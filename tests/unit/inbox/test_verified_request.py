@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
 import json
 from datetime import timedelta
@@ -80,6 +82,22 @@ def test_body_that_is_not_json_is_kept_as_text_or_bytes_and_marked(
 def test_reason_why_a_body_is_not_json_contains_nothing_of_it() -> None:
     found = json.loads(verified(b'{"secret-name": s3cret}').data)["unparsed"]
     assert found["reason"] == "the body is not JSON: Expecting value at line 1, column 17"
+
+
+@pytest.mark.parametrize("content_type", [JSON, FORM])
+def test_compressed_body_is_kept_as_bytes_that_say_so(content_type: str) -> None:
+    body = gzip.compress(b'{"a": 1}')
+    found = verified(body, content_type=content_type, Content_Encoding="gzip")
+    assert ("Content-Encoding", "gzip") in found.headers
+    assert json.loads(found.data)["unparsed"] == {
+        "reason": "the body is compressed (Content-Encoding), which Hookfast does not undo",
+        "base64": base64.b64encode(body).decode(),
+    }
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+def test_body_that_is_json_is_read_whatever_its_content_encoding(coding: str) -> None:
+    assert verified(b'{"a": 1}', Content_Encoding=coding).value == {"a": 1}
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/xml", FORM + "x"])

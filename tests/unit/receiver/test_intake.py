@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -56,6 +57,13 @@ def test_a_verified_message_is_opened_with_its_body() -> None:
     webhook = opened(Intake(verifier()), signed("standard"))
     assert webhook.message_id == ID
     assert webhook.json()["data"] == {"amount": 7}
+
+
+@pytest.mark.parametrize("digits", ["12345678901234567890", "-" + "9" * 4_300, "9" * 4_301])
+def test_an_integer_of_any_length_is_read_with_all_its_digits(digits: str) -> None:
+    body = b'{"data":%s}' % digits.encode()
+    number = opened(Intake(verifier()), signed("standard", body=body), body).json()["data"]
+    assert number == Decimal(digits)
 
 
 def test_a_forged_request_gets_a_problem_that_says_why() -> None:

@@ -91,6 +91,7 @@ def test_a_sqlite_url_names_a_file(
         ("sqlite:///a%b.db", "write % as %25"),
         ("sqlite:///a%4", "write % as %25"),
         ("sqlite:///a%00b", "NUL"),
+        ("sqlite:///~/hf.db", "write the whole path"),
         ("sqlite://", "not memory"),
         ("sqlite:///", "not memory"),
         ("sqlite:///:memory:", "not memory"),
@@ -116,6 +117,12 @@ OTHERS = [
     "s3cret",
     "",
 ]
+
+
+@pytest.mark.parametrize("before", ["'", '"', " "])
+def test_url_with_a_quote_or_blank_around_it_is_refused_with_what_to_remove(before: str) -> None:
+    with pytest.raises(Misconfigured, match="begins with a quote or a blank; remove it"):
+        kind_of(f"{before}postgresql://u@db/h{before}")
 
 
 @pytest.mark.parametrize("url", OTHERS)

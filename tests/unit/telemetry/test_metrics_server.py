@@ -66,6 +66,25 @@ def test_foreign_host_name_is_denied_without_a_token() -> None:
         assert _get(server, Host="worker-1:9464", Authorization=bearer)[0] == 200
 
 
+@pytest.mark.parametrize(
+    "repeated", [f"Authorization: Bearer {TOKEN}", "Authorization: Bearer another", "Host: a"]
+)
+def test_repeated_header_is_rejected(repeated: str) -> None:
+    # a proxy in front of the worker may have checked the other one
+    head = f"GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n"
+    with (
+        _server(token=TOKEN) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection,
+    ):
+        connection.sendall(f"{head}{repeated}\r\nConnection: close\r\n\r\n".encode())
+        assert connection.makefile().readline().startswith("HTTP/1.1 400 ")
+
+
+def test_blanks_around_a_header_value_are_not_part_of_it() -> None:
+    with _server(token=TOKEN) as server:
+        assert _get(server, Authorization=f"Bearer {TOKEN} \t")[0] == 200
+
+
 def test_other_paths_answer_404() -> None:
     with _server(token=None) as server:
         assert _get(server, "/")[0] == 404

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 from datetime import timedelta
 
@@ -36,13 +37,13 @@ def main() -> None:
     parser.add_argument("--table", default=DEFAULT_TABLE, help="default: %(default)s")
     parser.add_argument(
         "--keep-days",
-        type=float,
+        type=_days,
         default=0.0,
         help="how long rows are kept after they were sent; default: not at all",
     )
     parser.add_argument(
         "--batch",
-        type=int,
+        type=_rows,
         default=500,
         choices=range(1, MAX_ROWS + 1),
         metavar="ROWS",
@@ -80,6 +81,21 @@ def main() -> None:
         )
     except (DatabaseUnusable, KeyDenied, ValueError) as error:
         sys.exit(f"{parser.prog}: {error}")
+
+
+def _rows(text: str) -> int:
+    return int(_matching("[0-9]{1,9}", text))
+
+
+def _days(text: str) -> float:
+    return float(_matching(r"[0-9]{1,9}(?:\.[0-9]{1,9})?", text))
+
+
+def _matching(form: str, text: str) -> str:
+    # Python would also read `1_000`
+    if not re.fullmatch(form, text):
+        raise argparse.ArgumentTypeError("it is not a number in plain digits")
+    return text
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import asyncpg
 
+from hookfast_client.outbox.database_url import DatabaseUrl, InvalidUrl
 from hookfast_client.outbox.table import CHANNEL
 
 CONNECT_SECONDS = 10.0
@@ -21,8 +23,8 @@ _SETTINGS = f"""
     SET LOCAL enable_bitmapscan = off;
     SET LOCAL enable_seqscan = off;
 """
-_PERMANENT = ("28", "3D", "42")
-"""Classes of errors that no retry cures: no authorisation, database, table or right."""
+_PERMANENT = ("22023", "28", "3D", "42", "55P02")
+"""Errors that no retry cures: no authorisation, database, table or right, or an invalid setting."""
 # TimeoutError is an OSError; the other two: the connection was closed at an unexpected moment
 _CUT_OFF = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
@@ -40,8 +42,9 @@ class DatabaseAway(Exception):
 async def connected(url: str, *, on_wake: Callable[[], None]) -> AsyncIterator[Any]:
     """Connect, and call `on_wake` at each notification and when the connection ends. Within the
     block, errors of the database are DatabaseUnusable or DatabaseAway."""
+    parsed = _parse(url)
     with _translated_errors():
-        connection = await _connect(url)
+        connection = await _connect(parsed)
         connection.add_termination_listener(lambda _: on_wake())
         try:
             # Behind PgBouncer's transaction pooling nothing is heard, and the relay only polls.
@@ -68,34 +71,34 @@ def _translated_errors() -> Iterator[None]:
         yield
     except asyncpg.PostgresError as error:
         state = str(getattr(error, "sqlstate", ""))
-        if state[:2] in _PERMANENT:
+        if state.startswith(_PERMANENT):
             raise DatabaseUnusable(f"{error}") from None
         raise DatabaseAway(type(error).__name__) from None
     except _CUT_OFF as error:
         raise DatabaseAway(type(error).__name__) from None
 
 
-async def _connect(url: str) -> Any:
+async def _connect(url: DatabaseUrl) -> Any:
     try:
         return await asyncpg.connect(
-            driver_url(url),
-            timeout=CONNECT_SECONDS,
+            url.url,
+            timeout=min(CONNECT_SECONDS, url.connect_seconds or CONNECT_SECONDS),
+            ssl=url.tls,
             command_timeout=STATEMENT_SECONDS,
             statement_cache_size=0,  # PgBouncer may run the next transaction on another connection
             server_settings={"application_name": "hookfast-outbox-relay"},
         )
+    except ssl.SSLCertVerificationError as error:  # a ValueError too
+        raise DatabaseUnusable(
+            f"The certificate of the outbox's database cannot be verified: {error.verify_message}."
+        ) from None
     except (ValueError, OverflowError, asyncpg.ClientConfigurationError):
         # without its text, which quotes parts of the URL
         raise DatabaseUnusable("The URL of the outbox's database is not valid.") from None
 
 
-def driver_url(url: str) -> str:
-    """Return a URL without SQLAlchemy's driver (`postgresql+psycopg://`). Raises DatabaseUnusable
-    if it is not a URL of PostgreSQL."""
-    scheme, colon, rest = url.partition("://")
-    scheme = scheme.partition("+")[0]
-    if not colon or scheme not in ("postgresql", "postgres"):
-        raise DatabaseUnusable(
-            "The outbox's database must be PostgreSQL: its URL begins with postgresql://."
-        )
-    return f"{scheme}://{rest}"
+def _parse(url: str) -> DatabaseUrl:
+    try:
+        return DatabaseUrl.parse(url)
+    except InvalidUrl as error:
+        raise DatabaseUnusable(f"The outbox's database {error}.") from None

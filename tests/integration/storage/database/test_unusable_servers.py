@@ -111,6 +111,9 @@ ANSWERS = [
     ("53300", "too many clients already", "has no connection left (53300). Raise max_connections"),
     ("53200", "out of memory", "is short of memory, disk or another resource (53200)"),
     ("57P03", "the database system is starting up", "is starting, stopping or recovering (57P03)"),
+    ("26000", "prepared statement does not exist", "a pooler in transaction mode does (26000)"),
+    ("42P05", "prepared statement already exists", "a pooler in session mode (often another port)"),
+    ("57014", "canceling statement due to statement timeout", "cancelled a statement (57014)"),
     ("57P01", "terminating connection", "ended the session (57P01)"),
     ("55000", "not currently accepting", "accepts no connections to the database hooks (55000)"),
     ("08P01", "server login has been failing", "rejects the login (08P01)"),
@@ -175,6 +178,7 @@ async def test_setting_that_the_server_does_not_take_is_named(
 @pytest.mark.parametrize(
     ("answer", "query", "words"),
     [
+        (_sending(b"HTTP/1.1 400 Bad Request"), "", "does not speak PostgreSQL's protocol"),
         (_sending(b"N"), "?sslmode=require", "does not offer TLS, which sslmode=require requires"),
         (_sending(b"E"), "?sslmode=require", "broke off before TLS began"),
         (_sending(b""), "?sslmode=require", "broke off before TLS began"),

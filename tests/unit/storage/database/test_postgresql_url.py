@@ -249,6 +249,8 @@ REFUSED = {
     "connect_timeout=s3cret": "number of seconds",
     "connect_timeout=1.5": "number of seconds",
     "sslmode=no-verify": "disable, allow, prefer, require, verify-ca or verify-full",
+    "ssl=1": "`ssl`: write sslmode=require",
+    "ssl=false": "sslmode=disable for no TLS",
     "ssl=s3cret": "disable, allow, prefer, require, verify-ca or verify-full",
     "sslnegotiation=direct": "sslmode must be require or stronger",
     "sslrootcert=system&sslmode=require": "sslmode must be verify-full",
@@ -343,7 +345,7 @@ def files(tmp_path: Path, identity: dict[str, str]) -> Callable[[str], str]:
         ("sslcert=missing&sslkey=private_key", "`sslcert`: its file cannot be read"),
         ("sslcert=certificate&sslkey=missing", "`sslkey`: its file cannot be read"),
         ("sslcert=certificate&sslkey=other_key", "`sslcert`: its file cannot be loaded (key"),
-        ("sslcert=certificate", "`sslcert`: its file cannot be loaded"),
+        ("sslcert=certificate", "`sslcert`: its private key is missing; add sslkey=FILE"),
         ("passfile=missing", "`passfile`: its file cannot be read"),
     ],
 )
