@@ -138,8 +138,16 @@ class _Group:
     place: int
     """Where its opening is in the translation."""
     number: int | None = None
+    names: set[str] = field(default_factory=set)
+    """The names of groups in all its alternatives so far."""
+    names_here: set[str] = field(default_factory=set)
+    """The names of groups in the alternative that is being read."""
     branches: int = 1
     places: int = 0
+
+    def add_names(self, names: set[str]) -> None:
+        self.names |= names
+        self.names_here |= names
 
 
 @dataclass(slots=True)
@@ -202,6 +210,7 @@ class _Translator:
             self._at += 1
             self._out.append("|")
             self._open[-1].branches += 1
+            self._open[-1].names_here = set()
             return
         elif char in "^$":
             self._at += 1
@@ -233,7 +242,11 @@ class _Translator:
             self._at += 1
             if rest.startswith("(?"):
                 self._at += 1
-                self._captures.names.setdefault(self._group_name(), []).append(group.first)
+                name = self._group_name()
+                if any(name in one.names_here for one in self._open):
+                    raise InvalidPattern("two groups of the same name; rename one")
+                self._captures.names.setdefault(name, []).append(group.first)
+                self._open[-1].add_names({name})
             self._captures.count = group.number = group.first
         if group.opening in _GROUPS[1:]:
             self._backtracks = True
@@ -246,6 +259,7 @@ class _Translator:
         self._at += 1
         self._out.append(")")
         group, captures = self._open.pop(), self._captures
+        self._open[-1].add_names(group.names)
         if _QUANTIFIER.match(self._pattern, self._at):
             self._out.insert(group.place + 1, _EMPTY)
         inside = set(range(group.first, captures.count + 1))

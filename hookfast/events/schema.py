@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jsonschema_rs import Draft202012Validator, ValidationError
 
@@ -28,7 +28,7 @@ from hookfast.events.schema_keywords import (
     keywords,
     within_budget,
 )
-from hookfast.events.schema_work import Endless, TooMuchWork, rules_of, work_of
+from hookfast.events.schema_work import Endless, TooMuchWork, work_of
 from hookfast.events.subschemas import REFERENCES, SINGLE, Path, Subschemas, Unresolvable
 from hookfast.strict_json.text import to_text
 
@@ -40,11 +40,13 @@ _MAX_CHECKED: Final = 100_000_000
 """Work of the schema for one value, times the amount of data: about a second."""
 _MOST_EXPONENT: Final = 1_000_000
 """The validator counts no further, either."""
+_MAX_INTEGER: Final = 4_300
+"""Digits of an `int` that Python writes."""
 _MAX_RULE: Final = 120
 """Characters of a rule in an error."""
 _MAX_LISTED: Final = 40_000
-"""Rules times the amount of data. The validator lists all errors or one, in 25 µs each: at most
-about a second."""
+"""Errors that data could have. The validator lists all errors or one, in 25 µs each: at most about
+a second."""
 
 
 class InvalidSchema(ValueError):
@@ -75,7 +77,7 @@ class CompiledSchema:
         _check_references(parts)
         patterns = _patterns(parts)
         try:
-            self._work, self._rules = work_of(schema, parts, patterns), rules_of(schema, parts)
+            self._work = work_of(schema, parts, patterns)
         except TooMuchWork:
             raise InvalidSchema(
                 (), "checking one value could take too long: too many subschemas apply to it"
@@ -114,8 +116,9 @@ class CompiledSchema:
             return self._violations(plain(data), most=most)
 
     def _violations(self, data: Any, *, most: int) -> list[Violation]:
-        amount = _amount(data)
-        if amount * self._work > _MAX_CHECKED:
+        size = _measure(data)
+        per_value = self._work.at(size.depth)
+        if per_value is None or size.amount * per_value.work > _MAX_CHECKED:
             raise TooSlow
         if self._slow_names:
             with within_budget():
@@ -124,7 +127,8 @@ class CompiledSchema:
             if self._validator.is_valid(data):
                 return []
         with within_budget():
-            if amount * self._rules <= _MAX_LISTED:
+            errors_at_most = size.values * per_value.keywords + size.objects * per_value.names
+            if errors_at_most <= _MAX_LISTED:
                 errors = self._validator.iter_errors(data)
                 return [self._violation(error) for error in islice(errors, most)]
             if self._has_branches:  # the error of one contains those of all its branches
@@ -179,6 +183,8 @@ def plain(value: Any) -> Any:
 
 
 def _plain_decimal(text: str) -> Decimal:
+    if len(text) > _MAX_INTEGER and text.lstrip("-").isdecimal():
+        text = f"{text}.0"  # or errors would have it as an `int`
     try:
         return Decimal(text)
     except InvalidOperation:  # the exponent has more digits than Decimal supports
@@ -277,12 +283,31 @@ def _with_translated_names(
     return named
 
 
-def _amount(data: Any) -> int:
-    """Return how much work data is: one for each value, and for every fourth character."""
-    if isinstance(data, str):
-        return 1 + len(data) // 4
-    if isinstance(data, list):
-        return 1 + sum(map(_amount, data))
-    if isinstance(data, dict):
-        return 1 + sum(len(name) // 4 for name in data) + sum(map(_amount, data.values()))
-    return 1
+class _Size(NamedTuple):
+    values: int
+    """With the names of members."""
+    objects: int
+    amount: int
+    """How much work it is to check: one for each value, and for every fourth character."""
+    depth: int
+
+
+def _measure(data: Any) -> _Size:
+    values = objects = characters = 0
+    depth, level = -1, [data]
+    while level:
+        depth += 1
+        values += len(level)
+        below: list[Any] = []
+        for one in level:
+            if isinstance(one, str):
+                characters += len(one)
+            elif isinstance(one, dict):
+                objects += 1
+                values += len(one)
+                characters += sum(map(len, one))
+                below += one.values()
+            elif isinstance(one, list):
+                below += one
+        level = below
+    return _Size(values, objects, values + characters // 4, depth)

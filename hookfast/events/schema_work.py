@@ -1,21 +1,27 @@
 """Bounds the work that a JSON Schema may make of one value of the data. Pure.
 
 References and `anyOf` apply many subschemas to one value, and at each level of the data twice as
-many if a schema refers to itself twice. So the subschemas that can apply to one value are counted,
-level by level, down to the deepest data.
+many if a schema refers to itself twice for the same member. So the subschemas that can apply to one
+value are counted, level by level, down to the deepest data, or to where they are too many.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from hookfast.events.schema_keywords import Pattern
 from hookfast.events.subschemas import MAPS, Path, Subschemas, subschemas
+from hookfast.strict_json.tolerant import MAX_DEPTH
 
 MAX_WORK: Final = 20_000
-"""For one value. A keyword of the validator counts as one, and so does each of its names."""
+"""For one value on the first levels. A keyword of the validator counts as one, and so does each of
+its names."""
+_FIRST_LEVELS: Final = 2
+_MOST_WORK: Final = 100_000_000
+"""For one value on deeper levels: about a second. Data that are as deep are not checked."""
 _OURS: Final = frozenset(
     {
         "enum", "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf",
@@ -24,9 +30,10 @@ _OURS: Final = frozenset(
 )  # fmt: skip
 _OURS_COUNTS: Final = 30
 """A keyword that Python applies counts as so many of the validator's."""
-MAX_DEPTH: Final = 64
 _MAX_STEPS: Final = 500_000
-"""Additions while counting: about a fifth of a second."""
+"""Additions while counting, about half a second."""
+_DEEPER_STEPS: Final = 100_000
+"""Those of them for the deeper levels, if there are so many left."""
 _CHEAP_PATTERN: Final = 100
 """A larger pattern has a limit of its own."""
 
@@ -52,47 +59,90 @@ class Endless(ValueError):
         self.path = path
 
 
-def work_of(schema: Any, parts: Subschemas, patterns: Mapping[str, Pattern]) -> int:
-    """Return the most work that a schema makes of one value. Raises TooMuchWork, and Endless."""
-    return _Work(parts, {id(one): _weight(one, patterns) for one in parts.all}).of(schema)
+class Most(NamedTuple):
+    """What a schema makes of one value at most."""
+
+    work: int
+    keywords: int
+    """Those that the value can violate."""
+    names: int
+    """Those that it requires, of which each can be missing."""
 
 
-def rules_of(schema: Any, parts: Subschemas) -> int:
-    """Return the most rules that one value can break. Raises TooMuchWork, and Endless."""
-    return _Work(parts, {id(one): _rules(one) for one in parts.all}).of(schema)
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a schema makes of one value at most, in data of each depth."""
+
+    by_depth: tuple[Most, ...]
+    grows: bool
+    """Whether deeper data would take too much. Otherwise they take as much as the last."""
+
+    def at(self, depth: int) -> Most | None:
+        """Return the most for data of this depth, None if it is too much."""
+        if depth < len(self.by_depth):
+            return self.by_depth[depth]
+        return None if self.grows else self.by_depth[-1]
 
 
-class _Work:
-    def __init__(self, parts: Subschemas, weights: Mapping[int, int]) -> None:
+def work_of(schema: Any, parts: Subschemas, patterns: Mapping[str, Pattern]) -> Work:
+    """Count the work of a schema. Raises TooMuchWork, and Endless."""
+    return _Counter(parts, patterns).of(schema)
+
+
+class _Counter:
+    def __init__(self, parts: Subschemas, patterns: Mapping[str, Pattern]) -> None:
         self._parts = parts
         self._by_id = {id(one): one for one in parts.all}
-        self._weights = weights
+        self._weights = {id(one): _weight(one, patterns) for one in parts.all}
         self._in_place: dict[int, list[list[dict[str, Any]]]] = {}
         self._together: dict[int, _Counts] = {}
         self._steps = 0
-        self._most = 1
 
-    def of(self, schema: Any) -> int:
+    def of(self, schema: Any) -> Work:
         for one in self._parts.all:
             self._applied_with(one)
-        if not isinstance(schema, dict):
-            return 1
-        level = self._applied_with(schema)
-        self._count(level)
-        for _ in range(MAX_DEPTH):
-            below = self._below(level)
-            if below == level:
+        known: set[frozenset[tuple[int, int]]] = set()
+        level = [self._applied_with(schema)] if isinstance(schema, dict) else []
+        by_depth: list[Most] = []
+        most = Most(1, 1, 1)
+        while level and len(by_depth) <= MAX_DEPTH:
+            most = Most(*map(max, zip(most, *map(self._total, level), strict=True)))
+            if most.work > (MAX_WORK if len(by_depth) <= _FIRST_LEVELS else _MOST_WORK):
                 break
-            level = below
-        return self._most
-
-    def _count(self, counts: _Counts) -> None:
-        """Count what applies to one value."""
-        self._take_steps(len(counts))
-        work = sum(self._weights[one] * count for one, count in counts.items())
-        if work > MAX_WORK:
+            by_depth.append(most)
+            if len(by_depth) == _FIRST_LEVELS + 1:
+                self._steps = max(self._steps, _MAX_STEPS - _DEEPER_STEPS)
+            try:
+                level = [self._with_theirs(applied) for applied in self._new(level, known)]
+            except TooMuchWork:
+                break
+        if level and len(by_depth) <= _FIRST_LEVELS:
             raise TooMuchWork
-        self._most = max(self._most, work)
+        return Work(tuple(by_depth or [most]), grows=bool(level))
+
+    def _total(self, counts: _Counts) -> Most:
+        each = [(self._weights[one], count) for one, count in counts.items()]
+        return Most(*(sum(most[n] * count for most, count in each) for n in range(3)))
+
+    def _new(
+        self, level: Iterable[_Counts], known: set[frozenset[tuple[int, int]]]
+    ) -> list[_Counts]:
+        """Return what is applied to the values inside, where it is not known yet."""
+        found: dict[frozenset[tuple[int, int]], _Counts] = {}
+        for counts in level:
+            for applied in self._below(counts):
+                self._take_steps(len(applied))
+                if (key := frozenset(applied.items())) not in known:
+                    found[key] = applied
+        known.update(found)
+        return list(found.values())
+
+    def _with_theirs(self, applied: _Counts) -> _Counts:
+        """Return these subschemas with those that apply to a value with them."""
+        counts: _Counts = Counter()
+        for one, count in applied.items():
+            self._add(counts, self._applied_with(self._by_id[one]), times=count)
+        return counts
 
     def _add(self, counts: _Counts, more: _Counts, *, times: int = 1) -> None:
         self._take_steps(len(more))
@@ -159,9 +209,10 @@ class _Work:
             found.append(self._parts.dynamic[anchor] if isinstance(anchor, str) else [target])
         return [[one for one in choice if isinstance(one, dict)] for choice in found]
 
-    def _below(self, level: _Counts) -> _Counts:
-        """Return what applies to a value inside one to which `level` applies: the most of each
-        subschema, over all members and elements."""
+    def _below(self, level: _Counts) -> Iterator[_Counts]:
+        """Yield which subschemas are applied to each of the values inside one to which `level`
+        applies."""
+        self._take_steps(len(level))
         # for any element and any member, and how each place differs from these
         anywhere: dict[str, _Counts] = {
             "element": Counter(),
@@ -173,26 +224,21 @@ class _Work:
             schema = self._by_id[one]
             others: dict[str, list[dict[str, Any]]] = {"element": [], "member": []}
             for kind, below in _children(schema, _ELSEWHERE):
-                self._add(anywhere[kind], self._applied_with(below), times=count)
+                anywhere[kind][id(below)] += count
                 others[kind].append(below)
             for kind, below in _children(schema, _EVERYWHERE):
-                self._add(anywhere[kind], self._applied_with(below), times=count)
+                anywhere[kind][id(below)] += count
             for keyword, kind in _PLACES.items():
                 for path, below in subschemas({keyword: schema.get(keyword)}):
                     at = places.setdefault((kind, path[1]), Counter())
                     if isinstance(below, dict):
-                        self._add(at, self._applied_with(below), times=count)
+                        at[id(below)] += count
                     for other in others[kind]:
-                        self._add(at, self._applied_with(other), times=-count)
-        most: _Counts = Counter()
-        for counts in anywhere.values():
-            self._count(counts)
-            self._raise_to(most, counts)
+                        at[id(other)] -= count
+        yield from anywhere.values()
         for (kind, _), counts in places.items():
             self._add(counts, anywhere[kind])
-            self._count(counts)
-            self._raise_to(most, counts)
-        return most
+            yield +counts  # without those that do not apply
 
 
 _PLACES: Final = {"properties": "member", "prefixItems": "element"}
@@ -216,18 +262,16 @@ def _children(
             yield keywords[str(path[0])], one
 
 
-def _rules(schema: dict[str, Any]) -> int:
-    return len(schema) + sum(
-        len(schema[name]) for name in _ENTRIES if isinstance(schema.get(name), dict | list)
-    )
-
-
-def _weight(schema: dict[str, Any], patterns: Mapping[str, Pattern]) -> int:
+def _weight(schema: dict[str, Any], patterns: Mapping[str, Pattern]) -> Most:
     used = [schema["pattern"]] if isinstance(schema.get("pattern"), str) else []
     used += schema.get("patternProperties", ())
-    ours = _OURS_COUNTS * len(_OURS & schema.keys())
-    return (
-        _rules(schema)
-        + ours
+    work = (
+        len(schema)
+        + sum(len(schema[name]) for name in _ENTRIES if isinstance(schema.get(name), dict | list))
+        + _OURS_COUNTS * len(_OURS & schema.keys())
         + sum(min(patterns[one].translated.places, _CHEAP_PATTERN) for one in used)
     )
+    names = len(schema.get("required", ())) + sum(
+        map(len, schema.get("dependentRequired", {}).values())
+    )
+    return Most(work, len(schema), names)

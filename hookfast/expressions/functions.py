@@ -18,7 +18,7 @@ from jmespath.functions import Functions, signature
 
 from hookfast.expressions.errors import EvaluationFailed
 from hookfast.expressions.values import average, equal, in_range, kind_of, total
-from hookfast.strict_json.numbers import strict_integer, strict_number
+from hookfast.strict_json.numbers import WrittenNumber, strict_integer, strict_number
 from hookfast.strict_json.text import to_text
 
 FOR_EVENT: Final = " for this event"
@@ -89,7 +89,9 @@ class ExactFunctions(Functions):
 
     @signature({"types": ["number"]})
     def _func_abs(self, arg: Any) -> Any:
-        return arg if arg > 0 else arg.copy_abs() if isinstance(arg, Decimal) else -arg
+        if isinstance(arg, Decimal):
+            return WrittenNumber(str(arg).removeprefix("-"), arg.copy_abs())
+        return abs(arg)
 
     @signature({"types": ["number"]})
     def _func_ceil(self, arg: Any) -> Any:

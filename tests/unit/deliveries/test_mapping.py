@@ -34,6 +34,12 @@ def made(mapping: str, body: bytes = INVOICE) -> str:
     return mapped_body(mapping, body).decode()
 
 
+@pytest.mark.parametrize("written", ["1e99999", "1" * 5_000, "1e-99999", "1E400"])
+def test_number_that_only_an_inbound_request_can_have_keeps_its_text(written: str) -> None:
+    body = b'{"data":-%s}' % written.encode()
+    assert made("[data, abs(data)]", body) == f"[-{written},{written}]"
+
+
 @pytest.mark.parametrize(
     ("mapping", "expected"),
     [
@@ -57,6 +63,7 @@ def made(mapping: str, body: bytes = INVOICE) -> str:
          "1.1000000000000000000000000000000000000000000000"),
         ("abs(`-0.10000000000000000000000000000001`)", "0.10000000000000000000000000000001"),
         ("[ceil(`1e20`), floor(`-1.5`), abs(`-0.0`)]", "[100000000000000000000,-2,0.0]"),
+        ("[abs(`-1E5`), abs(`-0`), abs(`0.10`), abs(`-7`)]", "[1E5,0,0.10,7]"),
         ("sort([`2`, `1.5`, `1E1`, `-0`])", "[-0,1.5,2,1E1]"),
         ("[max([`0.1`, `0.10000000000000000001`]), min([`1`, `1.0`])]",
          "[0.10000000000000000001,1]"),

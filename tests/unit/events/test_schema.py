@@ -3,11 +3,12 @@ bounded time for any schema and data."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from jsonschema import Draft202012Validator
 
 from hookfast.events.schema import CompiledSchema, InvalidSchema
 from hookfast.events.schema_keywords import TooSlow
+from hookfast.strict_json.text import from_text
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 UNIQUE = {"uniqueItems": True}
@@ -235,6 +237,25 @@ def test_numbers_that_keep_their_text_are_compared_by_it(within: str) -> None:
         assert compiled.violations(data, most=1) != []
 
 
+@pytest.mark.parametrize("digits", [4_301, 100_000])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string"},
+        {"const": 1},
+        {"enum": [1]},
+        {"minimum": 1},
+        {"multipleOf": 7},
+        {"anyOf": [{"const": 1}, {"type": "null"}]},
+        {"type": "object"},
+    ],
+    ids=str,
+)
+def test_integer_of_more_digits_than_python_writes_is_checked(schema: Any, digits: int) -> None:
+    assert places(schema, from_text(f"-{'1' * digits}")) == [[]]
+    assert places({"type": "integer"}, from_text("1" * digits)) == []
+
+
 def test_lone_surrogates_are_characters() -> None:
     schema = {"additionalProperties": {"maxLength": 1, "pattern": "^.$"}}
     assert places(schema, {"\udc00": "\ud800"}) == []
@@ -270,9 +291,7 @@ LIST = {"$ref": "#/$defs/n", "$defs": {"n": {"properties": {"next": {"$ref": "#/
     [
         (_doubled(20), ()),
         (_unevaluated(20), ()),
-        ({"items": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}, ()),
-        ({"properties": {"a": {"oneOf": [{"$ref": "#"}, {"$ref": "#"}]}}}, ()),
-        ({"$dynamicAnchor": "n", "items": {"allOf": [{"$dynamicRef": "#n"}] * 2}}, ()),
+        ({"items": {"anyOf": [{"$ref": "#"}] * 150}}, ()),
         ({"$ref": "#"}, ()),
         ({"not": {"$ref": "#/not"}}, ("not",)),
         ({"allOf": [{"anyOf": [{"$ref": "#"}]}]}, ()),
@@ -338,6 +357,118 @@ def test_large_schema_is_accepted(schema: Any, data: Any) -> None:
     assert places(schema, data) == []
 
 
+def _tagged(*names: str, **members: Any) -> dict[str, Any]:
+    """Return a schema of a tree whose nodes have one of these kinds."""
+    kinds = [
+        {
+            "required": ["kind"],
+            "properties": {"kind": {"const": name}, **members},
+            "additionalProperties": False,
+        }
+        for name in names
+    ]
+    return {"oneOf": kinds}
+
+
+CONDITIONS = {
+    "properties": {
+        "all": {"type": "array", "items": {"$ref": "#"}},
+        "any": {"type": "array", "items": {"$ref": "#"}},
+        "not": {"$ref": "#"},
+        "field": {"type": "string"},
+    },
+    "additionalProperties": False,
+}
+# Core, section 8.2.3.2
+STRICT_TREE = {
+    "$id": "https://example.com/strict-tree",
+    "$dynamicAnchor": "node",
+    "$ref": "tree",
+    "unevaluatedProperties": False,
+    "$defs": {
+        "tree": {
+            "$id": "https://example.com/tree",
+            "$dynamicAnchor": "node",
+            "properties": {
+                "data": True,
+                "children": {"type": "array", "items": {"$dynamicRef": "#node"}},
+            },
+        }
+    },
+}
+WIDE = {
+    "$defs": {
+        "user": {
+            "required": [f"u{n}" for n in range(20)],
+            "properties": {f"u{n}": {"type": "integer"} for n in range(20)},
+            "additionalProperties": False,
+        }
+    },
+    "items": {"$ref": "#/$defs/user"},
+}
+USER = {f"u{n}": n for n in range(20)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "valid", "invalid", "place"),
+    [
+        (
+            CONDITIONS,
+            {"all": [{"not": {"any": [{"field": "a"}]}}] * 5},
+            {"all": [{"not": {"any": [{"feild": "a"}]}}]},
+            ["all", "0", "not", "any", "0"],
+        ),
+        (
+            STRICT_TREE,
+            {"children": [{"children": [{"data": 1}] * 9}] * 9},
+            {"children": [{"children": [{"data": 1}, {"daat": 1}]}]},
+            ["children", "0", "children", "1"],
+        ),
+        (
+            _tagged("a", "b", children={"items": {"$ref": "#"}}),
+            {"kind": "a", "children": [{"kind": "b", "children": [{"kind": "a"}]}]},
+            {"kind": "a", "children": [{"kind": "c"}]},
+            [],
+        ),
+        (
+            _tagged(*"abcdefghijkl", left={"$ref": "#"}, right={"$ref": "#"}),
+            {"kind": "a", "left": {"kind": "b", "right": {"kind": "c"}}},
+            {"kind": "a", "left": {"kind": "b", "right": {"kind": "?"}}},
+            [],
+        ),
+        (WIDE, [USER] * 200, [USER] * 150 + [{**USER, "u7": "7"}] + [USER] * 49, ["150", "u7"]),
+    ],
+    ids=["conditions", "strict tree", "two kinds", "twelve kinds", "many values"],
+)
+def test_realistic_schema_says_where_data_breaks_it(
+    schema: Any, valid: Any, invalid: Any, place: list[str]
+) -> None:
+    assert places(schema, valid) == []
+    assert places(schema, invalid) == [place]
+
+
+def _list_of(levels: int) -> Any:
+    return reduce(lambda inner, _: [inner], range(levels), cast("Any", 1))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"items": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}},
+        {"items": {"not": {"oneOf": [{"$ref": "#"}, {"$ref": "#"}]}}},
+        {"$dynamicAnchor": "n", "items": {"allOf": [{"$dynamicRef": "#n"}] * 2}},
+        {"allOf": [{"items": {"$ref": "#"}}], "unevaluatedItems": {"$ref": "#"}},
+        _tagged(*"abc", items={"$ref": "#"}) | {"items": {"$ref": "#/oneOf/0"}},
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_depth_of_the_data_bounds_a_check_that_doubles_with_each_level(schema: Any) -> None:
+    compiled = CompiledSchema(schema)
+    for levels in range(64):
+        with contextlib.suppress(TooSlow):
+            compiled.violations(_list_of(levels), most=1)
+
+
 MANY = 20_000
 LETTERS = "a" * 262_144
 
@@ -388,6 +519,7 @@ STEPS_BACK = r"(a*)\1b"
         ({"patternProperties": {"[ab]*a[ab]{5000}c": False}}, {LETTERS: 1}),
         ({"allOf": [{"not": {"pattern": f"a{{80}}b|{n}"}} for n in range(150)]}, LETTERS),
         (_doubled(10), [1] * 100_000),
+        ({"items": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}, _list_of(40)),
         ({"items": {"not": {"required": [f"k{n}" for n in range(5_000)]}}}, [{}] * 80_000),
         ({"allOf": [UNIQUE] * 100}, [[n] for n in range(40_000)]),
     ],

@@ -126,7 +126,16 @@ async def strict(
 
 
 @pytest.mark.both_databases
-@pytest.mark.parametrize("body", [b'{"hush\\u0000": 1}', b'{"\\ud800": 1}', b"not JSON"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"hush\\u0000": 1}',
+        b'{"\\ud800": 1}',
+        f'{{"token": {HUGE}}}'.encode(),
+        b"not JSON",
+    ],
+    ids=["NUL", "surrogate", "integer", "text"],
+)
 async def test_body_that_violates_the_schema_still_reaches_raw_subscribers(
     client: httpx2.AsyncClient,
     tenant: str,
