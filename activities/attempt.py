@@ -35,7 +35,7 @@ from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.dependency import DATABASE
 from hookfast.dispatch.request import outgoing_request
 from hookfast.endpoints.circuit import Admission, admit
-from hookfast.errors import NotFound, Unavailable
+from hookfast.errors import Misconfigured, NotFound, Unavailable
 from hookfast.events.envelope import thin_body
 from hookfast.ids import new_id
 from hookfast.sender import Sender
@@ -239,6 +239,8 @@ class AttemptRunner:
     async def _body(self, outgoing: Outgoing) -> bytes:
         event = outgoing.event
         if outgoing.raw is not None:
+            if outgoing.raw.damaged:
+                raise Misconfigured("the received request to forward is damaged")
             return outgoing.raw.body
         if outgoing.payload == "mapped":
             if outgoing.mapping is None:  # an older database was restored

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Sequence
 
 from hookfast.deliveries.headers import JSON, request_headers
+from hookfast.errors import Misconfigured
 from hookfast.signing.encryption import CONTENT_TYPE as ENCRYPTED
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 
@@ -25,7 +26,9 @@ async def outgoing_request(
     hops: int = 0,
 ) -> tuple[dict[str, str], bytes]:
     """The request's headers and body. `timestamp` is Unix time in seconds; `original` are headers
-    of a request that is sent on."""
+    of a request that is sent on. Raises Misconfigured for an endpoint with a fault."""
+    if endpoint.fault is not None:
+        raise Misconfigured(endpoint.fault)
 
     def build() -> tuple[dict[str, str], bytes]:
         sent, sent_type, sent_on = body, content_type, original

@@ -72,19 +72,24 @@ class Policy:
     disable_after: timedelta = timedelta(hours=72)
 
     def with_overrides(self, overrides: Mapping[str, Any]) -> Policy:
-        """Return this policy with an endpoint's own values (column `circuit` of `endpoints`)."""
+        """Return this policy with an endpoint's own values (column `circuit` of `endpoints`). A
+        damaged column has none: an attempt could not be recorded otherwise."""
         if not overrides:
             return self
-        span = overrides.get("min_span_seconds")
-        disable_after = overrides.get("disable_after_seconds")
-        return Policy(
-            failure_threshold=overrides.get("failure_threshold", self.failure_threshold),
-            min_span=self.min_span if span is None else timedelta(seconds=span),
-            probe_delays=tuple(overrides.get("probe_delays_seconds", self.probe_delays)),
-            disable_after=self.disable_after
-            if disable_after is None
-            else timedelta(seconds=disable_after),
-        )
+        try:
+            span = overrides.get("min_span_seconds")
+            disable_after = overrides.get("disable_after_seconds")
+            delays = overrides.get("probe_delays_seconds", self.probe_delays)
+            return Policy(
+                failure_threshold=int(overrides.get("failure_threshold", self.failure_threshold)),
+                min_span=self.min_span if span is None else timedelta(seconds=span),
+                probe_delays=tuple(float(delay) for delay in delays) or self.probe_delays,
+                disable_after=self.disable_after
+                if disable_after is None
+                else timedelta(seconds=disable_after),
+            )
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            return self
 
     def probe_delay(self, probes: int) -> timedelta:
         """Return how long to wait before the next probe, after this many failed ones."""

@@ -20,6 +20,8 @@ _NUMBER = re.compile(r"0*([0-9]{1,4})[0-9]*")
 
 def received_hops(values: Iterable[str]) -> int:
     """Return the hops of a request whose header has these values: one more than the largest. A
-    value that is not a decimal number counts as 0, and one above 9999 as some number above 999."""
-    matches = (_NUMBER.fullmatch(value.strip(" \t")) for value in values)
+    proxy may have joined values by commas (RFC 9110, section 5.3). A value that is not a decimal
+    number counts as 0, and one above 9999 as some number above 999."""
+    parts = (part.strip(" \t") for value in values for part in value.split(","))
+    matches = (_NUMBER.fullmatch(part) for part in parts)
     return 1 + max((int(match[1]) for match in matches if match), default=0)

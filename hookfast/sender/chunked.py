@@ -11,7 +11,7 @@ import re
 from enum import Enum, auto
 
 # The extensions of a chunk are ignored, quoted strings included: no line can end within one.
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
+_SIZE = re.compile(rb"(0*[0-9A-Fa-f]{1,16})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 # A field or the continuation of one; as in heads, a line feed alone ends the line, too.
 _TRAILER = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:|[ \t])[\t\x20-\x7e\x80-\xff]*\r?\n")
 _END_OF_TRAILERS = (b"\r\n", b"\n")

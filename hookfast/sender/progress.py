@@ -58,7 +58,7 @@ class Progress:
 
 
 # RFC 9112, section 4; the server's text is ignored.
-_ACCEPTED = re.compile(rb"HTTP/1\.[0-9] (2[0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\r?\n")
+_ACCEPTED = re.compile(rb"HTTP/1\.[0-9] (2[0-9]{2})(?:[ \t\r][^\n]*)?\n")
 
 _current: ContextVar[Progress] = ContextVar("progress")
 

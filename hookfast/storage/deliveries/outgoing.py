@@ -22,7 +22,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import Life
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.circuit import Gate
-from hookfast.errors import Misconfigured, NotFound
+from hookfast.errors import NotFound
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.database.engine import Database
@@ -124,8 +124,7 @@ class DeliveryWithEndpoint:
 
 class OutgoingLoader:
     """Loads and caches what attempts need. One per process. Raises NotFound if a delivery's row or
-    event is missing, and Misconfigured if its endpoint cannot be used (a secret cannot be
-    decrypted)."""
+    event is missing."""
 
     def __init__(self, database: Database, keyring: Keyring, *, clock: Clock = utc_now) -> None:
         self._database = database
@@ -140,14 +139,12 @@ class OutgoingLoader:
     async def with_endpoints(
         self, connection: AsyncConnection, deliveries: Sequence[PendingDelivery]
     ) -> list[DeliveryWithEndpoint]:
-        """Return these deliveries with their endpoints. Those with an endpoint that cannot be used
-        are left out; the log has the reason."""
+        """Return these deliveries with their endpoints."""
         current = await gates(connection, {row.endpoint_id for row in deliveries})
         endpoints = await self._endpoints.load(connection, current)
         return [
             DeliveryWithEndpoint(row, endpoints[row.endpoint_id], current[row.endpoint_id].gate)
             for row in deliveries
-            if row.endpoint_id in endpoints
         ]
 
     async def prime(
@@ -221,7 +218,7 @@ class OutgoingLoader:
         return _outgoing(
             row,
             event,
-            _usable(endpoints, row.endpoint_id),
+            endpoints[row.endpoint_id],
             current[row.endpoint_id].gate,
             raw=raws.get(_raw_id(row, event) or ""),
             mapping=mapped.get(row.subscription_id),
@@ -231,7 +228,7 @@ class OutgoingLoader:
 
     async def refresh(self, outgoing: Outgoing) -> Outgoing:
         """Read again what may have changed: the life, the gate and the endpoint. Raises NotFound if
-        the delivery no longer exists, and Misconfigured as `load` does."""
+        the delivery no longer exists."""
         endpoint_id, read_at = outgoing.endpoint.endpoint_id, asyncio.get_running_loop().time()
         async with self._database.read(quick=True) as connection:
             life = await life_rows.read(connection, outgoing.delivery_id)
@@ -243,7 +240,7 @@ class OutgoingLoader:
             outgoing,
             life=life,
             gate=current[endpoint_id].gate,
-            endpoint=_usable(endpoints, endpoint_id),
+            endpoint=endpoints[endpoint_id],
             read_at=read_at,
         )
 
@@ -270,13 +267,13 @@ class OutgoingLoader:
         )
 
     async def load_endpoint(self, endpoint_id: str) -> CachedEndpoint:
-        """Return an endpoint in any state. Raises NotFound, and Misconfigured as `load` does."""
+        """Return an endpoint in any state. Raises NotFound."""
         async with self._database.read(quick=True) as connection:
             current = await gates(connection, {endpoint_id})
             endpoints = await self._endpoints.load(connection, current)
         if endpoint_id not in current:
             raise NotFound("There is no such endpoint.")
-        return _usable(endpoints, endpoint_id)
+        return endpoints[endpoint_id]
 
     def traceparent_of(self, event_id: str) -> str | None:
         """Return the trace of an event that was read recently, or None for any other event."""
@@ -323,12 +320,6 @@ async def _load_mappings(
     return await mappings.latest(
         connection, {row.subscription_id for row in deliveries if row.payload == "mapped"}
     )
-
-
-def _usable(endpoints: Mapping[str, CachedEndpoint], endpoint_id: str) -> CachedEndpoint:
-    if endpoint_id not in endpoints:
-        raise Misconfigured(f"endpoint {endpoint_id} cannot be used now; the log says why")
-    return endpoints[endpoint_id]
 
 
 def _raw_id(row: PendingDelivery, event: EventBody) -> str | None:

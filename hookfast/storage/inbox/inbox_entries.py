@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from sqlalchemy import Select, Table, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -188,26 +188,43 @@ async def set_result(
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """A received request, to be forwarded unchanged."""
+    """A received request, to be forwarded unchanged. A damaged one, which has no content here,
+    cannot be."""
 
     body: bytes
     content_type: str
     headers: tuple[tuple[str, str], ...]
+    damaged: bool = False
+
+
+_DAMAGED: Final = RawRequest(b"", "", (), damaged=True)
 
 
 async def raw_requests(
     connection: AsyncConnection, inbox_ids: Iterable[str]
 ) -> dict[str, RawRequest]:
     """Return the requests of these entries by id, without entries that are no longer kept."""
-    rows = await connection.execute(
-        select(_C.id, _C.body, _C.content_type, _C.headers).where(_C.id.in_(sorted(inbox_ids)))
-    )
-    return {
-        row.id: RawRequest(
-            row.body, row.content_type, tuple((name, value) for name, value in row.headers)
+    ids = sorted(inbox_ids)
+    try:
+        rows = await connection.execute(
+            select(_C.id, _C.body, _C.content_type, _C.headers).where(_C.id.in_(ids))
         )
-        for row in rows
-    }
+        return {row.id: _raw_request(row) for row in rows}
+    except ValueError:  # headers that are not JSON
+        if len(ids) == 1:
+            return {ids[0]: _DAMAGED}
+    found: dict[str, RawRequest] = {}
+    for one in ids:
+        found |= await raw_requests(connection, [one])
+    return found
+
+
+def _raw_request(row: Any) -> RawRequest:
+    try:
+        headers = tuple((name, value) for name, value in row.headers)
+    except (TypeError, ValueError):
+        return _DAMAGED
+    return RawRequest(row.body, row.content_type, headers)
 
 
 async def source_ids(connection: AsyncConnection, inbox_ids: Collection[str]) -> dict[str, str]:

@@ -34,6 +34,6 @@ class RawRequestCache:
         found = {one: raw for one in ids if (raw := self._cached.get(one)) is not None}
         if missing := ids - found.keys():
             loaded = await inbox_entries.raw_requests(connection, missing)
-            self._cached.update(loaded)
+            self._cached.update({one: raw for one, raw in loaded.items() if not raw.damaged})
             found |= loaded
         return found

@@ -91,7 +91,7 @@ SEALED_TABLES: tuple[SealedTable, ...] = (_Endpoints(), _Sources(), _SigningKeys
 @dataclass(slots=True)
 class Survey:
     """Counts of sealed values by key: `older` keys, or none (`plain`). `unopened` are the contexts
-    of values that no key opens."""
+    of values that no key opens, and the ids of damaged rows."""
 
     rows: int = 0
     values: int = 0
@@ -217,7 +217,13 @@ async def _pass(
 
 def _survey_row(sealed_table: SealedTable, row: Row[Any], keyring: Keyring, result: Survey) -> None:
     result.rows += 1
-    for context, text in sealed_table.sealed(row):
+    try:
+        sealed = list(sealed_table.sealed(row))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        result.values += 1
+        result.unopened.append(f"{row[0]} (damaged)")
+        return
+    for context, text in sealed:
         result.values += 1
         if text is None:
             result.plain += 1

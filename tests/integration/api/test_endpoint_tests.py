@@ -421,7 +421,7 @@ async def test_an_endpoint_whose_secrets_cannot_be_opened_says_so_in_tests_and_v
     monkeypatch.setattr(context.keyring, "_ciphers", {})  # as with the keys of another server
     view = await send(client, endpoint, {"type": TYPE})
     assert view["result"] == "internal"
-    assert f"endpoint {endpoint['id']} cannot be used now" in view["error"]
+    assert f"decrypts the secret of {endpoint['id']}; append the key" in view["error"]
     answer = await client.post(f"/endpoints/{endpoint['id']}/verify")
     assert_problem(answer, 422, code="verification_failed", pointer="/url")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import quote_plus
 
 import httpx2
@@ -13,7 +14,7 @@ from pydantic import SecretStr
 
 from api.app import create_app
 from hookfast.clock import utc_now
-from hookfast.inbox import provider
+from hookfast.inbox import provider, verified_request
 from hookfast.inbox.samples import sample
 from hookfast.receiver import Verifier
 from hookfast.settings.settings import Settings
@@ -130,6 +131,24 @@ async def test_raw_payload_of_a_form_is_the_same_form(
     assert got["/raw"].body == body
     assert got["/raw"].headers["content-type"] == form["Content-Type"]
     assert json.loads(got["/full"].body)["data"] == {"action": "opened", "n": 1.5}
+
+
+async def test_a_damaged_request_fails_the_attempts_that_forward_it(
+    client: httpx2.AsyncClient, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, source, _ = await create_source(client, stack, "full", "raw")
+    damaged = Mock(return_value=[["a name without a value"]])
+    monkeypatch.setattr(verified_request, "kept_headers", damaged)
+    headers, body = signed(b"{}", event="push")
+    answer = await post(client, source, headers, body)
+    await stack.receiver.wait_for(1)
+    event = answer.json()["event_id"]
+    deliveries = (await client.get(f"/events/{event}/deliveries")).json()["data"]
+    for one in deliveries:
+        await stack.until_status(one["id"], "delivered", "retrying")
+    attempts = (await client.get("/attempts")).json()["data"]
+    assert {one["result"] for one in attempts} == {"success", "internal"}
+    assert list(by_path(stack)) == ["/full"]
 
 
 async def test_raw_payload_of_an_emitted_event_is_the_full_one(

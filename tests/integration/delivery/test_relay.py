@@ -189,20 +189,30 @@ async def test_first_steps_are_expected_in_the_process_that_starts_them(
     assert expected == [delivery]
 
 
-async def test_endpoint_with_an_unreadable_secret_does_not_hold_up_others(stack: Stack) -> None:
-    """Its secret was sealed with a key that no longer exists."""
-    broken, healthy = await stack.endpoint("/ok"), await stack.endpoint("/ok")
+async def test_endpoint_with_an_unreadable_secret_retries_and_does_not_hold_up_others(
+    stack: Stack,
+) -> None:
+    """Its secret was sealed with a key that no longer exists, until it gets a new one."""
+    plan = {"delays_seconds": [3, 3, 3], "jitter": 0}
+    broken, healthy = await stack.endpoint("/ok", plan=plan), await stack.endpoint("/ok")
     table = Endpoint.__table__
     other = Keyring([bytes(32)])
     sealed = [{"sealed": other.seal(SECRET, context=broken), "expires_at": None}]
     async with stack.database.write() as connection:
+        before = await connection.scalar(select(table.c.secrets).where(table.c.id == broken))
         await connection.execute(update(table).where(table.c.id == broken).values(secrets=sealed))
-    stuck = await stack.deliver(broken)
+    retrying = await stack.deliver(broken)
     delivery = await stack.deliver(healthy)
 
     await stack.until_status(delivery, "delivered")
+    row = await stack.until_status(retrying, "retrying")
+    assert f"decrypts the secret of {broken}" in row.last_error
 
-    assert (await stack.row(stuck)).status == "pending"
+    async with stack.database.write() as connection:
+        await connection.execute(
+            update(table).where(table.c.id == broken).values(secrets=before, updated_at=utc_now())
+        )
+    await stack.until_status(retrying, "delivered")
 
 
 class UnavailableClient:

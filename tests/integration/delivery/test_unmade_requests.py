@@ -65,6 +65,33 @@ async def test_an_error_in_any_step_uses_up_an_attempt_the_first_as_each_retry(
     assert stack.receiver.requests == []
 
 
+DAMAGED: list[dict[str, Any]] = [
+    {"secrets": [{"sealed": "AAAA", "created_at": "", "expires_at": None}]},
+    {"secrets": [5]},
+    {"headers": {"X-Key": {"sealed": "zzz"}}},
+    {"credentials": [{"kind": "tls", "sealed": "x", "shown": {}, "expires_at": None}]},
+    {"encryption": {"jwk": {"kty": "XX"}}},
+    {"signatures": ["foo"]},
+    {"allowed_networks": ["somewhere"]},
+    {"retry_plan": {"delays_seconds": "often"}},
+    {"secrets": [5], "circuit": {"failure_threshold": "x"}},
+]
+
+
+@pytest.mark.parametrize("first_attempts", ["workflow", "batch"])
+async def test_a_damaged_endpoint_fails_its_attempts_and_the_others_go_on(stack: Stack) -> None:
+    damaged = [await stack.endpoint("/ok", plan=ONE_RETRY, **columns) for columns in DAMAGED]
+    deliveries = [await stack.deliver(one) for one in damaged]
+    await stack.deliver_until("delivered", "/ok")
+    for columns, delivery in zip(DAMAGED, deliveries, strict=True):
+        ends = "retrying" if "retry_plan" in columns else "dead"
+        await stack.until_status(delivery, ends)
+        for made in await stack.attempts(delivery):
+            assert made.result == "internal", columns
+            assert made.error.startswith("The request could not be made: ")
+    assert len(stack.receiver.requests) == 1
+
+
 async def test_a_stored_tls_identity_that_cannot_be_loaded_opens_the_circuit(stack: Stack) -> None:
     endpoint = await stack.endpoint("/ok", plan=QUICK, circuit=QUICK_CIRCUIT)
     sealed = KEYRING.seal(json.dumps(SHA1_IDENTITY), context=f"{endpoint} (credential tls)")

@@ -80,7 +80,6 @@ NOT_HTTP = {
     "status abc": "HTTP/1.1 abc No\r\nContent-Length: 0\r\n\r\n",
     "status in Arabic digits": "HTTP/1.1 ٢٠٠ OK\r\n\r\n",
     "no blank after the version": "HTTP/1.1200 OK\r\nContent-Length: 0\r\n\r\n",
-    "a control character in the reason": "HTTP/1.1 200 O\0K\r\nContent-Length: 0\r\n\r\n",
     "an interim status, then garbage": "HTTP/1.1 199 OK\r\n\r\nHTTP/1.1 2x0 OK\r\n\r\n",
 }
 # What may follow the status line of an answer, none of which is valid.
@@ -147,6 +146,19 @@ async def test_a_response_that_is_not_http_fails_before_the_deadline(
     )
     assert outcome.result is Result.PROTOCOL
     assert outcome.error == f"The answer of 127.0.0.1:{receiver.port} is not valid HTTP/1.1."
+
+
+@pytest.mark.parametrize("reason", [" O\0K\r", " O\rK\r", "\r\r"], ids=ascii)
+async def test_a_reason_with_control_characters_changes_no_status(
+    sender: Sender, receiver: Receiver, reason: str
+) -> None:
+    async def answered(status: int) -> Outcome:
+        wire = quote(f"HTTP/1.1 {status}{reason}\nContent-Length: 0\r\n\r\n")
+        return await sender.post(receiver.url(f"/wire/{wire}"), headers={}, body=b"", timeout=30)
+
+    accepted, rejected = await answered(202), await answered(500)
+    assert (accepted.result, accepted.status_code) == (Result.SUCCESS, 202)
+    assert (rejected.result, rejected.status_code) == (Result.PROTOCOL, None)
 
 
 @pytest.mark.parametrize("rest", BROKEN.values(), ids=BROKEN)

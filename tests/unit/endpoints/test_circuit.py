@@ -270,6 +270,22 @@ def test_endpoints_own_values_override_the_policy(
     assert POLICY.with_overrides(overrides) == policy
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        [1],
+        "x",
+        {"failure_threshold": "x"},
+        {"min_span_seconds": "a"},
+        {"probe_delays_seconds": 5},
+        {"probe_delays_seconds": []},
+        {"disable_after_seconds": 1e300},
+    ],
+)
+def test_a_damaged_column_overrides_nothing(damaged: Any) -> None:
+    assert POLICY.with_overrides(damaged) == POLICY
+
+
 def test_policy_without_a_span_opens_by_count_alone() -> None:
     own = POLICY.with_overrides({"failure_threshold": 2, "min_span_seconds": 0})
     assert after(Circuit(), result(0), policy=own).state is State.CLOSED

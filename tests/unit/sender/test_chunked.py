@@ -35,7 +35,7 @@ def chunked(draw: st.DrawFn) -> tuple[bytes, bytes]:
     parts = draw(st.lists(st.binary(min_size=1, max_size=20), max_size=4))
     wire = b""
     for part in parts:
-        size = draw(st.sampled_from(["{:x}", "{:X}", "0{:x}"])).format(len(part))
+        size = draw(st.sampled_from(["{:x}", "{:X}", "0{:x}", "{:020x}"])).format(len(part))
         wire += f"{size}{draw(extensions())}\r\n".encode("latin-1") + part + b"\r\n"
     wire += f"0{draw(extensions())}\r\n".encode("latin-1")
     trailers = st.lists(st.sampled_from([b"X: y\r\n", b"X:\r\n", b" folded\r\n", b"Y:z\n"]))

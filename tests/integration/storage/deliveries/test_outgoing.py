@@ -8,12 +8,13 @@ from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import pytest
+from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Phase
+from hookfast.deliveries.retry_plan import DEFAULT_PLAN
 from hookfast.endpoints.circuit import EndpointState
-from hookfast.errors import Misconfigured
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, outbox, outgoing
 from hookfast.storage.deliveries.outbox import find_pending
@@ -204,11 +205,35 @@ async def test_an_endpoint_that_a_later_version_wrote_does_not_block_other_endpo
         rows = [row for one in ids if (row := await find_pending(connection, one)) is not None]
         with capture_logs() as lines:
             found = await loader.with_endpoints(connection, rows)
-    assert [one.row.delivery_id for one in found] == ids[-1:]
-    assert sorted(line["endpoint_id"] for line in lines) == sorted(endpoints)
+    faults = {one.endpoint.endpoint_id: one.endpoint.fault for one in found}
+    assert [one for one, fault in faults.items() if fault is None] == [endpoint]
+    assert {line["endpoint_id"]: line["error"] for line in lines} == {
+        one: faults[one] for one in endpoints
+    }
     for one in ids[:-1]:
-        with pytest.raises(Misconfigured):
-            await loader.load(one)
+        assert (await loader.load(one)).endpoint.fault is not None
+
+
+@pytest.mark.parametrize("column", ["headers", "retry_plan", "signatures"])
+async def test_a_column_that_is_not_json_does_not_block_other_endpoints(
+    database: Database, endpoint: str, column: str
+) -> None:
+    if database.file is None:
+        pytest.skip("PostgreSQL stores nothing else in a column of JSON")
+    damaged = await seed_endpoint(database, "https://example.com/hook", plan="stepped")
+    ids = [await seed_delivery(database, one) for one in (damaged, endpoint)]
+    async with database.write() as connection:
+        await connection.execute(
+            text(f"UPDATE endpoints SET {column} = '{{bad' WHERE id = :id"),  # noqa: S608
+            {"id": damaged},
+        )
+        rows = await outbox.find_many_pending(connection, ids)
+        found = await OutgoingLoader(database, KEYRING).with_endpoints(connection, rows)
+    endpoints = {one.endpoint.endpoint_id: one.endpoint for one in found}
+    assert endpoints[endpoint].fault is None
+    fault = endpoints[damaged].fault
+    assert str(fault).startswith("the endpoint's row cannot be read")
+    assert endpoints[damaged].plan == DEFAULT_PLAN
 
 
 async def test_a_signing_key_that_cannot_be_read_does_not_block_endpoints_without_it(
@@ -222,7 +247,7 @@ async def test_a_signing_key_that_cannot_be_read_does_not_block_endpoints_withou
     async with database.read() as connection:
         rows = await outbox.find_many_pending(connection, ids)
         with capture_logs() as lines:
-            usable = await loader.with_endpoints(connection, rows)
-    assert [one.endpoint.endpoint_id for one in usable] == [endpoint]
-    assert [line["endpoint_id"] for line in lines] == [signed]
+            found = await loader.with_endpoints(connection, rows)
+    faults = {one.endpoint.endpoint_id: one.endpoint.fault for one in found}
+    assert faults == {signed: lines[0]["error"], endpoint: None}
     assert "s3cret" not in str(lines)

@@ -121,6 +121,16 @@ async def test_unsealed_headers_are_sealed(database: Database) -> None:
     assert _opened(row, KEYRING)[1] == {"Authorization": "Bearer plain"}
 
 
+@pytest.mark.parametrize("damaged", [[5], [{}], {"a": 1}], ids=str)
+async def test_a_damaged_row_is_named_and_the_others_are_counted(
+    database: Database, damaged: Any
+) -> None:
+    await seed_endpoint(database, URL)
+    endpoint_id = await seed_endpoint(database, URL, secrets=damaged)
+    found = await survey(database, BOTH)
+    assert (found.values, found.unopened) == (2, [f"{endpoint_id} (damaged)"])
+
+
 async def test_value_that_no_key_opens_fails_before_any_change(
     database: Database,
 ) -> None:
