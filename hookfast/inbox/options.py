@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
 
@@ -37,6 +38,13 @@ def _event_type(text: str) -> str:
     return text
 
 
+def _media_type(text: str) -> str:
+    lowered = text.lower()
+    if not re.fullmatch(MEDIA_TYPE, lowered):
+        raise ValueError("give a media type without parameters, e.g. text/plain")
+    return lowered
+
+
 def _public_url(text: str) -> str:
     try:
         parts = urlsplit(text)
@@ -65,7 +73,7 @@ HeaderName: TypeAlias = Annotated[
     StringConstraints(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$"),  # RFC 9110, 5.6.2
 ]
 ContentTypes: TypeAlias = Annotated[
-    tuple[Annotated[str, StringConstraints(to_lower=True, pattern=rf"(?i)^{MEDIA_TYPE}$")], ...],
+    tuple[Annotated[str, AfterValidator(_media_type)], ...],
     Field(
         max_length=10,
         description="Media types to accept besides the provider's own, e.g. `text/plain`, without "
