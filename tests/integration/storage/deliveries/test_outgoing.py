@@ -214,12 +214,11 @@ async def test_an_endpoint_that_a_later_version_wrote_does_not_block_other_endpo
         assert (await loader.load(one)).endpoint.fault is not None
 
 
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)  # PostgreSQL stores JSON only
 @pytest.mark.parametrize("column", ["headers", "retry_plan", "signatures"])
 async def test_a_column_that_is_not_json_does_not_block_other_endpoints(
     database: Database, endpoint: str, column: str
 ) -> None:
-    if database.file is None:
-        pytest.skip("PostgreSQL stores nothing else in a column of JSON")
     damaged = await seed_endpoint(database, "https://example.com/hook", plan="stepped")
     ids = [await seed_delivery(database, one) for one in (damaged, endpoint)]
     async with database.write() as connection:
