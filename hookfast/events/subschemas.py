@@ -65,8 +65,8 @@ class Subschemas:
                     self._add_target(one[name], one)
 
     def resolve(self, reference: str, *, within: dict[str, Any]) -> Any:
-        """Return what a `$ref` or `$dynamicRef` within a subschema leads to; for `$dynamicRef`, where
-        the search begins (Core, section 8.2.3). Raises Unresolvable."""
+        """Return what a `$ref` within a subschema leads to, or where the search of a `$dynamicRef`
+        begins (Core, section 8.2.3). Raises Unresolvable."""
         target, _ = self._resolve(reference, self._bases[id(within)])
         return target
 
