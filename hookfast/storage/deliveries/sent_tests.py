@@ -69,8 +69,9 @@ _SUMMARY = [_C[field.name] for field in fields(SentTestSummary)]
 
 
 async def add(connection: AsyncConnection, test: SentTest) -> None:
-    """Store a test, and delete the oldest of its endpoint and of its tenant that are too many. The
-    caller has the endpoint locked, so that it is not deleted meanwhile."""
+    """Store a test, and delete the oldest of its endpoint and of its tenant that are too many. Two
+    transactions at the same time do not see each other's test; the next one deletes what they left.
+    The caller has the endpoint locked, so that it is not deleted meanwhile."""
     await connection.execute(insert(_TESTS).values(test.model_dump()))
     for column, most in (("endpoint_id", KEPT_PER_ENDPOINT), ("tenant_id", KEPT_PER_TENANT)):
         # skips those that another transaction is deleting, so that neither waits for the other

@@ -21,6 +21,7 @@ async def _headers(encryption: Any) -> dict[str, str]:
         ed25519=(),
         rsa=None,
         encryption=encryption,
+        fault=None,
     )
     headers, _ = await outgoing_request(
         b"\x1f\x8b",
