@@ -28,12 +28,15 @@ class Part:
         environment: Mapping[str, str],
         log: Path,
         clock: FakeClock | None = None,
+        folder: Path | None = None,
     ) -> None:
+        """`folder` is where it runs; None: where we do."""
         self.name = name
         self.clock = clock
         self.log = log
         self.ended_by_itself = 0
         self._command = leashed(*command)
+        self._folder = folder
         self.environment = dict(environment)
         """Environment variables of the next process."""
         self._wanted = False
@@ -99,6 +102,7 @@ class Part:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
                 env=self.environment,
+                cwd=self._folder,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

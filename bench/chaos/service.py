@@ -103,7 +103,7 @@ async def running_service(
         environment = _environment(home, database.url, temporal_server.address, api_port)
         environment["HOOKFAST_FIRST_ATTEMPTS"] = mode
 
-        def part(name: str, *command: str) -> Part:
+        def part(name: str, *command: str, folder: Path | None = None) -> Part:
             jumps = clocks and name in _WITH_CLOCKS
             clock = FakeClock(home / f"{name}.clock") if jumps else None
             made = Part(
@@ -112,6 +112,7 @@ async def running_service(
                 environment=environment | (clock.environment if clock else {}),
                 log=home / f"{name}.log",
                 clock=clock,
+                folder=folder,
             )
             stack.push_async_callback(made.kill)
             return made
@@ -127,7 +128,8 @@ async def running_service(
         if not isinstance(database, Sqlite):
             stack.push_async_callback(database.kill)
         with (home / "temporal.log").open("ab") as log:
-            temporal = part("temporal", *temporal_server.part(log, fds=()).command)
+            server = temporal_server.part(log, fds=())
+            temporal = part("temporal", *server.command, folder=server.folder)
         service = Service(
             home=home,
             api=part("api", sys.executable, "-m", "hookfast.cli", "api"),
