@@ -81,8 +81,8 @@ _APART: Final = "(?=)"
 not know conditions such as `(?(1)…)`, from reading the pattern. Its engine knows them."""
 
 _EMPTY: Final = "a{0}"
-"""In a group that is repeated, because the engine refuses to repeat one that is just an assertion,
-or nothing."""
+"""Added to each repeated group, because the engine refuses to repeat a group that is empty or only
+an assertion."""
 
 _PROPERTY_SIZE: Final = 50
 _MAX_PLACES: Final = 1_000_000_000
@@ -187,8 +187,8 @@ class _Translator:
         stale = self._captures.referenced & self._captures.stale
         if stale or self._captures.referenced & self._captures.behind:
             raise InvalidPattern(
-                "a back reference to a group in a look-behind, or to one that a repeat may leave "
-                "out, is not supported"
+                "a back reference to a group in a look-behind, or to a group that a repeat may "
+                "leave out, is not supported"
             )
         text = "".join(self._out)
         if self._captures.referenced:
@@ -336,8 +336,8 @@ class _Translator:
         return True
 
     def _refer(self, numbers: list[int]) -> None:
-        """Refer back to the group that has a match, if any. One that has none, or that is not
-        closed yet, is empty."""
+        """Refer back to the group that has a match, if any. A group without a match, or not yet
+        closed, is empty."""
         if any(group.opening in _LOOK_BEHIND for group in self._open):
             raise InvalidPattern("a back reference in a look-behind is not supported")
         closed = [number for number in numbers if number in self._captures.closed]

@@ -1,7 +1,7 @@
 """Parse application/x-www-form-urlencoded bodies as the WHATWG URL Standard does (section 5.1).
 
-Every body is a form: empty fields are skipped, a name may stand alone, an escape that is none stays
-as it is, and bytes that are no character become U+FFFD.
+Every body is a form: empty fields are skipped, a name needs no value, an invalid escape stays as it
+is, and bytes that are not a character become U+FFFD.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ class InboundRequest:
 
     @property
     def encoding(self) -> str | None:
-        """The codec of the charset that the Content-Type names, None when it names none or one that
-        is not known."""
+        """The codec of the charset that the Content-Type names. None: it names none, or an unknown
+        charset."""
         charset = charset_of(self._content_type)
         return None if charset is None else codec_of(charset)
 

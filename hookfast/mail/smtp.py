@@ -37,7 +37,7 @@ _ADDRESS_CODES = frozenset(
     {"1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.10", "2.1", "2.2", "2.3", "2.4"}
 )
 _UNSPECIFIC_CODES = frozenset({"1.0", "2.0"})
-# Words with which servers reject Hookfast, its sender or its network, whoever the recipient is.
+# Words with which servers reject Hookfast, its sender or its network, for any recipient.
 _ABOUT_US = re.compile(
     r"relay|rcpthosts|sender|send as|from address|authenti|authori[sz]|log ?in|prohibit|permi[ts]"
     r"|denied|not allowed to|polic|spam|junk|\b(?:spf|dkim|dmarc)\b|(?:black|block|deny)[ -]?list"
