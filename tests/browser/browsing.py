@@ -18,6 +18,19 @@ NARROW: ViewportSize = {"width": 390, "height": 844}
 ACCESSIBILITY = (Path(__file__).parent / "accessibility.js").read_text()
 """An expression whose value is what fails the accessibility checks on the open page."""
 
+_SETTLE = """async () => {
+  const frame = () => new Promise(requestAnimationFrame);
+  await frame();
+  await frame();
+  for (let moving = true; moving; await frame()) {
+    const finite = document.getAnimations().filter(
+      (each) => each.playState === "running" && each.effect.getComputedTiming().endTime !== Infinity
+    );
+    await Promise.allSettled(finite.map((each) => each.finished));
+    moving = finite.length > 0;
+  }
+}"""
+
 
 @contextmanager
 def browsing(chromium: Browser, site: Site, **options: Any) -> Iterator[Page]:
@@ -37,6 +50,11 @@ def browsing(chromium: Browser, site: Site, **options: Any) -> Iterator[Page]:
     finally:
         context.close()
     assert complaints == []
+
+
+def settle(page: Page) -> None:
+    """Wait until the page has drawn what was changed, and every transition is at its end."""
+    page.evaluate(_SETTLE)
 
 
 def portal_link(site: Site, **form: Any) -> str:

@@ -13,7 +13,7 @@ from api.dashboard import application as dashboard
 from api.portal import application as portal
 from api.portal.guide import PAGES
 from api.site.page_route import PageRoute
-from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, browsing, portal_link
+from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, browsing, portal_link, settle
 from tests.browser.conftest import Site
 from tests.browser.scene import EVENT_TYPE
 
@@ -188,7 +188,7 @@ def test_api_reference_is_accessible_and_in_our_colours(chromium: Browser, site:
     for theme, viewport in LOOKS:
         page.emulate_media(color_scheme=theme)
         page.set_viewport_size(viewport)
-        page.wait_for_timeout(200)  # the names of new controls are repaired in the next frame
+        settle(page)  # Swagger UI fades its colours, and the page names new controls a frame later
         found = page.evaluate(ACCESSIBILITY)
         # the tables and small buttons of Swagger UI are as it makes them
         problems[theme] = [each for each in found if not each.startswith(("1.3.1", "2.5.8"))]
