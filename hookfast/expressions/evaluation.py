@@ -18,7 +18,7 @@ from jmespath.visitor import Options, TreeInterpreter
 
 from hookfast.expressions.errors import EvaluationFailed
 from hookfast.expressions.functions import FOR_EVENT, ExactFunctions
-from hookfast.expressions.values import equal, kind_of
+from hookfast.expressions.values import equal, kind_of, kinds_of
 
 _CREATES: Final = frozenset(
     {
@@ -110,9 +110,8 @@ class Evaluation(TreeInterpreter):
             if size > self._max_size:
                 raise self._too_large()
         elements = sum(len(one) for one in operands if isinstance(one, list))
-        if node["value"] in ("sum", "avg") and elements:
-            numbers = (one for one in operands[0] if kind_of(one) == "number")
-            elements += elements * max(map(self._size, numbers), default=0) // _ADDED_SIZE
+        if node["value"] in ("sum", "avg") and elements and kinds_of(operands[0]) == {"number"}:
+            elements += elements * max(map(self._size, operands[0])) // _ADDED_SIZE
         per_step = _SLOW_SIZE if node["value"] in _SLOW else _FAST_SIZE
         self._charge(size // per_step + elements)
 

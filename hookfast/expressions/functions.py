@@ -17,7 +17,7 @@ from typing import Any, Final
 from jmespath.functions import Functions, signature
 
 from hookfast.expressions.errors import EvaluationFailed
-from hookfast.expressions.values import average, equal, in_range, kind_of, total
+from hookfast.expressions.values import average, equal, in_range, kind_of, kinds_of, total
 from hookfast.strict_json.numbers import WrittenNumber, strict_integer, strict_number
 from hookfast.strict_json.text import to_text
 
@@ -127,7 +127,7 @@ class ExactFunctions(Functions):
 
 def _is(argument: Any, declared: str) -> bool:
     kind, _, of = declared.partition("-")
-    return kind_of(argument) == kind and (not of or all(kind_of(one) == of for one in argument))
+    return kind_of(argument) == kind and (not of or kinds_of(argument) <= {of})
 
 
 def _keys(name: str, array: list[Any], expref: Any) -> list[Any]:
@@ -153,7 +153,7 @@ def _calculated(name: str, calculate: Callable[[], int | Decimal]) -> int | Deci
 
 def _elements(array: list[Any]) -> str:
     """Return the types of an array's elements: `a number and null`."""
-    return " and ".join(sorted({_PHRASES[kind_of(one)] for one in array}))
+    return " and ".join(sorted(_PHRASES[kind] for kind in kinds_of(array)))
 
 
 def _remedy(given: str, types: Iterable[str]) -> str:

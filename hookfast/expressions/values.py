@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from functools import reduce
 from types import NoneType
@@ -32,6 +32,11 @@ def kind_of(value: Any) -> str:
     return _KINDS.get(type(value), "expref")
 
 
+def kinds_of(values: Iterable[Any]) -> set[str]:
+    """Return the names of the values' types in JMESPath."""
+    return {_KINDS.get(each, "expref") for each in set(map(type, values))}
+
+
 def equal(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal, at every depth: 1 equals 1.0, but not true."""
     if type(one) is list:
@@ -49,7 +54,7 @@ def equal(one: Any, other: Any) -> bool:
 
 def total(numbers: Sequence[int | Decimal]) -> int | Decimal:
     """Return the exact sum. Raises OverflowError if it cannot be sent."""
-    if all(type(one) is int for one in numbers):
+    if set(map(type, numbers)) <= {int}:
         return in_range(sum(numbers))
     return in_range(reduce(_EXACT.add, map(Decimal, numbers)))
 

@@ -7,7 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from temporalio.api.workflowservice.v1 import SetWorkerDeploymentCurrentVersionRequest
+from temporalio.api.enums.v1 import RoutingConfigUpdateState
+from temporalio.api.workflowservice.v1 import (
+    DescribeWorkerDeploymentRequest,
+    SetWorkerDeploymentCurrentVersionRequest,
+)
 from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -55,7 +59,8 @@ async def worker_of(
 
 
 async def make_current(client: Client, build: str) -> None:
-    """Make this version the current one, as soon as its workers have registered it."""
+    """Make this version the current one, as soon as its workers have registered it, and wait until
+    every task queue gives its tasks to it."""
 
     async def made() -> bool:
         request = SetWorkerDeploymentCurrentVersionRequest(
@@ -67,7 +72,14 @@ async def make_current(client: Client, build: str) -> None:
             return False
         return True
 
+    async def routed() -> bool:
+        request = DescribeWorkerDeploymentRequest(namespace=client.namespace, deployment_name=NAME)
+        answer = await client.workflow_service.describe_worker_deployment(request)
+        state = answer.worker_deployment_info.routing_config_update_state
+        return state == RoutingConfigUpdateState.ROUTING_CONFIG_UPDATE_STATE_COMPLETED
+
     await eventually(made)
+    await eventually(routed)
 
 
 async def builds_of(stack: Stack, delivery: str) -> list[str]:

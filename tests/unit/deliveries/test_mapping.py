@@ -277,7 +277,7 @@ BODIES = {name: to_text({"data": data}).encode() for name, data in EVENTS.items(
 
 
 QUICK = ("many numbers", "long strings")
-MOST_CALLS = 1_000_000  # the longest makes 640,000, which take about 0.1 s
+MOST_CALLS = 1_000_000  # the longest makes 840,000, which take about 0.1 s
 
 
 @pytest.mark.parametrize(
