@@ -46,8 +46,8 @@ def not_made(error: Exception) -> Outcome:
 
 
 def internal_error(error: Exception) -> RequestFailed:
-    """Return the failure when an error that is not the receiver's prevented a request: one of ours
-    that names a cause, or one that nobody foresaw, which is logged. Its message is not, because it
+    """Return the failure when an error on our side prevented a request. A HookfastError names its
+    cause. Any other error is unexpected: its type and place are logged, but not its message, which
     may quote a secret."""
     if isinstance(error, HookfastError):
         return RequestFailed(

@@ -30,7 +30,7 @@ DUPLICATE = Fault("two members of an object have the same name", "keep one")
 _CONSTANT = Fault("NaN and Infinity are not JSON", "send null or a string")
 _OUT_OF_RANGE = Fault(
     "a number is out of range",
-    "send one that fits a double and is zero or at least 1e-9999 away from it, or a string",
+    "send zero, a number whose absolute value is between 1e-9999 and 1.79e308, or a string",
 )
 _TOO_MANY_DIGITS = Fault("an integer has too many digits", "send it as a string")
 _TOO_DEEP = Fault("the nesting is too deep", "flatten it")

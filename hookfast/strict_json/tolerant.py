@@ -72,7 +72,8 @@ def decode(raw: bytes, encoding: str | None, *, errors: str = "strict") -> str:
 
 def _decodings(raw: bytes, encoding: str | None) -> Iterator[str]:
     """Yield the texts that the bytes may be, the most likely first: in the named encoding, in the
-    one that JSON's first characters show (RFC 4627, section 3), and with U+FFFD for wrong bytes."""
+    encoding that the first bytes of JSON show (RFC 4627, section 3), and with U+FFFD for wrong
+    bytes."""
     named = encoding or "utf-8"
     damaged = False
     for codec in dict.fromkeys((named, json.detect_encoding(raw))):

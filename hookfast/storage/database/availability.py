@@ -1,8 +1,8 @@
 """Tells errors of a database that is away from errors that are caused by the statement.
 
-Whoever uses a `Database` meets only SQLAlchemy's errors: what the driver or the socket raises
-beside them is converted where it is raised (`connection_lost`). So an OSError that reaches a
-handler is never the database's.
+A `Database` raises SQLAlchemy's errors only: other errors of the driver or the socket are converted
+where they occur (`connection_lost`). So an OSError that reaches a handler never comes from the
+database.
 """
 
 from __future__ import annotations

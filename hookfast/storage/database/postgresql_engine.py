@@ -89,11 +89,11 @@ def _ping(connection: AdaptedConnection, record: ConnectionPoolEntry, _: Any) ->
 
 
 def _invalidate(context: ExceptionContext) -> OperationalError | None:
-    """Discard a connection that broke or on which a statement timed out, or whose server takes no
-    writes. The latter is a standby, as after a failover: the next connection goes where the
-    database's name points now, while this one would fail every write as long as both servers run.
+    """Discard a connection that broke, on which a statement timed out, or whose server accepts no
+    writes. After a failover such a server is a standby: this connection would fail every write as
+    long as the standby runs, and a new one goes where the database's name points now.
 
-    Return the error to raise instead, for one that SQLAlchemy does not wrap."""
+    Return the error to raise instead if SQLAlchemy does not wrap this one."""
     error = context.original_exception
     if isinstance(error, OSError):
         context.is_disconnect = True

@@ -85,8 +85,8 @@ class EndpointCache:
     async def load(
         self, connection: AsyncConnection, endpoints: Mapping[str, EndpointGate]
     ) -> dict[str, CachedEndpoint]:
-        """Return these endpoints as they are now. One that cannot be used has a `fault`, which its
-        attempts get as their error, and does not stop the deliveries of the others."""
+        """Return these endpoints as they are now. If one cannot be used, its `fault` says why: its
+        attempts fail with that error, and the deliveries of the others go on."""
         found: dict[str, CachedEndpoint] = {}
         missing = []
         for endpoint_id, current in endpoints.items():

@@ -24,8 +24,8 @@ _MAX_ERRORS = 20
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One version of an event type's schema. `rules` is None for an event type without a schema,
-    and InvalidSchema for one that this version of Hookfast cannot apply."""
+    """One version of an event type's schema. `rules` is None if the event type has no schema, and
+    InvalidSchema if this version of Hookfast cannot apply it."""
 
     updated_at: datetime
     rules: CompiledSchema | InvalidSchema | None

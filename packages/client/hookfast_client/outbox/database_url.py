@@ -1,4 +1,4 @@
-"""Reads the URL of the relay's database, which may be one that was made for libpq.
+"""Reads the URL of the relay's database, which may have been written for libpq.
 
 asyncpg knows some of libpq's parameters and sends all others to the server as settings, which then
 refuses the login. It neither verifies the server with `sslrootcert=system`, nor distinguishes a
