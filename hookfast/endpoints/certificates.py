@@ -123,7 +123,7 @@ def _private_key(pem: str) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey:
         if len(der) > _MAX_KEY_BYTES:
             raise ValueError
         key = load_der_private_key(der, password=None)
-    except _Encrypted:
+    except (_Encrypted, TypeError):  # TypeError: encrypted, under a label that does not say so
         raise InvalidInput.at(
             "/private_key", "is encrypted with a password; remove it (`openssl pkey -in key.pem`)"
         ) from None

@@ -449,7 +449,7 @@ def _bounds(quantifier: re.Match[str]) -> tuple[int, int | None]:
     return int(least), int(most) if most else None
 
 
-_TOKENS: Final = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|\((?:\?(?:<(?![=!])([^>]*)>|(.))?)?", re.S)
+_TOKENS: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\((?:\?(?:<(?![=!])([^>]*)>|(.))?)?", re.S)
 
 
 def _survey(pattern: str) -> tuple[int, set[str], bool]:

@@ -29,7 +29,14 @@ from hookfast.events.schema_keywords import (
     within_budget,
 )
 from hookfast.events.schema_work import Endless, TooMuchWork, work_of
-from hookfast.events.subschemas import REFERENCES, SINGLE, Path, Subschemas, Unresolvable
+from hookfast.events.subschemas import (
+    REFERENCES,
+    SINGLE,
+    Ambiguous,
+    Path,
+    Subschemas,
+    Unresolvable,
+)
 from hookfast.strict_json.text import to_text
 
 MAX_PATTERN: Final = 500
@@ -47,6 +54,15 @@ _MAX_RULE: Final = 120
 _MAX_LISTED: Final = 40_000
 """Errors that data could have. The validator lists all errors or one, in 25 µs each: at most about
 a second."""
+
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+# Patterns are checked when the schema is compiled, by the dialect that they will be read in.
+_META_SCHEMA: Final = Draft202012Validator(
+    {"$ref": DIALECT},
+    offline=True,
+    validate_formats=True,
+    formats={"regex": lambda _: True},
+)
 
 
 class InvalidSchema(ValueError):
@@ -73,7 +89,12 @@ class CompiledSchema:
     def __init__(self, schema: dict[str, Any] | bool) -> None:
         """Compile a schema that its metaschema allows. Raises InvalidSchema."""
         schema = plain(schema)
-        parts = Subschemas(schema)
+        try:
+            parts = Subschemas(schema)
+        except Ambiguous as found:
+            raise InvalidSchema(found.path, "this name occurs twice; change one of them") from None
+        for path, target in parts.elsewhere:
+            check_meta(target, path)
         _check_references(parts)
         patterns = _patterns(parts)
         try:
@@ -165,6 +186,15 @@ class CompiledSchema:
         if len(text) > _MAX_RULE:
             text = f"{text[:_MAX_RULE]}…"
         return Violation(path, f"does not satisfy the schema's {text}")
+
+
+def check_meta(schema: Any, path: Path = ()) -> None:
+    """Raise InvalidSchema if the metaschema does not allow this schema, which is at `path`."""
+    for error in _META_SCHEMA.iter_errors(schema):
+        at = (*path, *error.instance_path)
+        if error.kind.name == "format":
+            raise InvalidSchema(at, f"must be a valid {error.kind.value}")
+        raise InvalidSchema(at, f"breaks the rule {error.kind.name!r} of JSON Schema")
 
 
 def plain(value: Any) -> Any:

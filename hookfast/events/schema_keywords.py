@@ -24,6 +24,7 @@ from jsonschema_rs import (
 )
 
 from hookfast.events.pattern import translate
+from hookfast.strict_json.numbers import significant
 
 _SECONDS: Final = 1.0
 """Of processor time for the keywords of a check."""
@@ -233,16 +234,8 @@ def _key(value: Any, budget: _Budget) -> Hashable:
         return None
     if isinstance(value, list):
         return tuple([_key(one, budget) for one in value]) if budget.has_time() else None
-    return _number_key(value)
-
-
-def _number_key(value: int | float | Decimal) -> tuple[str, int]:
-    """Return the digits and the exponent of a number. (The hashes of numbers can be made to
-    collide, and those of texts cannot.)"""
-    if isinstance(value, int):
-        return _trimmed(str(value), 0)
-    sign, digits, exponent = Decimal(_exact(value)).as_tuple()
-    return _trimmed(("-" if sign else "") + "".join(map(str, digits)), int(exponent))
+    # the hashes of numbers can be made to collide, and those of texts cannot
+    return significant(_exact(value))
 
 
 def _is_number(value: Any) -> bool:
@@ -252,11 +245,6 @@ def _is_number(value: Any) -> bool:
 def _exact(value: int | float | Decimal) -> int | Decimal:
     """Return a number as written: a double has the shortest digits that are read as it."""
     return value if isinstance(value, int) else Decimal(str(value))
-
-
-def _trimmed(digits: str, exponent: int) -> tuple[str, int]:
-    kept = digits.rstrip("0")
-    return (kept, exponent + len(digits) - len(kept)) if kept.strip("-") else ("0", 0)
 
 
 def keywords(patterns: Mapping[str, Pattern]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -28,6 +29,14 @@ class Unresolvable(LookupError):
     """A reference leads to nothing in its schema, or out of it."""
 
 
+class Ambiguous(LookupError):
+    """Two subschemas have the same `$id` or anchor, so that a reference could lead to either."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+
 def subschemas(schema: Any) -> Iterator[tuple[Path, Any]]:
     """Yield the subschemas directly below a schema, each with its path from there."""
     if not isinstance(schema, dict):
@@ -49,10 +58,13 @@ class Subschemas:
     to which references lead."""
 
     def __init__(self, schema: Any) -> None:
+        """Raises Ambiguous."""
         self.all: list[dict[str, Any]] = []
         """The subschemas that are objects, and the schema itself."""
         self.paths: dict[int, Path] = {}
         """The path of each, by its identity."""
+        self.elsewhere: list[tuple[Path, dict[str, Any]]] = []
+        """Those that are not below keywords. The metaschema of the whole does not describe them."""
         self.dynamic: dict[str, list[dict[str, Any]]] = {}
         """Those with each `$dynamicAnchor`."""
         self._bases: dict[int, str] = {}
@@ -72,9 +84,7 @@ class Subschemas:
 
     def _resolve(self, reference: str, base: str) -> tuple[Any, str]:
         """Return the target and its document."""
-        url, fragment = urldefrag(reference)
-        document = _joined(base, url)
-        fragment = unquote(fragment)
+        document, fragment = _joined(base, reference)
         if document not in self._documents:
             raise Unresolvable
         if fragment and not fragment.startswith("/"):
@@ -90,9 +100,10 @@ class Subschemas:
             return
         if isinstance(target, dict) and id(target) not in self.paths:
             # below an unknown keyword, or it would be known
-            parts = unquote(urldefrag(reference).fragment).split("/")[1:]
-            root = self.paths[id(self._documents[document])]
-            self._add(target, (*root, *map(_unescaped, parts)), base=document)
+            parts = _joined("", reference)[1].split("/")[1:]
+            path = (*self.paths[id(self._documents[document])], *map(_unescaped, parts))
+            self.elsewhere.append((path, target))
+            self._add(target, path, base=document)
 
     def _add(self, schema: Any, path: Path, *, base: str) -> None:
         pending = [(schema, path, base)]
@@ -101,21 +112,32 @@ class Subschemas:
             if not isinstance(schema, dict) or id(schema) in self.paths:
                 continue
             if isinstance(schema.get("$id"), str):
-                base = _joined(base, urldefrag(schema["$id"]).url)
-                self._documents.setdefault(base, schema)
+                with suppress(Unresolvable):  # an invalid one, which the metaschema rejects
+                    base, _ = _joined(base, schema["$id"])
+                if self._documents.setdefault(base, schema) is not schema:
+                    raise Ambiguous((*path, "$id"))
             self.all.append(schema)
             self.paths[id(schema)], self._bases[id(schema)] = path, base
             for name in ("$anchor", "$dynamicAnchor"):
-                if isinstance(schema.get(name), str):
-                    self._anchors[base, schema[name]] = schema
+                anchor = schema.get(name)
+                if not isinstance(anchor, str):
+                    continue
+                if self._anchors.setdefault((base, anchor), schema) is not schema:
+                    raise Ambiguous((*path, name))
             if isinstance(schema.get("$dynamicAnchor"), str):
                 self.dynamic.setdefault(schema["$dynamicAnchor"], []).append(schema)
             found = [(one, (*path, *below), base) for below, one in subschemas(schema)]
             pending += reversed(found)
 
 
-def _joined(base: str, reference: str) -> str:
-    return urljoin(base, reference) if reference else base
+def _joined(base: str, reference: str) -> tuple[str, str]:
+    """Return the absolute URL of a reference, without its fragment, and the fragment. Raises
+    Unresolvable if it is no URL."""
+    try:
+        url, fragment = urldefrag(reference)
+        return (urljoin(base, url) if url else base), unquote(fragment)
+    except ValueError:
+        raise Unresolvable from None
 
 
 def _at(schema: Any, pointer: str) -> Any:

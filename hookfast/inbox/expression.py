@@ -77,9 +77,9 @@ class KeyExpression:
         null or empty member: an incomplete key would make different events equal.
 
         A string is the key itself; any other result becomes canonical JSON: sorted members, no
-        white space, and numbers without an exponent or a fraction that ends in zero, so that equal
-        numbers have equal keys. Never raises; an evaluation beyond the limits has no key, and
-        neither has a result with U+FFFD, which may stand for different bytes.
+        white space, and numbers as by `canonical`, so that equal numbers have equal keys. Never
+        raises; an evaluation beyond the limits has no key, and neither has a result with U+FFFD,
+        which may stand for different bytes.
         """
         value = self.value(payload)
         if _is_empty(value):
@@ -151,4 +151,6 @@ def _with_canonical_numbers(value: JsonValue) -> JsonValue:
         return [_with_canonical_numbers(one) for one in value]
     if isinstance(value, dict):
         return {name: _with_canonical_numbers(one) for name, one in value.items()}
-    return WrittenNumber(canonical(value), value) if isinstance(value, Decimal) else value
+    if type(value) is bool or not isinstance(value, int | Decimal):
+        return value
+    return WrittenNumber(canonical(value), Decimal(value))

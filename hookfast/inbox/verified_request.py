@@ -127,7 +127,8 @@ def verify_and_parse(
 def read_payload(provider: Provider, request: InboundRequest) -> tuple[Reading, bool]:
     """Return the body as the data of an event, and whether it is the provider's JSON. If not, it
     is kept as text (see `unparsed`): what was signed is never dropped."""
-    coded = bool(set(request.headers.all("Content-Encoding")) - {"", "identity"})
+    codings = {coding.lower() for coding in request.headers.all("Content-Encoding")}
+    coded = bool(codings - {"", "identity"})
     if coded and request.content_type == FORM:  # a form may have any bytes
         return unparsed(request, reason=_CODED), False
     try:

@@ -16,6 +16,9 @@ MAX_EXPONENT: Final = 9_999
 """Powers of ten beyond this are not calculated with: the sum of 1 and 1e-999999999 would have a
 billion digits."""
 
+MAX_ZEROS: Final = 40
+"""Zeros at the end of a canonical number, or after its decimal point."""
+
 
 class WrittenNumber(Decimal):
     """A number that Python would write in another way than it was written."""
@@ -70,14 +73,29 @@ def any_integer(text: str) -> int | Decimal:
         return any_number(text)
 
 
+def significant(value: int | Decimal) -> tuple[str, int]:
+    """Return the digits of a finite number, without zeros at either end, and its power of ten: the
+    same for equal numbers, and different ones for others."""
+    if isinstance(value, int):
+        digits, exponent = str(value), 0
+    else:
+        parts = value.as_tuple()
+        digits, exponent = "-" * parts.sign + "".join(map(str, parts.digits)), int(parts.exponent)
+    kept = digits.rstrip("0")
+    return (kept, exponent + len(digits) - len(kept)) if kept.strip("-") else ("0", 0)
+
+
 def canonical(value: int | Decimal) -> str:
     """Return the same text for equal numbers, and different ones for others: the digits without an
-    exponent and without zeros at the end of the fraction."""
-    exact = Decimal(value)
-    text = format(exact, "f") if exact.is_finite() else str(value)
-    if "." in text:
-        text = text.rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
+    exponent and without zeros at the end of the fraction. Instead of more than MAX_ZEROS zeros it
+    has an exponent, because `1e-9999` is short."""
+    if isinstance(value, Decimal) and not value.is_finite():
+        return str(value)
+    digits, exponent = significant(value)
+    text = f"{digits}e{exponent}"
+    if max(exponent, -exponent - len(digits.lstrip("-"))) > MAX_ZEROS:
+        return text
+    return format(Decimal(text), "f")
 
 
 def with_floats(value: Any) -> Any:

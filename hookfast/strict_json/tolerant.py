@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from hookfast.errors import InvalidInput
 from hookfast.strict_json.numbers import any_integer, any_number
-from hookfast.strict_json.parser import JsonValue, is_too_deep, parse
+from hookfast.strict_json.parser import JsonValue, is_too_deep, parse_with_text
 from hookfast.strict_json.text import to_text
 
 MAX_DEPTH: Final = 200
@@ -51,7 +51,8 @@ def read(raw: bytes, *, encoding: str | None = None) -> Reading:
     order mark. Raises InvalidInput (`invalid_json`) if it cannot be read as JSON at all."""
     if encoding in (None, "utf-8"):
         try:
-            return Reading(parse(raw), raw.decode().strip(_SPACE))
+            source = parse_with_text(raw, levels=0)
+            return Reading(source.value, source.text)
         except InvalidInput:
             pass
     first: InvalidInput | None = None

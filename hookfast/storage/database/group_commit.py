@@ -111,26 +111,21 @@ class GroupCommit(Generic[Item, Result]):
         if not group:
             return
         try:
-            results = await self._commit_in_time([item for item, _ in group])
+            async with asyncio.timeout(LONGEST_SECONDS):
+                results = await self._commit([item for item, _ in group])
         except Exception as error:
-            if len(group) > 1 and not (isinstance(error, Unavailable) or is_away(error)):
+            timed_out = isinstance(error, TimeoutError)
+            if len(group) > 1 and not (timed_out or is_away(error)):
                 for single in group:  # an item that cannot be stored must not fail the others
                     await self._commit_or_fail([single])
                 return
             for _, committed in group:
                 if not committed.done():
-                    committed.set_exception(error)
+                    committed.set_exception(_busy() if timed_out else error)
         else:
             for (_, committed), result in zip(group, results, strict=True):
                 if not committed.done():
                     committed.set_result(result)
-
-    async def _commit_in_time(self, items: list[Item]) -> Sequence[Result]:
-        try:
-            async with asyncio.timeout(LONGEST_SECONDS):
-                return await self._commit(items)
-        except TimeoutError:
-            raise _busy() from None
 
 
 def _busy() -> Unavailable:

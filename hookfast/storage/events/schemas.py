@@ -5,6 +5,7 @@ Schemas are JSON Schema 2020-12. A reference is resolved inside its own schema a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -91,7 +92,9 @@ class SchemaCache:
             select(c.name, c.updated_at, c.json_schema).where(c.name.in_(names))
         )
         for name, updated_at, schema in rows:
-            self._known[name] = Schema(updated_at, None if schema is None else _compiled(schema))
+            # up to a second for the largest schemas: in a thread, so that other requests go on
+            rules = None if schema is None else await asyncio.to_thread(_compiled, schema)
+            self._known[name] = Schema(updated_at, rules)
 
 
 def _compiled(schema: dict[str, Any] | bool) -> CompiledSchema | InvalidSchema:

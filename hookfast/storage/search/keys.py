@@ -58,7 +58,8 @@ async def inbox_entries_by_key(
     connection: AsyncConnection, keys: Collection[str], *, scope: Scope
 ) -> list[Hit]:
     """Return the received requests with one of these keys: a provider's delivery id, the result of
-    a source's expression, a body's hash, or a business fact. Deleted sources are included."""
+    a source's expression, the hash of a body without either (and without a signed time), or a
+    business fact. Deleted sources are included."""
     sources = await connection.execute(_newest(_SOURCES.id, scope.tenant_id, _MANY_SOURCES))
     statement = inbox_keys_statement(sources.scalars().all(), keys)
     ids = (await connection.execute(statement)).scalars().all()

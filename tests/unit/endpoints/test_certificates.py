@@ -84,9 +84,10 @@ def test_another_certificates_key_is_rejected() -> None:
 
 def test_an_encrypted_key_is_rejected_with_the_command_that_decrypts_it() -> None:
     encrypted = key_pem(ec.generate_private_key(ec.SECP256R1()), BestAvailableEncryption(b"x"))
-    pointer, detail = faults(IDENTITY["certificate"], encrypted)
-    assert pointer == "/private_key"
-    assert "openssl pkey" in detail
+    for key in (encrypted, encrypted.replace("ENCRYPTED ", "")):
+        pointer, detail = faults(IDENTITY["certificate"], key)
+        assert pointer == "/private_key"
+        assert "openssl pkey" in detail
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,7 @@ def test_pattern_means_what_it_means_in_ecma_262(pattern: str, matches: str, dif
         ("(?:a", "not closed"),
         ("[a", "not closed"),
         ("[a-", "not closed"),
+        ("[" + r"\n" * 249, "not closed"),  # each of which could be one part or two
         (r"\1", "does not exist"),
         (r"(a)\2", "does not exist"),
         (r"\k<a>", "does not exist"),

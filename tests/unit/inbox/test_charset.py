@@ -15,9 +15,11 @@ from tests.unit.inbox.requests import JSON, received
         *(("utf-8", "utf-8"), ("UTF8", "utf-8"), ("us-ascii", "ascii"), ("UTF-16LE", "utf_16_le")),
         *(("ISO-8859-1", "latin_1"), ("latin1", "latin_1"), ("iso-8859-15", "iso8859_15")),
         *(("windows-1252", "cp1252"), ("cp1251", "cp1251"), ("KOI8-R", "koi8_r")),
-        *(("Shift_JIS", "shift_jis"), ("sjis", "shift_jis"), ("ms932", "cp932")),
+        *(("Shift_JIS", "cp932"), ("x-sjis", "cp932"), ("windows-31j", "cp932")),
+        *(("GB2312", "gbk"), ("x-gbk", "gbk"), ("windows-949", "cp949")),
+        *(("windows-874", "cp874"), ("TIS-620", "cp874"), ("x-mac-cyrillic", "mac_cyrillic")),
         *(("EUC-JP", "euc_jp"), ("ISO-2022-JP", "iso2022_jp"), ("GB18030", "gb18030")),
-        *(("Big5", "big5"), ("EUC-KR", "euc_kr"), ("macintosh", "mac_roman")),
+        *(("Big5", "big5"), ("EUC-KR", "cp949"), ("macintosh", "mac_roman")),
     ],
 )
 def test_the_encodings_of_the_web_are_known_by_their_names(label: str, codec: str) -> None:

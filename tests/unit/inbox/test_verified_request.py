@@ -95,7 +95,11 @@ def test_compressed_body_is_kept_as_bytes_that_say_so(content_type: str) -> None
     }
 
 
-@pytest.mark.parametrize("coding", ["identity", "gzip"])
+def test_form_in_the_coding_identity_is_read() -> None:
+    assert verified(b"a=1", content_type=FORM, Content_Encoding="Identity").value == {"a": "1"}
+
+
+@pytest.mark.parametrize("coding", ["identity", "Identity", "gzip"])
 def test_body_that_is_json_is_read_whatever_its_content_encoding(coding: str) -> None:
     assert verified(b'{"a": 1}', Content_Encoding=coding).value == {"a": 1}
 

@@ -105,9 +105,15 @@ def test_equal_numbers_have_one_canonical_text(first: str, second: str) -> None:
         ("-1.10", "-1.1"),
         ("1.5e-3", "0.0015"),
         ("12345678901234567890.10", "12345678901234567890.1"),
+        ("1e40", "1" + "0" * 40),
+        ("-120e40", "-12e41"),
+        ("0." + "0" * 40 + "1", "0." + "0" * 40 + "1"),
+        ("-0." + "0" * 40 + "1", "-0." + "0" * 40 + "1"),
+        ("0." + "0" * 41 + "12", "12e-43"),
+        ("1e-9999", "1e-9999"),
     ],
 )
-def test_a_canonical_number_has_no_exponent_and_no_zeros_at_its_end(
+def test_a_canonical_number_has_no_zeros_at_its_end_and_an_exponent_instead_of_many_others(
     text: str, expected: str
 ) -> None:
     assert canonical(from_text(text)) == expected

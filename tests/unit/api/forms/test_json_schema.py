@@ -84,6 +84,16 @@ def test_valid_schema_is_accepted(schema: Any) -> None:
         ({"$id": "not a uri"}, "/schema/$id"),
         ({"minLength": -1}, "/schema/minLength"),
         ({"$ref": "#/enum", "enum": [1]}, "/schema/$ref"),
+        *(
+            ({"$ref": "#/x/a~1b", "x": {"a/b": {name: 5}}}, f"/schema/x/a~1b/{name}")
+            for name in ("pattern", "required", "dependentRequired", "patternProperties", "$ref")
+        ),
+        ({"$ref": "#/const", "const": {"pattern": 5}}, "/schema/const/pattern"),
+        ({"$ref": "#/x", "x": {"multipleOf": 0}}, "/schema/x/multipleOf"),
+        ({"$ref": "#/x", "x": {"$id": "http://["}}, "/schema/x/$id"),
+        ({"$ref": "#/x", "x": {"$ref": "http://["}}, "/schema/x/$ref"),
+        ({"allOf": [{"$id": "x:a"}, {"$id": "x:a", "type": "null"}]}, "/schema/allOf/1/$id"),
+        ({"$anchor": "a", "items": {"$dynamicAnchor": "a"}}, "/schema/items/$dynamicAnchor"),
         ({"title": "x" * 70_000}, "/schema"),
     ],
     ids=lambda value: str(value)[:60],

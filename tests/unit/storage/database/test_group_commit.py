@@ -99,6 +99,19 @@ async def test_with_patience_items_of_cancelled_callers_are_not_committed(
     assert log.groups == ["a", second]
 
 
+async def test_item_that_is_unavailable_does_not_fail_the_others() -> None:
+    async def commit(items: list[str]) -> Sequence[str]:
+        if "busy" in items:
+            raise Unavailable("This key is being claimed; send the request again.")
+        return items
+
+    group: GroupCommit[str, str] = GroupCommit(commit, name="test", most=3)
+    results = await asyncio.gather(
+        *(group.add(item) for item in ("a", "busy", "c")), return_exceptions=True
+    )
+    assert (results[0], type(results[1]), results[2]) == ("a", Unavailable, "c")
+
+
 async def test_callers_behind_a_stuck_transaction_get_unavailable() -> None:
     stuck = asyncio.Event()
     begun: list[list[str]] = []
