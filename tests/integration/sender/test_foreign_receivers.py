@@ -19,7 +19,7 @@ import pytest
 
 from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
-from hookfast.sender.transport import IDLE_SECONDS
+from hookfast.sender.pool import IDLE_SECONDS
 from tests.integration.sender.conftest import LOOPBACK, post, repeats
 from tests.support.foreign.receivers import FOREIGN, Foreign, process_with_port
 from tests.support.waiting import PATIENCE
