@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hookfast.errors import InvalidInput
+from hookfast.errors import InvalidInput, join_pointer
 from hookfast.events.event_type import matches, parse_pattern
 from hookfast.inbox.expression import KeyExpression, compile_expression
 from hookfast.inbox.provider import Provider
@@ -72,8 +72,7 @@ class BusinessKeys:
             raise _invalid(pointer, f"give 1 to {MAX_RULES} patterns with their expressions")
         rules = []
         for pattern, text in keys.items():
-            member = pattern.replace("~", "~0").replace("/", "~1")  # RFC 6901, section 3
-            at = f"{pointer}/{member}"
+            at = join_pointer(pointer, pattern)
             rules.append((parse_pattern(pattern, pointer=at), compile_expression(text, pointer=at)))
         return cls(tuple(rules))
 
