@@ -23,7 +23,7 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 from hookfast.errors import InvalidInput
-from hookfast.strict_json.fault import DUPLICATE, find_fault
+from hookfast.strict_json.fault import DUPLICATE, find_fault, scanner_reason
 from hookfast.strict_json.numbers import strict_integer, strict_number
 
 JsonValue: TypeAlias = "bool | int | Decimal | str | list[JsonValue] | dict[str, JsonValue] | None"
@@ -89,10 +89,8 @@ def parse_with_text(raw: bytes, *, levels: int, max_depth: int = MAX_DEPTH) -> P
         if end != len(text):
             raise json.JSONDecodeError("Unexpected text after the value", text, end)
     except json.JSONDecodeError as error:
-        # some of the scanner's messages end in "at" or a colon, before a position or a quotation
-        reason = error.msg.rstrip(": ").removesuffix(" at")
         raise _invalid(
-            f"the body is not JSON: {reason}{_at(text, error.pos)}; correct it there"
+            f"the body is not JSON: {scanner_reason(error)}{_at(text, error.pos)}; correct it there"
         ) from None
     _reject_bad_escapes(text)
     return source
