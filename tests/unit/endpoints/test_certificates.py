@@ -82,6 +82,25 @@ def test_another_certificates_key_is_rejected() -> None:
     assert "is not the key of the first certificate" in detail
 
 
+def test_a_certificate_of_an_rsa_pss_key_is_rejected_with_what_to_do() -> None:
+    identity = client_identity(AUTHORITY, key_type=trustme.KeyType.RSA)
+    der = x509.load_pem_x509_certificate(identity["certificate"].encode()).public_bytes(
+        Encoding.DER
+    )
+    assert der.count(_RSA) == 1  # of the key
+    certificate = x509.load_der_x509_certificate(der.replace(_RSA, _RSA_PSS))
+    pointer, detail = faults(
+        certificate.public_bytes(Encoding.PEM).decode(), identity["private_key"]
+    )
+    assert pointer == "/certificate"
+    assert "`openssl genpkey -algorithm RSA`" in detail
+
+
+# DER of the algorithms, the second with its default parameters (RFC 8017, appendix A.2)
+_RSA = bytes.fromhex("06092a864886f70d0101010500")
+_RSA_PSS = bytes.fromhex("06092a864886f70d01010a3000")
+
+
 def test_an_encrypted_key_is_rejected_with_the_command_that_decrypts_it() -> None:
     encrypted = key_pem(ec.generate_private_key(ec.SECP256R1()), BestAvailableEncryption(b"x"))
     for key in (encrypted, encrypted.replace("ENCRYPTED ", "")):
