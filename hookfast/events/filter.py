@@ -22,7 +22,7 @@ and the data are.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import repeat
@@ -136,20 +136,13 @@ def _element(own: Sequence[_Test], members: Sequence[_Test]) -> _Test:
 
 
 def _all(tests: Sequence[_Test]) -> _Test:
-    if len(tests) == 1:
-        return tests[0]
+    return tests[0] if len(tests) == 1 else _combined(all, tests)
 
+
+def _combined(combine: Callable[[Iterable[bool]], bool], tests: Sequence[_Test]) -> _Test:
     def check(value: Any, steps: Steps) -> bool:
         steps.take(len(tests))
-        return all(test(value, steps) for test in tests)
-
-    return check
-
-
-def _any(tests: Sequence[_Test]) -> _Test:
-    def check(value: Any, steps: Steps) -> bool:
-        steps.take(len(tests))
-        return any(test(value, steps) for test in tests)
+        return combine(test(value, steps) for test in tests)
 
     return check
 
@@ -313,7 +306,7 @@ class _Compiler:
             case "$and":
                 return _all(self._list(operand, at, depth=depth)), False
             case "$or":
-                return _any(self._list(operand, at, depth=depth)), False
+                return _combined(any, self._list(operand, at, depth=depth)), False
             case "$not":
                 return _not(self.condition(operand, at, depth=depth + 1)), False
         if name in _ORDER:

@@ -88,12 +88,6 @@ async def test_a_message_is_processed_once_and_gets_the_same_response_each_time(
     assert [webhook.body for webhook in worker.webhooks] == [body]
 
 
-async def test_a_handler_without_a_result_is_answered_204(worker: Worker) -> None:
-    body = sent.body()
-    async with starlette(worker, worker.slowly) as http:
-        assert (await http.post("/", content=body, headers=sent.headers(body))).status_code == 204
-
-
 async def test_a_forged_request_never_reaches_the_handler(worker: Worker) -> None:
     body = sent.body()
     async with starlette(worker, worker.slowly) as http:
