@@ -161,13 +161,9 @@ async def test_unknown_recipient_is_permanent(mail_server: MailServer, where: st
 @pytest.mark.parametrize(
     ("where", "answer"),
     [
-        (OWNER, "550 relay not permitted"),
+        ("MAIL", "553 5.1.8 Sender is not yours"),
         (OWNER, "554 5.7.1 <owner@shop.example>: Relay access denied"),
         ("DATA", "554 5.7.1 Looks like spam"),
-        (
-            "DATA",
-            "550 5.7.26 Unauthenticated mail is not accepted due to the domain's DMARC policy",
-        ),
     ],
 )
 async def test_mail_that_the_server_would_accept_from_nobody_waits(
@@ -188,12 +184,6 @@ async def test_busy_server_delays_mail(mail_server: MailServer, where: str) -> N
         await SmtpTransport(mail_server.url()).send(mail())
     assert delayed.value.words.startswith("451 4.7.1 Greylisted")
     assert OWNER not in str(delayed.value)  # the message goes into workflow history
-
-
-async def test_rejected_sender_delays_mail(mail_server: MailServer) -> None:
-    mail_server.answers["MAIL"] = "553 5.1.8 Sender is not yours"
-    with pytest.raises(MailDelayed):
-        await SmtpTransport(mail_server.url()).send(mail())
 
 
 async def test_unreachable_server_delays_mail() -> None:

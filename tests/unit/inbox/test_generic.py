@@ -209,11 +209,6 @@ def test_the_delivery_id_comes_from_a_header_or_the_body() -> None:
     assert generic(id_expression="missing").delivery_id(request, payload) is None
 
 
-def test_a_form_becomes_an_object_of_its_fields() -> None:
-    request = received({}, b"a=1&b=%C3%BC&b=&c=", content_type=FORM)
-    assert PLAIN.payload(request) == {"a": "1", "b": ["ü", ""], "c": ""}
-
-
 def test_content_types_that_the_operator_lists_are_accepted() -> None:
     sns = generic(content_types=["Text/Plain"])
     for content_type in ("text/plain", "TEXT/plain; charset=UTF-8", "application/json", FORM):

@@ -100,18 +100,6 @@ def test_an_unknown_sample_is_rejected_with_the_list_of_samples() -> None:
     assert rejected.value.code == "unknown_sample"
 
 
-def test_a_public_key_cannot_sign_a_sample() -> None:
-    with pytest.raises(InvalidInput) as rejected:
-        sample(
-            "standard.invoice.paid",
-            provider=provider("standard"),
-            secret="whpk_" + b64(b"p" * 32),
-            now=NOW,
-            url=URL,
-        )
-    assert rejected.value.code == "invalid_secret"
-
-
 def test_sample_data_of_an_event_type_are_those_of_its_sample() -> None:
     data = [sample_data("github.push.received", now=NOW) or "" for _ in range(2)]
     assert {json.loads(one)["head_commit"]["timestamp"] for one in data} == {rfc3339(NOW)}

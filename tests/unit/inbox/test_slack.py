@@ -131,11 +131,6 @@ def test_a_retried_event_has_the_same_id() -> None:
     assert SLACK.delivery_id(received({"X-Slack-Retry-Num": "1"}), payload) == "Ev0PV52K25"
 
 
-def test_a_form_with_invalid_escapes_is_read_as_by_browsers() -> None:
-    request = received({}, b"a=%zz%FF", content_type=FORM)
-    assert SLACK.payload(request) == {"a": "%zz\ufffd"}
-
-
 def test_commands_are_answered_with_an_empty_body_and_events_are_not() -> None:
     command = received({}, form({"command": "/deploy"}), content_type=FORM)
     told = SLACK.acknowledgement(command, SLACK.payload(command))

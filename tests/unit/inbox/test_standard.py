@@ -127,9 +127,7 @@ def test_only_headers_with_the_configured_prefix_are_verified() -> None:
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        ("user.created", "standard.user.created"),
         ("billing.invoice.paid", "standard.billing_invoice.paid"),
-        ("ping", "standard.ping.received"),
         (None, "standard.event.received"),
     ],
 )

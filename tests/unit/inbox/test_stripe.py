@@ -125,12 +125,7 @@ def test_a_forged_request_does_not_learn_that_it_is_also_old() -> None:
             "v1.billing.meter.error_report_triggered",
             "stripe.v1_billing_meter.error_report_triggered",
         ),
-        ("ping", "stripe.ping.received"),
-        ("", "stripe.event.received"),
         (None, "stripe.event.received"),
-        (7, "stripe.event.received"),
-        ("...", "stripe.event.received"),
-        ("3d.2fa", "stripe.x_3d.x_2fa"),
     ],
 )
 def test_events_of_any_depth_become_three_part_types(given: object, name: str) -> None:
