@@ -71,9 +71,7 @@ class Basic:
         """Return what responses show. Raises InvalidInput if they cannot be sent."""
         if ":" in self.username:
             raise InvalidInput.at("/username", "a user name has no colon")
-        for name in ("username", "password"):
-            if _CONTROL.search(getattr(self, name)):
-                raise InvalidInput.at(f"/{name}", "control characters are not allowed")
+        _reject_controls(self, "username", "password")
         return {"username": self.username}
 
     @property
@@ -100,9 +98,7 @@ class OAuth2:
     def shown(self) -> dict[str, Any]:
         """Return what responses show. Raises InvalidInput if they cannot be sent; the caller checks
         the URL."""
-        for name in ("client_id", "client_secret", "scope", "audience"):
-            if _CONTROL.search(getattr(self, name) or ""):
-                raise InvalidInput.at(f"/{name}", "control characters are not allowed")
+        _reject_controls(self, "client_id", "client_secret", "scope", "audience")
         shown = asdict(self)
         del shown["client_secret"]
         return shown
@@ -243,6 +239,12 @@ def reseal_credentials(
         one | {"sealed": keyring.reseal(one["sealed"], context=_context(endpoint_id, one["kind"]))}
         for one in stored
     ]
+
+
+def _reject_controls(credential: Basic | OAuth2, *names: str) -> None:
+    for name in names:
+        if _CONTROL.search(getattr(credential, name) or ""):
+            raise InvalidInput.at(f"/{name}", "control characters are not allowed")
 
 
 def _context(endpoint_id: str, kind: str) -> str:

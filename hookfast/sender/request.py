@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import h11
 
 from hookfast.sender.address_guard import Network
-from hookfast.sender.pool import Destination
+from hookfast.sender.origin import Destination
 from hookfast.sender.url import Url
 
 _OWN_HEADERS = frozenset(

@@ -16,7 +16,8 @@ from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import OutOfResources
-from hookfast.sender.pool import ConnectionPool, Destination
+from hookfast.sender.origin import Destination, PoolLimits
+from hookfast.sender.pool import ConnectionPool
 from hookfast.sender.progress import Phase, begin_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.stream import Stream
@@ -204,7 +205,8 @@ async def test_a_shortage_of_file_descriptors_is_raised_and_not_an_outcome(
 async def pooling(**limits: float) -> AsyncIterator[ConnectionPool]:
     """A pool for which every name is this machine."""
     resolver = Resolver(lambda host: ["127.0.0.1"])
-    pool = ConnectionPool(Dialer(guard=AddressGuard(LOOPBACK), resolver=resolver), **limits)
+    dialer = Dialer(guard=AddressGuard(LOOPBACK), resolver=resolver)
+    pool = ConnectionPool(dialer, PoolLimits(**limits))
     yield pool
     await pool.aclose()
     resolver.close()
