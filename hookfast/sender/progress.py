@@ -1,7 +1,8 @@
 """The progress of a request, for the message of its deadline and for reading its response.
 
-The whole request runs in one task, so it is a context variable: the code between the sender and the
-code that dials and reads need not pass it on.
+httpx2's transport interface, between the sender and the code that dials and reads, has no place for
+state that changes during a request. The whole request runs in one task, so it is a context
+variable.
 """
 
 from __future__ import annotations
