@@ -102,9 +102,9 @@ async def _rekey(settings: Settings, keyring: Keyring, *, dry_run: bool) -> None
         raise unopened_error(found.unopened)
     print_note(f"{pluralize(done, 'value')} sealed again.")
     typer.echo(_summary(found))
-    if found.left:
+    if found.older:
         raise Misconfigured(
-            f"{pluralize(found.left, 'value')} still need an older key: a process seals with it. "
+            f"{pluralize(found.older, 'value')} still need an older key: a process seals with it. "
             "Put the new key first everywhere, restart every process, and run this again"
         )
 
@@ -130,11 +130,9 @@ async def _check_schema(database: Database) -> None:
 
 
 def _summary(found: Survey) -> str:
-    newest = found.values - found.left
+    newest = found.values - found.older
     sentence = f"{pluralize(found.values, 'value')}: {newest:,} under the newest key"
     sentence += f", {found.older:,} under older ones"
-    if found.plain:
-        sentence += f", {found.plain:,} not sealed yet"
     if found.unopened:
         sentence += f"; no key opens {len(found.unopened):,} of them"
     return sentence + "."

@@ -82,7 +82,7 @@ async def _check_stored(database: Database, keyring: Keyring | None) -> Finding:
     if keyring is None:
         # with any key, the survey finds out whether there are sealed values
         found = await survey(database, Keyring([bytes(32)]))
-        if found.values > found.plain:
+        if found.values:
             return fail(
                 "keys.encryption",
                 f"There is no key, and {found.values:,} sealed values are stored.",

@@ -102,11 +102,8 @@ class AuthorizedRequests:
         self, build: Build, authorization: str | None, identities: tuple[TlsIdentity, ...]
     ) -> Answer:
         """Send the request with the first TLS identity that the server accepts."""
-        if len(identities) < 2:
-            identity = identities[0] if identities else None
-            return await self._once(build, authorization, identity)
         rejections: list[Answer | RequestFailed] = []
-        for identity in identities:
+        for identity in identities or (None,):
             if rejections:
                 instruments.REPEATED_REQUESTS.add(cause="credentials")
             try:

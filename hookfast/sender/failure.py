@@ -155,9 +155,15 @@ def handshake_failed(peer: str, error: OSError) -> RequestFailed:
             return RequestFailed(Result.TLS, f"{peer} {rejection}.")
         if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"):
             return RequestFailed(Result.TLS, f"{peer} does not speak TLS.")
-        reason = (error.reason or "unknown error").lower().replace("_", " ")
-        return RequestFailed(Result.TLS, f"The TLS handshake with {peer} failed: {reason}.")
+        return RequestFailed(
+            Result.TLS, f"The TLS handshake with {peer} failed: {tls_reason(error)}."
+        )
     return RequestFailed(Result.TLS, f"{peer} closed the connection during the TLS handshake.")
+
+
+def tls_reason(error: ssl.SSLError) -> str:
+    """Return OpenSSL's name for an error, in words."""
+    return (error.reason or "unknown error").lower().replace("_", " ")
 
 
 # RFC 8446, section 6.2; the names of OpenSSL's reasons end in the alert's.
@@ -187,8 +193,9 @@ def broken(peer: str, phase: Phase, error: OSError | None) -> RequestFailed:
         # With TLS 1.3 a server judges our certificate after we have sent the request.
         if rejection := _certificate_rejection(error):
             return RequestFailed(Result.TLS, f"{peer} {rejection}.")
-        reason = (error.reason or "unknown error").lower().replace("_", " ")
-        return RequestFailed(Result.TLS, f"{peer} broke off the TLS connection: {reason}.")
+        return RequestFailed(
+            Result.TLS, f"{peer} broke off the TLS connection: {tls_reason(error)}."
+        )
     action = "closed" if error is None else "reset"
     when = {
         Phase.HEADERS: "in the middle of the answer's headers",
