@@ -32,8 +32,8 @@ _LONGEST_NEXT = 2_000
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class PageRoute(APIRoute):
-    """A page of a site that needs a session."""
+class _Route(APIRoute):
+    """A page of a site, which shows errors as pages."""
 
     site: ClassVar[Site]
 
@@ -43,14 +43,7 @@ class PageRoute(APIRoute):
         async def page(request: Request) -> Response:
             view = _new_view(request, self.site)
             try:
-                _remove_empty_parameters(request)
-                view.visitor = await current_visitor(request, self.site)
-                view.csrf = view.visitor.csrf
-                await _read_form(view)
-                run = run_once if request.method == "POST" else show_filtered
-                return await self.site.prepare(view) or await run(view, handle)
-            except Unauthenticated:
-                return await _redirect_without_session(view)
+                return await self.answer(view, handle)
             except (HookfastError, RequestValidationError) as error:
                 return _error_answer(view, error)
             except Exception as error:
@@ -58,29 +51,32 @@ class PageRoute(APIRoute):
 
         return page
 
+    async def answer(self, view: View, handle: Handler) -> Response:
+        raise NotImplementedError
 
-class OpenPageRoute(APIRoute):
-    """A page of a site that needs no session: signing in, and opening a portal link."""
 
-    site: ClassVar[Site]
+class PageRoute(_Route):
+    """A page that needs a session."""
 
-    def get_route_handler(self) -> Handler:
-        handle = super().get_route_handler()
+    async def answer(self, view: View, handle: Handler) -> Response:
+        try:
+            _remove_empty_parameters(view.request)
+            view.visitor = await current_visitor(view.request, self.site)
+            view.csrf = view.visitor.csrf
+            await _read_form(view)
+            run = run_once if view.request.method == "POST" else show_filtered
+            return await self.site.prepare(view) or await run(view, handle)
+        except Unauthenticated:
+            return await _redirect_without_session(view)
 
-        async def page(request: Request) -> Response:
-            view = _new_view(request, self.site)
-            try:
-                view.csrf = csrf_of(sign_in_token(request))
-                await _read_form(view)
-                return await handle(request)
-            except HookfastError as error:
-                return view.problem(problem_of(error))
-            except RequestValidationError as error:
-                return view.problem(problem_of(invalid_request(error)))
-            except Exception as error:
-                return view.problem(problem_of_unexpected(request, error))
 
-        return page
+class OpenPageRoute(_Route):
+    """A page that needs no session: signing in, and opening a portal link."""
+
+    async def answer(self, view: View, handle: Handler) -> Response:
+        view.csrf = csrf_of(sign_in_token(view.request))
+        await _read_form(view)
+        return await handle(view.request)
 
 
 class PageRouter(APIRouter):
@@ -165,7 +161,7 @@ def _error_answer(view: View, error: HookfastError | RequestValidationError) -> 
     """Show an error: on the page that the form was on, or on a page of its own."""
     if isinstance(error, RequestValidationError):
         error = invalid_request(error)
-    if view.form.text("back") is not None:
+    if view.visitor is not None and view.form.text("back") is not None:
         return view.redirect_back(error_sentence(error), tone="bad")
     return view.problem(problem_of(error))
 
