@@ -17,6 +17,7 @@ from hookfast.version import VERSION
 from hookfast_client import ApiError, ConnectionFailed, Hookfast, TimedOut, UnexpectedAnswer, call
 from hookfast_client.answer import NO_SERVICE, parse_answer
 from hookfast_client.call import Call
+from hookfast_client.retry import backoff
 from hookfast_client.url import is_local, trusted
 
 MAX_PAGE = 200
@@ -205,6 +206,17 @@ class Api:
         if error.status == 401:
             text += f"\nThe key that was sent is from {self._key_origin}."
         return text if error.instance is None else f"{text}\n{error.instance}"
+
+
+def pause_after(error: HookfastError | None, *, failures: int) -> float:
+    """Return the seconds to wait before a request is sent again, after this many failures before
+    `error`. Raises `error` if it is an answer of the API that would be the same again."""
+    pause = backoff(failures)
+    if not isinstance(error, ApiProblem):
+        return pause
+    if not error.problem.is_temporary:
+        raise error
+    return max(pause, error.problem.retry_after or 0.0)
 
 
 def path_of(*parts: str) -> str:
