@@ -21,7 +21,7 @@ import typer
 from rich.progress import DownloadColumn, TimeRemainingColumn
 
 from hookfast.cli.remote.api import ApiResponse, problem_sentences
-from hookfast.cli.remote.emit import checked_idempotency_key
+from hookfast.cli.remote.emit.event import checked_idempotency_key
 from hookfast.cli.remote.options import json_fault
 from hookfast.cli.remote.progress import progress_bar, text_column
 from hookfast.cli.remote.remote import Remote

@@ -22,7 +22,7 @@ from hookfast.errors import HookfastError, Misconfigured
 from hookfast_client.answer import error_text
 
 if TYPE_CHECKING:
-    from hookfast.cli.remote import ListenOptions
+    from hookfast.cli.remote.listen import ListenOptions
 
 SILENCE_SECONDS = 45.0
 """A connection without data for this long is dead: there is a heartbeat every 15 s."""
