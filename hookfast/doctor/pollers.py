@@ -10,7 +10,10 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy.exc import SQLAlchemyError
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    DescribeTaskQueueResponse,
+)
 from temporalio.client import Client
 
 from hookfast.clock import Clock
@@ -98,17 +101,20 @@ def find_stale(polls: Polls, heartbeats: list[Heartbeat], *, now: datetime) -> l
     return stale
 
 
+async def describe_queue(
+    client: Client, name: str, kind: TaskQueueType.ValueType
+) -> DescribeTaskQueueResponse:
+    """Ask Temporal for a task queue, its pollers and versions. Raises RPCError."""
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace, task_queue=TaskQueue(name=name), task_queue_type=kind
+    )
+    return await client.workflow_service.describe_task_queue(request, timeout=_RPC)
+
+
 async def _read_polls(client: Client) -> Polls:
     polls = {}
     for queue, kind in _QUEUES:
-        found = await client.workflow_service.describe_task_queue(
-            DescribeTaskQueueRequest(
-                namespace=client.namespace,
-                task_queue=TaskQueue(name=queue),
-                task_queue_type=kind,
-            ),
-            timeout=_RPC,
-        )
+        found = await describe_queue(client, queue, kind)
         name = f"{queue} ({'workflows' if kind == _WORKFLOW else 'activities'})"
         polls[name] = {
             poller.identity: poller.last_access_time.ToDatetime(UTC) for poller in found.pollers
