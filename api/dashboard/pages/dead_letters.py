@@ -58,18 +58,7 @@ async def dead_letters_page(
         "tenant_id": tenant_id,
         "answer": answer,
     }
-    listing = await list_dead_letters(
-        page,
-        view.context,
-        principal,
-        endpoint_id=endpoint_id,
-        event_type=event_type,
-        reason=reason,
-        answer=answer,
-        tenant_id=tenant,
-        since=times.start(view.now),
-        until=times.until,
-    )
+    listing = await list_dead_letters(page, view.context, principal, **times.narrowed(given, view))
     stats = await count_dead_letters(
         view.context, principal, tenant_id=tenant, endpoint_id=view.endpoint_id
     )

@@ -85,32 +85,22 @@ class Overview:
         return self.alive.workers > 0
 
     @property
-    def delivered(self) -> int:
-        return sum(step.delivered for step in self.steps)
-
-    @property
-    def failed(self) -> int:
-        return sum(step.failed for step in self.steps)
-
-    @property
-    def total(self) -> int:
-        return sum(step.total for step in self.steps)
-
-    @property
-    def estimated(self) -> bool:
-        return any(step.estimated for step in self.steps)
+    def whole(self) -> Step:
+        """All steps as one."""
+        return _merged(self.steps)
 
     @property
     def success_rate(self) -> float | None:
         """The share of the ended deliveries that succeeded; None if none has ended."""
-        ended = self.delivered + self.failed
-        return self.delivered / ended if ended else None
+        ended = self.whole.delivered + self.whole.failed
+        return self.whole.delivered / ended if ended else None
 
     @property
     def rate(self) -> str:
         """How often a delivery was delivered in the charted time, in words."""
-        words = rate(self.delivered, self.steps[-1].end - self.steps[0].start)
-        return f"{words} since the first" if self.began and self.delivered else words
+        whole = self.whole
+        words = rate(whole.delivered, whole.end - whole.start)
+        return f"{words} since the first" if self.began and whole.delivered else words
 
     @property
     def backlog(self) -> int:
