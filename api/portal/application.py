@@ -5,15 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI
 
 from api.portal.pages import (
+    accent,
     activity,
     endpoint,
     endpoint_actions,
     endpoints,
     event_types,
     guide,
-    look,
+    link_session,
     new_endpoint,
-    opening,
     samples,
     settings,
     subscriptions,
@@ -38,7 +38,7 @@ _PAGES = (
 def routers() -> list[APIRouter]:
     """Return the routers of the pages, those that need no session first."""
     return [
-        opening.open_routes,
+        link_session.open_routes,
         guide.open_routes,
         *pages_of_every_site(PORTAL),
         credential_pages(PORTAL),
@@ -48,6 +48,6 @@ def routers() -> list[APIRouter]:
 
 def install(app: FastAPI) -> None:
     """Serve the pages."""
-    app.include_router(look.routes)
+    app.include_router(accent.routes)
     for router in (*routers(), unknown_pages(PORTAL)):
         app.include_router(router)
