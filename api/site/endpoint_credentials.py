@@ -48,16 +48,31 @@ def credential_pages(site: Site) -> PageRouter:
     path = "/endpoints/{endpoint_id}"
     routes.get(f"{path}/authentication")(authentication_page)
     routes.post(f"{path}/authentication")(set_authentication)
-    routes.get(f"{path}/authentication/delete")(delete_authentication_page)
-    routes.action(
+    routes.confirmed_action(
         f"{path}/authentication/delete",
         delete_endpoint_authentication,
         "The authentication is removed.",
+        of=StoredEndpoint,
+        title="Remove the authentication?",
+        about=endpoint_name,
+        text="Requests are sent without it from now on. Its secret cannot be shown again.",
+        button="Remove",
+        back=lambda endpoint: _page(site, endpoint, "authentication"),
     )
     routes.get(f"{path}/tls")(tls_page)
     routes.post(f"{path}/tls")(set_tls)
-    routes.get(f"{path}/tls/delete")(delete_tls_page)
-    routes.action(f"{path}/tls/delete", delete_endpoint_tls, "The TLS identity is removed.")
+    routes.confirmed_action(
+        f"{path}/tls/delete",
+        delete_endpoint_tls,
+        "The TLS identity is removed.",
+        of=StoredEndpoint,
+        title="Remove the TLS identity?",
+        about=endpoint_name,
+        text="New connections present no certificate and trust the system's CAs. The private key "
+        "cannot be shown again.",
+        button="Remove",
+        back=lambda endpoint: _page(site, endpoint, "tls"),
+    )
     return routes
 
 
@@ -87,20 +102,7 @@ async def set_authentication(
     except (InvalidInput, Conflict) as error:
         fields = {name: view.form.text(name) for name in _VISIBLE}
         return _authentication_form(view, endpoint, kind, fields, error)
-    return view.redirect(_page(view, endpoint, "authentication"), "The authentication is set.")
-
-
-async def delete_authentication_page(
-    endpoint: StoredEndpoint, view: PageView, _: Writer
-) -> Response:
-    """Ask before the authentication is removed."""
-    return view.confirm(
-        "Remove the authentication?",
-        about=endpoint_name(endpoint),
-        text="Requests are sent without it from now on. Its secret cannot be shown again.",
-        button="Remove",
-        back=_page(view, endpoint, "authentication"),
-    )
+    return view.redirect(_page(view.site, endpoint, "authentication"), "The authentication is set.")
 
 
 async def tls_page(endpoint: StoredEndpoint, view: PageView, _: Writer) -> Response:
@@ -117,19 +119,7 @@ async def set_tls(
         await set_endpoint_tls(endpoint.id, form, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
         return _tls_form(view, endpoint, error)
-    return view.redirect(_page(view, endpoint, "tls"), "The TLS identity is set.")
-
-
-async def delete_tls_page(endpoint: StoredEndpoint, view: PageView, _: Writer) -> Response:
-    """Ask before the TLS identity is removed."""
-    return view.confirm(
-        "Remove the TLS identity?",
-        about=endpoint_name(endpoint),
-        text="New connections present no certificate and trust the system's CAs. The private "
-        "key cannot be shown again.",
-        button="Remove",
-        back=_page(view, endpoint, "tls"),
-    )
+    return view.redirect(_page(view.site, endpoint, "tls"), "The TLS identity is set.")
 
 
 def _members(
@@ -166,6 +156,6 @@ def _tls_form(view: View, endpoint: EndpointView, error: HookfastError | None = 
     )
 
 
-def _page(view: View, endpoint: EndpointView, setting: str) -> str:
+def _page(site: Site, endpoint: EndpointView, setting: str) -> str:
     """Return the address of the endpoint's page, at this setting."""
-    return f"{view.site.home}/endpoints/{endpoint.id}#setting-{setting}"
+    return f"{site.home}/endpoints/{endpoint.id}#setting-{setting}"

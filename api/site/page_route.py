@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, get_args
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
+from api.access.authentication import Writer
 from api.answers.problems import invalid_request, problem_of, problem_of_unexpected
 from api.process.context import Context
 from api.site.filters import show_filtered
@@ -110,6 +111,41 @@ class PageRouter(APIRouter):
         async def action(view: PageView, result: Any = Depends(act)) -> Response:
             text = notice if isinstance(notice, str) else notice(result)
             return view.redirect_back(text) if leads_to is None else view.redirect(leads_to, text)
+
+    def confirmed_action(
+        self,
+        path: str,
+        act: Callable[..., Any],
+        notice: str,
+        *,
+        of: Any,
+        title: str,
+        about: Callable[[Any], str],
+        text: str,
+        button: str,
+        back: Callable[[Any], str] | None = None,
+        leads_to: str | None = None,
+        allowed: Any = Writer,
+    ) -> None:
+        """Add an `action`, and the page that asks before it, for those with an `allowed` scope.
+
+        `of` is the type of the parameter that the question is `about`, such as StoredEndpoint;
+        `back` returns the page to go back to, if that is not the one above.
+        """
+
+        stored = get_args(of)[1]
+
+        @self.get(path, dependencies=[get_args(allowed)[1]])
+        async def ask(view: PageView, thing: Any = stored) -> Response:
+            return view.confirm(
+                title,
+                about=about(thing),
+                text=text,
+                button=button,
+                back=None if back is None else back(thing),
+            )
+
+        self.action(path, act, notice, leads_to=leads_to)
 
 
 def _new_view(request: Request, site: Site) -> View:

@@ -89,22 +89,17 @@ async def edit(name: NamePath, view: PageView, audit: Audit, principal: Operator
     return await _put(name, view, audit, principal, event_type)
 
 
-@routes.get("/event-types/{name}/delete")
-async def delete_page(view: PageView, _: OperatorOnly, event_type: StoredEventType) -> Response:
-    """Ask before an event type is deleted."""
-    return view.confirm(
-        "Delete this event type?",
-        about=event_type.name,
-        text="New events of this type are rejected. Its past events and their deliveries stay.",
-        button="Delete",
-    )
-
-
-routes.action(
+routes.confirmed_action(
     "/event-types/{name}/delete",
     delete_event_type,
     "The event type is deleted.",
+    of=StoredEventType,
+    title="Delete this event type?",
+    about=lambda event_type: event_type.name,
+    text="New events of this type are rejected. Its past events and their deliveries stay.",
+    button="Delete",
     leads_to="/dashboard/event-types",
+    allowed=OperatorOnly,
 )
 
 

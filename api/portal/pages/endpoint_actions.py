@@ -116,21 +116,15 @@ async def rotate(
     return render_secret(view, rotated, secret=rotated.secret, rotated=True)
 
 
-@routes.get("/endpoints/{endpoint_id}/delete")
-async def delete_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
-    """Ask before an endpoint is deleted."""
-    return view.confirm(
-        "Delete this endpoint?",
-        about=endpoint_name(endpoint),
-        text="Nothing is sent to it any more, and messages on their way to it fail. This cannot be "
-        "undone.",
-        button="Delete",
-    )
-
-
-routes.action(
+routes.confirmed_action(
     "/endpoints/{endpoint_id}/delete",
     delete_endpoint,
     "The endpoint is deleted.",
+    of=StoredEndpoint,
+    title="Delete this endpoint?",
+    about=endpoint_name,
+    text="Nothing is sent to it any more, and messages on their way to it fail. This cannot be "
+    "undone.",
+    button="Delete",
     leads_to=f"{PORTAL.home}/endpoints",
 )
