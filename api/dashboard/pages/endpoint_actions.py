@@ -97,36 +97,26 @@ async def rotate(
     )
 
 
-@routes.get("/endpoints/{endpoint_id}/disable")
-async def disable_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
-    """Ask before an endpoint is disabled."""
-    return view.confirm(
-        "Disable this endpoint?",
-        about=endpoint_name(endpoint),
-        text="Held deliveries become dead letters, and so do new ones while it is disabled. "
-        "Enabling it can send them again. To make it wait instead, pause it.",
-        button="Disable",
-    )
-
-
-routes.action("/endpoints/{endpoint_id}/disable", disable_endpoint, "The endpoint is disabled.")
-
-
-@routes.get("/endpoints/{endpoint_id}/delete")
-async def delete_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
-    """Ask before an endpoint is deleted."""
-    return view.confirm(
-        "Delete this endpoint?",
-        about=endpoint_name(endpoint),
-        text="Its subscriptions and secrets are deleted too, and open deliveries end undelivered. "
-        "This cannot be undone. Past deliveries stay on record.",
-        button="Delete",
-    )
-
-
-routes.action(
+routes.confirmed_action(
+    "/endpoints/{endpoint_id}/disable",
+    disable_endpoint,
+    "The endpoint is disabled.",
+    of=StoredEndpoint,
+    title="Disable this endpoint?",
+    about=endpoint_name,
+    text="Held deliveries become dead letters, and so do new ones while it is disabled. Enabling "
+    "it can send them again. To make it wait instead, pause it.",
+    button="Disable",
+)
+routes.confirmed_action(
     "/endpoints/{endpoint_id}/delete",
     delete_endpoint,
     "The endpoint is deleted.",
+    of=StoredEndpoint,
+    title="Delete this endpoint?",
+    about=endpoint_name,
+    text="Its subscriptions and secrets are deleted too, and open deliveries end undelivered. This "
+    "cannot be undone. Past deliveries stay on record.",
+    button="Delete",
     leads_to="/dashboard/endpoints",
 )

@@ -82,21 +82,15 @@ async def rotate(
     return secret_page(rotated, view, rotated=True)
 
 
-@routes.get("/sources/{source_id}/delete")
-async def delete_page(view: PageView, _: Writer, source: StoredSource) -> Response:
-    """Ask before a source is deleted."""
-    return view.confirm(
-        "Delete this source?",
-        about=source.name,
-        text="Its secrets are deleted too, and its provider gets 404. This cannot be undone. "
-        "Received requests stay in the inbox.",
-        button="Delete",
-    )
-
-
-routes.action(
+routes.confirmed_action(
     "/sources/{source_id}/delete",
     delete_source,
     "The source is deleted.",
+    of=StoredSource,
+    title="Delete this source?",
+    about=lambda source: source.name,
+    text="Its secrets are deleted too, and its provider gets 404. This cannot be undone. Received "
+    "requests stay in the inbox.",
+    button="Delete",
     leads_to="/dashboard/sources",
 )
