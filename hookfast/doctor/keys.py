@@ -13,6 +13,7 @@ from hookfast.clock import Clock
 from hookfast.doctor.database import open_existing
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.errors import Misconfigured
+from hookfast.plural import are, pluralize
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.accounts import api_keys
@@ -159,4 +160,4 @@ async def _check_operator_key(database: Database, settings: Settings, clock: Clo
             if stored is None
             else "Set another one; nothing starts with this one.",
         )
-    return ok("keys.operator", f"{count} operator {'key is' if count == 1 else 'keys are'} valid.")
+    return ok("keys.operator", f"{pluralize(count, 'operator key')} {are(count)} valid.")

@@ -20,6 +20,7 @@ from hookfast.clock import Clock
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.doctor.database import open_existing
 from hookfast.doctor.finding import Finding, fail, ok, warn
+from hookfast.plural import pluralize
 from hookfast.process import name_of
 from hookfast.settings.settings import Settings
 from hookfast.storage.figures import workers
@@ -63,7 +64,7 @@ async def check_pollers(client: Client, settings: Settings, clock: Clock) -> Asy
         )
         return
     most = max(fresh.values())
-    saw = f"All task queues are polled, by up to {most} worker{'' if most == 1 else 's'}."
+    saw = f"All task queues are polled, by up to {pluralize(most, 'worker')}."
     stale = find_stale(polls, await _read_heartbeats(settings), now=now)
     if stale:
         yield warn(

@@ -21,6 +21,7 @@ from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.doctor.pollers import check_pollers
 from hookfast.doctor.worker_versions import check_worker_versions
+from hookfast.plural import are
 from hookfast.retention import ages, daily
 from hookfast.settings import up_file
 from hookfast.settings.settings import Settings
@@ -171,8 +172,7 @@ async def _check_search_attributes(client: Client) -> Finding:
     if missing:
         return fail(
             check,
-            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not registered, so no "
-            "delivery can start.",
+            f"{', '.join(missing)} {are(len(missing))} not registered, so no delivery can start.",
             todo="A worker registers them when it starts; if it may not (Temporal Cloud), create "
             "them by hand: "
             + ", ".join(f"{name} as {connection.kind_of(needed[name])}" for name in missing)

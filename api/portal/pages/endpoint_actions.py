@@ -28,6 +28,7 @@ from api.site.from_path import StoredEndpoint
 from api.site.overlap import OVERLAPS, overlap_seconds
 from api.site.page import PageView
 from api.site.page_route import PageRouter
+from hookfast.plural import are, pluralize
 
 routes = PageRouter(PORTAL)
 
@@ -87,9 +88,9 @@ async def recover(
     form = validated(RecoverForm, {"since": since.isoformat()})
     job = await recover_endpoint(endpoint_id, form, view.context, audit, principal)
     count = getattr(job, "total", 0)
-    message = "1 message is" if count == 1 else f"{count:,} messages are"
+    resent = f"{pluralize(count, 'message')} {are(count)} being resent."
     path = f"{PORTAL.home}/endpoints/{endpoint_id}"
-    return view.redirect(path, f"{message} being resent." if count else "No message failed.")
+    return view.redirect(path, resent if count else "No message failed.")
 
 
 @routes.get("/endpoints/{endpoint_id}/rotate")

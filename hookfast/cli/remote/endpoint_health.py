@@ -11,13 +11,14 @@ from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import EndpointArgument
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, pluralize, print_facts, print_note
+from hookfast.cli.remote.screen import Column, print_facts, print_note
 from hookfast.cli.remote.times import (
     format_distance,
     format_time,
     format_time_if_set,
     parse_past,
 )
+from hookfast.plural import pluralize
 
 app = typer.Typer()
 

@@ -20,8 +20,9 @@ from hookfast.cli.remote.options import (
     filter_option,
 )
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, pluralize, print_facts, print_note
+from hookfast.cli.remote.screen import Column, print_facts, print_note
 from hookfast.cli.remote.times import format_distance, format_time, format_time_if_set
+from hookfast.plural import pluralize
 from hookfast.strict_json.text import to_text
 
 app = typer.Typer()

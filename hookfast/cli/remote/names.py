@@ -18,12 +18,12 @@ from hookfast.cli.remote.screen import (
     Column,
     Columns,
     Row,
-    pluralize,
     print_note,
     printable,
     shorten,
 )
 from hookfast.ids import Prefix, is_id
+from hookfast.plural import pluralize
 
 _FEW = 3
 """So many names are read one by one; for more, the newest page of the list is read first."""

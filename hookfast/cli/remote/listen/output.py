@@ -14,8 +14,9 @@ from rich.text import Text
 
 from hookfast.cli.remote.listen.forward import Outcome
 from hookfast.cli.remote.listen.stream import Connected, Lost, Message
-from hookfast.cli.remote.screen import pluralize, print_note, printable
+from hookfast.cli.remote.screen import print_note, printable
 from hookfast.cli.remote.times import format_time
+from hookfast.plural import pluralize
 
 
 @dataclass(slots=True)
