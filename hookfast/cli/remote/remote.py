@@ -26,19 +26,22 @@ _DEFAULT_URL = "http://127.0.0.1:8080"
 _LONG_NAME = 40
 
 
+Url = Annotated[
+    str | None,
+    typer.Option(
+        envvar="HOOKFAST_URL",
+        help="URL of Hookfast; default: this machine, at HOOKFAST_PORT.",
+        rich_help_panel="Connection",
+    ),
+]
+
+
 @dataclass
 class Remote:
     """A running Hookfast. `api` connects to it; data is printed on standard output, everything else
     on standard error."""
 
-    url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="HOOKFAST_URL",
-            help="URL of Hookfast; default: this machine, at HOOKFAST_PORT.",
-            rich_help_panel="Connection",
-        ),
-    ] = None
+    url: Url = None
     key_file: Annotated[
         Path | None,
         typer.Option(
