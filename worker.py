@@ -41,7 +41,7 @@ from activities.job import JobActivities
 from activities.owner_mail import MailActivities
 from activities.retention import RetentionActivities
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
-from hookfast.dispatch import lane_sweep, retention_schedule, schedules
+from hookfast.dispatch import lane_sweep, schedules
 from hookfast.dispatch.batches import Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.lateness import Lateness
@@ -196,8 +196,7 @@ async def running_worker(
                 lane_sweep.inspect_forever(
                     database, doorbell, dead_letters=settings.ordered_dead_letters
                 ),
-                schedules.ensure_daily(client),
-                retention_schedule.ensure_schedule(client),
+                *(schedules.ensure(client, one) for one in schedules.SCHEDULES),
             ],
         ):
             yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, get_args
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
+from api.access.authentication import Writer
 from api.answers.problems import invalid_request, problem_of, problem_of_unexpected
 from api.process.context import Context
 from api.site.filters import show_filtered
@@ -32,8 +33,8 @@ _LONGEST_NEXT = 2_000
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class PageRoute(APIRoute):
-    """A page of a site that needs a session."""
+class _Route(APIRoute):
+    """A page of a site, which shows errors as pages."""
 
     site: ClassVar[Site]
 
@@ -43,14 +44,7 @@ class PageRoute(APIRoute):
         async def page(request: Request) -> Response:
             view = _new_view(request, self.site)
             try:
-                _remove_empty_parameters(request)
-                view.visitor = await current_visitor(request, self.site)
-                view.csrf = view.visitor.csrf
-                await _read_form(view)
-                run = run_once if request.method == "POST" else show_filtered
-                return await self.site.prepare(view) or await run(view, handle)
-            except Unauthenticated:
-                return await _redirect_without_session(view)
+                return await self.answer(view, handle)
             except (HookfastError, RequestValidationError) as error:
                 return _error_answer(view, error)
             except Exception as error:
@@ -58,29 +52,32 @@ class PageRoute(APIRoute):
 
         return page
 
+    async def answer(self, view: View, handle: Handler) -> Response:
+        raise NotImplementedError
 
-class OpenPageRoute(APIRoute):
-    """A page of a site that needs no session: signing in, and opening a portal link."""
 
-    site: ClassVar[Site]
+class PageRoute(_Route):
+    """A page that needs a session."""
 
-    def get_route_handler(self) -> Handler:
-        handle = super().get_route_handler()
+    async def answer(self, view: View, handle: Handler) -> Response:
+        try:
+            _remove_empty_parameters(view.request)
+            view.visitor = await current_visitor(view.request, self.site)
+            view.csrf = view.visitor.csrf
+            await _read_form(view)
+            run = run_once if view.request.method == "POST" else show_filtered
+            return await self.site.prepare(view) or await run(view, handle)
+        except Unauthenticated:
+            return await _redirect_without_session(view)
 
-        async def page(request: Request) -> Response:
-            view = _new_view(request, self.site)
-            try:
-                view.csrf = csrf_of(sign_in_token(request))
-                await _read_form(view)
-                return await handle(request)
-            except HookfastError as error:
-                return view.problem(problem_of(error))
-            except RequestValidationError as error:
-                return view.problem(problem_of(invalid_request(error)))
-            except Exception as error:
-                return view.problem(problem_of_unexpected(request, error))
 
-        return page
+class OpenPageRoute(_Route):
+    """A page that needs no session: signing in, and opening a portal link."""
+
+    async def answer(self, view: View, handle: Handler) -> Response:
+        view.csrf = csrf_of(sign_in_token(view.request))
+        await _read_form(view)
+        return await handle(view.request)
 
 
 class PageRouter(APIRouter):
@@ -114,6 +111,41 @@ class PageRouter(APIRouter):
         async def action(view: PageView, result: Any = Depends(act)) -> Response:
             text = notice if isinstance(notice, str) else notice(result)
             return view.redirect_back(text) if leads_to is None else view.redirect(leads_to, text)
+
+    def confirmed_action(
+        self,
+        path: str,
+        act: Callable[..., Any],
+        notice: str,
+        *,
+        of: Any,
+        title: str,
+        about: Callable[[Any], str],
+        text: str,
+        button: str,
+        back: Callable[[Any], str] | None = None,
+        leads_to: str | None = None,
+        allowed: Any = Writer,
+    ) -> None:
+        """Add an `action`, and the page that asks before it, for those with an `allowed` scope.
+
+        `of` is the type of the parameter that the question is `about`, such as StoredEndpoint;
+        `back` returns the page to go back to, if that is not the one above.
+        """
+
+        stored = get_args(of)[1]
+
+        @self.get(path, dependencies=[get_args(allowed)[1]])
+        async def ask(view: PageView, thing: Any = stored) -> Response:
+            return view.confirm(
+                title,
+                about=about(thing),
+                text=text,
+                button=button,
+                back=None if back is None else back(thing),
+            )
+
+        self.action(path, act, notice, leads_to=leads_to)
 
 
 def _new_view(request: Request, site: Site) -> View:
@@ -165,7 +197,7 @@ def _error_answer(view: View, error: HookfastError | RequestValidationError) -> 
     """Show an error: on the page that the form was on, or on a page of its own."""
     if isinstance(error, RequestValidationError):
         error = invalid_request(error)
-    if view.form.text("back") is not None:
+    if view.visitor is not None and view.form.text("back") is not None:
         return view.redirect_back(error_sentence(error), tone="bad")
     return view.problem(problem_of(error))
 

@@ -87,15 +87,13 @@ async def begin(
     site: Site,
     *,
     key: KnownKey,
-    scope: Scope | None = None,
-    tenant_id: str | None = None,
     lifetime: timedelta = LIFETIME,
     via: str | None = None,
     endpoint_id: str | None = None,
 ) -> None:
     """Begin a session, and end the browser's previous one on this site: a token that somebody
-    planted becomes worthless. `scope` and `tenant_id` can narrow the key's rights. `via` marks the
-    session of a portal link, and `endpoint_id` limits it to that endpoint."""
+    planted becomes worthless. `via` marks the session of a portal link, and `endpoint_id` limits it
+    to that endpoint."""
     context: Context = request.app.state.context
     token, now = secrets.token_urlsafe(32), context.clock()
     expires_at = now + lifetime
@@ -104,8 +102,8 @@ async def begin(
     row = DashboardSession(
         token_sha256=_sha256(token),
         key_id=key.key_id,
-        scope=scope or key.scope,
-        tenant_id=key.tenant_id or tenant_id,
+        scope=key.scope,
+        tenant_id=key.tenant_id,
         created_at=now,
         expires_at=expires_at,
         via=via,

@@ -16,10 +16,11 @@ from rich.progress import MofNCompleteColumn
 from hookfast.cli.console import read_settings
 from hookfast.cli.database import open_database
 from hookfast.cli.remote.progress import progress_bar
-from hookfast.cli.remote.screen import pluralize, print_note
+from hookfast.cli.remote.screen import print_note
 from hookfast.cli.remote.times import parse_duration
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
+from hookfast.plural import pluralize
 from hookfast.process import run_async
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring

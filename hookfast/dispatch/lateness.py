@@ -20,7 +20,7 @@ class Lateness:
 
     def note(self, late: timedelta) -> None:
         """Note that a retry started this long after it was due."""
-        instruments.RETRY_LATENESS.record(max(0.0, late.total_seconds()))
+        instruments.RETRY_LATENESS.record(late.total_seconds())
         if late > LATE:
             self._late_at = time.monotonic()
 

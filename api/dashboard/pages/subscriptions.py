@@ -279,26 +279,20 @@ async def _form(
     )
 
 
-@routes.get("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/delete")
-async def delete_page(view: PageView, _: Writer, subscription: OwnSubscription) -> Response:
-    """Ask before a subscription is deleted."""
-    return view.confirm(
-        "Delete this subscription?",
-        about=", ".join(subscription.events),
-        text="The endpoint gets no more of these events. Existing deliveries continue.",
-        button="Delete",
-        back=f"/dashboard/endpoints/{subscription.endpoint_id}",
-    )
-
-
 async def _delete(
     subscription: OwnSubscription, context: AppContext, audit: Audit, principal: Writer
 ) -> None:
     await delete_subscription(subscription.id, context, audit, principal)
 
 
-routes.action(
+routes.confirmed_action(
     "/endpoints/{endpoint_id}/subscriptions/{subscription_id}/delete",
     _delete,
     "The subscription is deleted.",
+    of=OwnSubscription,
+    title="Delete this subscription?",
+    about=lambda subscription: ", ".join(subscription.events),
+    text="The endpoint gets no more of these events. Existing deliveries continue.",
+    button="Delete",
+    back=lambda subscription: f"/dashboard/endpoints/{subscription.endpoint_id}",
 )

@@ -110,28 +110,22 @@ async def edit(
     )
 
 
-@routes.get("/endpoints/{endpoint_id}/events/{subscription_id}/delete")
-async def delete_page(view: PageView, _: Writer, subscription: OwnSubscription) -> Response:
-    """Ask before a subscription is deleted."""
-    return view.confirm(
-        "Stop sending these events?",
-        about=", ".join(subscription.events),
-        text="The endpoint gets no more of them. Messages on their way are still sent.",
-        button="Stop sending",
-        back=f"{PORTAL.home}/endpoints/{subscription.endpoint_id}",
-    )
-
-
 async def _delete(
     subscription: OwnSubscription, context: AppContext, audit: Audit, principal: Writer
 ) -> None:
     await delete_subscription(subscription.id, context, audit, principal)
 
 
-routes.action(
+routes.confirmed_action(
     "/endpoints/{endpoint_id}/events/{subscription_id}/delete",
     _delete,
     "The events are not sent any more.",
+    of=OwnSubscription,
+    title="Stop sending these events?",
+    about=lambda subscription: ", ".join(subscription.events),
+    text="The endpoint gets no more of them. Messages on their way are still sent.",
+    button="Stop sending",
+    back=lambda subscription: f"{PORTAL.home}/endpoints/{subscription.endpoint_id}",
 )
 
 

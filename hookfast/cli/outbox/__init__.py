@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from hookfast.cli.numbers import number_option
+from hookfast.cli.remote.remote import Url
 
 _DATABASE_VARIABLE = "HOOKFAST_OUTBOX_DATABASE_URL"
 
@@ -72,14 +73,7 @@ class RelayOptions:
     print_sql: Annotated[
         bool, typer.Option("--print-sql", help="Print the statements that create the table, only.")
     ] = False
-    url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="HOOKFAST_URL",
-            help="URL of Hookfast; default: this machine, at HOOKFAST_PORT.",
-            rich_help_panel="Connection",
-        ),
-    ] = None
+    url: Url = None
     key_file: Annotated[
         Path | None,
         typer.Option(

@@ -28,13 +28,13 @@ from hookfast.cli.remote.options import (
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import (
     Column,
-    pluralize,
     print_facts,
     print_note,
     print_warnings,
 )
 from hookfast.cli.remote.times import format_distance, format_time
 from hookfast.events.filter import filter_text
+from hookfast.plural import pluralize
 
 app = typer.Typer()
 

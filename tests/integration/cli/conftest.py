@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -22,6 +23,8 @@ from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE
 
 TYPE = "order.invoice.paid"
+NEW = base64.b64encode(b"n" * 32).decode()
+"""A new encryption key."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,15 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
         allow_http=True,
         allow_unverified=True,
     )
+
+
+@pytest.fixture
+def service(settings: Settings) -> dict[str, str]:
+    """The settings of a command that works on the database."""
+    return {
+        "HOOKFAST_HOME": str(settings.home),
+        "HOOKFAST_DATABASE_URL": settings.resolved_database_url,
+    }
 
 
 @pytest.fixture

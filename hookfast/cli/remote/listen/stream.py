@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
@@ -17,17 +16,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import httpx2
 import typer
 
-from hookfast.cli.remote.api import Api, ApiProblem, NotHookfast, Unreachable
+from hookfast.cli.remote.api import Api, ApiProblem, NotHookfast, Unreachable, pause_after
 from hookfast.cli.remote.times import parse_past
-from hookfast.errors import Misconfigured
+from hookfast.errors import HookfastError, Misconfigured
 from hookfast_client.answer import error_text
 
 if TYPE_CHECKING:
-    from hookfast.cli.remote import ListenOptions
+    from hookfast.cli.remote.listen import ListenOptions
 
 SILENCE_SECONDS = 45.0
 """A connection without data for this long is dead: there is a heartbeat every 15 s."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _MEDIA_TYPE = "text/event-stream"
 _CURSOR = re.compile(r"[A-Za-z0-9_-]{8,120}", re.ASCII)
 
@@ -104,12 +102,12 @@ async def read_stream(api: Api, query: Query, *, after: str | None) -> AsyncIter
     Raises ApiProblem when the API denies access or rejects the query, and Unreachable or
     NotHookfast when it never answered: then the URL is more likely wrong than the service away.
     """
-    pause = _FIRST_PAUSE
+    failures = 0
     last_id, was_connected = after, False
     async with api.streaming(silence_seconds=SILENCE_SECONDS) as client:
         while True:
             parser = EventParser(last_id)
-            retry_after = 0.0
+            failure: HookfastError | None = None
             try:
                 async with client.stream(
                     "GET", "/stream", params=_params(query, last_id), headers=_headers(last_id)
@@ -125,7 +123,7 @@ async def read_stream(api: Api, query: Query, *, after: str | None) -> AsyncIter
                     yield Connected()
                     was_connected = True
                     async for received in response.aiter_bytes():
-                        pause = _FIRST_PAUSE
+                        failures = 0
                         for message in parser.feed(received):
                             yield message
                     why = "the service ended it"
@@ -134,9 +132,7 @@ async def read_stream(api: Api, query: Query, *, after: str | None) -> AsyncIter
                     raise
                 why = error.message
             except ApiProblem as problem:
-                if not problem.problem.is_temporary:
-                    raise
-                why, retry_after = problem.message, problem.problem.retry_after or 0.0
+                failure, why = problem, problem.message
             except httpx2.ConnectError as error:
                 if not was_connected:
                     raise Unreachable(
@@ -151,11 +147,10 @@ async def read_stream(api: Api, query: Query, *, after: str | None) -> AsyncIter
             except httpx2.TransportError as error:
                 why = error_text(error)
             last_id = parser.last_id
-            # jitter, so that clients that lost the same service do not return all at once
-            wait = max(retry_after, pause * random.uniform(0.5, 1.0))  # noqa: S311
-            pause = min(pause * 2, _LONGEST_PAUSE)
-            yield Lost(why=why, pause=wait)
-            await asyncio.sleep(wait)
+            pause = pause_after(failure, failures=failures)
+            failures += 1
+            yield Lost(why=why, pause=pause)
+            await asyncio.sleep(pause)
 
 
 def stream_query(options: ListenOptions) -> Query:

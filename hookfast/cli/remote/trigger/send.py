@@ -16,7 +16,7 @@ import httpx2
 import typer
 
 from hookfast.cli.remote.api import Unreachable, path_of
-from hookfast.cli.remote.endpoint_health import test_facts
+from hookfast.cli.remote.endpoint_test import test_facts
 from hookfast.cli.remote.options import parse_object, read_secret
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import (

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import typer
 
-from hookfast.cli.remote import EmitOptions
 from hookfast.cli.remote.api import ApiResponse
+from hookfast.cli.remote.emit import EmitOptions
 from hookfast.cli.remote.options import json_fault
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import pluralize
 from hookfast.cli.remote.times import parse_future
 from hookfast.errors import InvalidInput
+from hookfast.plural import pluralize
 from hookfast.strict_json.parser import parse
 from hookfast_client import call
 

@@ -21,12 +21,13 @@ import typer
 from rich.progress import DownloadColumn, TimeRemainingColumn
 
 from hookfast.cli.remote.api import ApiResponse, problem_sentences
-from hookfast.cli.remote.emit import checked_idempotency_key
+from hookfast.cli.remote.emit.event import checked_idempotency_key
 from hookfast.cli.remote.options import json_fault
 from hookfast.cli.remote.progress import progress_bar, text_column
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import INTERRUPTED, pluralize, print_note
+from hookfast.cli.remote.screen import INTERRUPTED, print_note
 from hookfast.errors import HookfastError, InvalidInput
+from hookfast.plural import pluralize
 from hookfast.strict_json.parser import parse
 from hookfast_client import ApiError, call
 from hookfast_client.batch import MAX_BYTES, MAX_EVENTS

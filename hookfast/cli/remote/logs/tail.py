@@ -6,7 +6,6 @@ and is not missed. After a lost connection the tail continues where it was.
 
 from __future__ import annotations
 
-import random
 import sys
 import time
 from collections.abc import Iterator
@@ -16,14 +15,22 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from hookfast.cli.remote.api import MAX_PAGE, Api, ApiProblem, NotHookfast, Query, Unreachable
+from hookfast.cli.remote.api import (
+    MAX_PAGE,
+    Api,
+    ApiProblem,
+    NotHookfast,
+    Query,
+    Unreachable,
+    pause_after,
+)
+from hookfast.cli.remote.names import short_id
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Row, format_answer, print_note, printable, truncate
 from hookfast.cli.remote.times import format_distance
 from hookfast.strict_json.text import to_text
 
 _EVERY_SECONDS = 1.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _MOST_REQUESTS, _SCANNED = 50, 2_000
 """The most requests for the newest attempts, and how many attempts each of them scans."""
 _WHOLE_IDS_FROM = 140
@@ -74,28 +81,20 @@ def _newest(api: Api, query: Query, *, limit: int) -> tuple[list[dict[str, Any]]
 def _tail(api: Api, query: Query, cursor: str) -> Iterator[dict[str, Any]]:
     """Yield the attempts that are recorded after this cursor, for ever. Raises ApiProblem when the
     API denies access."""
-    pause = _FIRST_PAUSE
-    lost = False
+    failures = 0
     while True:
         try:
             page = api.get("/attempts", {**query, "limit": MAX_PAGE, "after": cursor}).value
         except (Unreachable, NotHookfast, ApiProblem) as error:
-            retry_after = 0.0
-            if isinstance(error, ApiProblem):
-                if not error.problem.is_temporary:
-                    raise
-                retry_after = error.problem.retry_after or 0.0
-            # jitter, so that clients that lost the same service do not return all at once
-            wait = max(retry_after, pause * random.uniform(0.5, 1.0))  # noqa: S311
+            pause = pause_after(error, failures=failures)
             why = printable(error.message).rstrip(".")
-            print_note(f"No connection: {why}. Trying again in {wait:.1f} s.")
-            lost = True
-            pause = min(pause * 2, _LONGEST_PAUSE)
-            time.sleep(wait)
+            print_note(f"No connection: {why}. Trying again in {pause:.1f} s.")
+            failures += 1
+            time.sleep(pause)
             continue
-        if lost:
+        if failures:
             print_note("Connected again, continuing after the last attempt.")
-        pause, lost = _FIRST_PAUSE, False
+        failures = 0
         yield from page["data"]
         cursor = page["tail_cursor"]
         if page["done"]:
@@ -131,7 +130,7 @@ def attempt_line(row: Row, *, width: int | None) -> Text:
     time_text = f"{ended.astimezone():{'%H:%M:%S' if is_today else '%m-%d %H:%M:%S'}}"
     delivery, endpoint = row["delivery_id"], row["endpoint_id"]
     if width is not None:
-        delivery, endpoint = _short(delivery), _short(endpoint)
+        delivery, endpoint = short_id(delivery), short_id(endpoint)
     succeeded = row["result"] == "success"
     before = Text.assemble((f"{time_text} ", "dim"), f"{printable(delivery)} ")
     after = Text.assemble(
@@ -155,9 +154,3 @@ def _following(row: Row, *, brief: bool) -> str:
         return format_distance(row["next_attempt_at"])
     status, reason = row["delivery_status"], row["delivery_reason"]
     return printable(status if brief or reason is None else f"{status} ({reason})")
-
-
-def _short(text: str) -> str:
-    """Return an id's prefix and its random end, as pages show it."""
-    prefix, _, rest = text.partition("_")
-    return f"{prefix}_…{rest[-8:]}"
