@@ -1,5 +1,5 @@
-"""What the plots share: an SVG document that is readable on light and on dark pages, and an area
-with a scale of round numbers. No library, and the same values give the same bytes.
+"""SVG documents that are readable on light and on dark pages, and areas with a scale of round
+numbers. No library is needed, and the same values give the same bytes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ _STYLE = """
   .page { fill: #ffffff } text { fill: #24292f; font: 13px system-ui, sans-serif }
   .title { font-size: 15px; font-weight: 600 } .bar { fill: #4c8fd6 }
   .line { stroke: #4c8fd6; stroke-width: 2; fill: none }
-  .ramp { stroke: #c2410c; stroke-width: 2; fill: none } .rate { fill: #c2410c }
+  .ramp { stroke: #c2410c; stroke-width: 2; fill: none }
   .grid { stroke: #d0d7de } .axis { stroke: #57606a }
   @media (prefers-color-scheme: dark) {
     .page { fill: #0d1117 } text { fill: #e6edf3 } .bar { fill: #4f86c6 }
-    .line { stroke: #4f86c6 } .ramp { stroke: #fb923c } .rate { fill: #fb923c }
+    .line { stroke: #4f86c6 } .ramp { stroke: #fb923c }
     .grid { stroke: #30363d } .axis { stroke: #8b949e }
   }
 """
