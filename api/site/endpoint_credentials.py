@@ -47,7 +47,7 @@ _VISIBLE: Final = (
 )
 
 
-def credential_pages(site: Site) -> PageRouter:
+def credential_pages(site: Site[View]) -> PageRouter:
     """Return the router of these pages on a site."""
     routes = PageRouter(site)
     path = "/endpoints/{endpoint_id}"

@@ -94,7 +94,7 @@ class InvalidField:
 class View:
     """One request for a page of a site. `visitor` is None on pages that need no session."""
 
-    site: Site
+    site: Site[View]
     request: Request
     context: Context
     now: datetime

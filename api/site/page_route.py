@@ -35,7 +35,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 class PageRoute(APIRoute):
     """A page of a site that needs a session."""
 
-    site: ClassVar[Site]
+    site: ClassVar[Site[View]]
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
@@ -62,7 +62,7 @@ class PageRoute(APIRoute):
 class OpenPageRoute(APIRoute):
     """A page of a site that needs no session: signing in, and opening a portal link."""
 
-    site: ClassVar[Site]
+    site: ClassVar[Site[View]]
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
@@ -87,7 +87,7 @@ class PageRouter(APIRouter):
     """A router for pages of a site, which are not part of the OpenAPI document. `opens`: they need
     no session. `path`: they are below this one of the site's paths instead of its `home`."""
 
-    def __init__(self, site: Site, *, opens: bool = False, path: str | None = None) -> None:
+    def __init__(self, site: Site[View], *, opens: bool = False, path: str | None = None) -> None:
         route = OpenPageRoute if opens else PageRoute
         super().__init__(
             prefix=path or site.home,
@@ -116,7 +116,7 @@ class PageRouter(APIRouter):
             return view.redirect_back(text) if leads_to is None else view.redirect(leads_to, text)
 
 
-def _new_view(request: Request, site: Site) -> View:
+def _new_view(request: Request, site: Site[View]) -> View:
     context: Context = request.app.state.context
     view = View(site=site, request=request, context=context, now=context.clock(), visitor=None)
     request.state.view = view
@@ -146,7 +146,7 @@ async def _redirect_without_session(view: View) -> Response:
     return RedirectResponse(f"{view.site.without_session}{after}", status_code=303)
 
 
-def next_path(site: Site, path: str | None) -> str:
+def next_path(site: Site[View], path: str | None) -> str:
     """Return the page to show after signing in: the requested path, if it is one of the site's
     and not too long, else the first page."""
     return site.path(path) if path is not None and len(path) <= _LONGEST_NEXT else site.home

@@ -14,7 +14,7 @@ import hmac
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from fastapi import Request, Response
 
@@ -43,7 +43,7 @@ class Visitor:
     csrf: str
 
 
-async def current_visitor(request: Request, site: Site) -> Visitor:
+async def current_visitor(request: Request, site: Site[Any]) -> Visitor:
     """Return the request's visitor of the site, and set the request's principal.
 
     Raises Unauthenticated without a valid session, and TooManyRequests as for any request with its
@@ -84,7 +84,7 @@ async def _find_session(request: Request, context: Context, token: str) -> LiveS
 async def begin(
     request: Request,
     response: Response,
-    site: Site,
+    site: Site[Any],
     *,
     key: KnownKey,
     scope: Scope | None = None,
@@ -121,7 +121,7 @@ async def begin(
     set_cookie(request, response, _SIGN_IN, "", seconds=0)
 
 
-async def end(request: Request, response: Response, site: Site, visitor: Visitor) -> None:
+async def end(request: Request, response: Response, site: Site[Any], visitor: Visitor) -> None:
     """End the session in the database and in the browser."""
     context: Context = request.app.state.context
     async with context.database.write() as connection:

@@ -5,7 +5,8 @@ and `verify_endpoint` validate endpoint URLs, `check_identity` a TLS identity. `
 says that our own proxy is away.
 """
 
-from hookfast.sender.address_guard import AddressBlocked, AddressGuard, Network
+from hookfast.sender.address_guard import AddressBlocked, AddressGuard
+from hookfast.sender.addresses import Network
 from hookfast.sender.own_address import OwnAddress
 from hookfast.sender.proxy import EgressUnavailable
 from hookfast.sender.sender import Sender

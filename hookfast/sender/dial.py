@@ -12,9 +12,11 @@ import socket
 from collections.abc import Callable, Coroutine, Sequence
 
 from hookfast.deliveries.outcome import Result
-from hookfast.sender.address_guard import AddressBlocked, AddressGuard, Network, is_address
+from hookfast.sender.address_guard import AddressBlocked, AddressGuard
+from hookfast.sender.addresses import Network, is_address
 from hookfast.sender.failure import RequestFailed, address_blocked, not_connected, unresolved
-from hookfast.sender.progress import Phase, current_progress
+from hookfast.sender.phase import Phase
+from hookfast.sender.progress import current_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.url import peer_name
 

@@ -19,11 +19,12 @@ from typing import Any
 
 import h11
 
-from hookfast.sender.address_guard import Network
+from hookfast.sender.addresses import Network
 from hookfast.sender.connection import Answer, Connection
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import RequestFailed, broken, handshake_failed
-from hookfast.sender.progress import Phase, current_progress
+from hookfast.sender.phase import Phase
+from hookfast.sender.progress import current_progress
 from hookfast.sender.proxy import EgressUnavailable
 from hookfast.sender.stream import Stream
 from hookfast.sender.url import peer_name

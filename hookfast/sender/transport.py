@@ -9,7 +9,7 @@ from collections import OrderedDict
 import h11
 import httpx2
 
-from hookfast.sender.address_guard import Network
+from hookfast.sender.addresses import Network
 from hookfast.sender.dial import Dialer
 from hookfast.sender.origin import Origin
 from hookfast.sender.stream import Stream

@@ -4,14 +4,16 @@ declared here for `--help`; the code of a command is imported when it runs."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hookfast.cli.numbers import number_option
-from hookfast.cli.remote.commands import IdOf, command, lazy_group
+from hookfast.cli.remote.commands import command, lazy_group
+from hookfast.cli.remote.emit_options import EmitOptions
+from hookfast.cli.remote.id_of import IdOf
+from hookfast.cli.remote.listen_options import ListenOptions
 from hookfast.cli.remote.options import DeliveryFilter, Limit
 from hookfast.cli.remote.remote import Remote
 
@@ -42,131 +44,6 @@ _NOUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "audit": ("Who changed what, and when.", ("audit",)),
 }
 """The description of each group, and the modules of its commands."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmitOptions:
-    """The arguments and options of `hookfast emit`."""
-
-    event_type: Annotated[
-        str | None, typer.Argument(metavar="TYPE", help="e.g. order.invoice.paid.")
-    ] = None
-    data: Annotated[
-        str | None, typer.Argument(metavar="DATA", help="Its data as JSON; - reads it.")
-    ] = None
-    data_file: Annotated[
-        Path | None, typer.Option(allow_dash=True, help="File with its data as JSON.")
-    ] = None
-    tenant: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TENANT", help="Only for this tenant, by id or name; default: for all."
-        ),
-        IdOf("tenant"),
-    ] = None
-    idempotency_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY",
-            help="Makes it safe to repeat. The event on line N of a batch has the key KEY:N.",
-        ),
-    ] = None
-    deliver_at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When to deliver it: 2h, 3d, or RFC 3339.")
-    ] = None
-    ordering_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY", help="Where deliveries are ordered: after others with this key."
-        ),
-    ] = None
-    batch: Annotated[
-        Path | None,
-        typer.Option(
-            allow_dash=True,
-            help="File with an event per line, as POST /v1/events accepts it; - reads standard "
-            "input.",
-        ),
-    ] = None
-    from_line: Annotated[
-        int, number_option(kind=int, least=1, help="First line of the batch to emit.")
-    ] = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenOptions:
-    """The options of `hookfast listen`."""
-
-    forward_to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Your server, e.g. http://localhost:3000/hooks; without it, events are only "
-            "printed.",
-        ),
-    ] = None
-    source: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SOURCE", help="Only events received through this source, by id or name."
-        ),
-        IdOf("source"),
-    ] = None
-    events: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Only such event types: 'order.**'. Repeatable."),
-    ] = None
-    tenant: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TENANT", help="Only this tenant's events, by id or name; default: all."
-        ),
-        IdOf("tenant"),
-    ] = None
-    payload: Annotated[
-        str,
-        typer.Option(
-            metavar="full|raw",
-            help="raw: events of a source are forwarded exactly as the provider sent them.",
-        ),
-    ] = "full"
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHEN",
-            help="Begin 5m ago, at a time, or after an event's id or a cursor; default: now.",
-        ),
-    ] = None
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            help="File that keeps the position; if it exists, listening continues from there.",
-        ),
-    ] = None
-    retry: Annotated[
-        int,
-        number_option(
-            kind=int,
-            least=0,
-            most=1_000,
-            help="How often to send an event again whose response was not 2xx. While nothing "
-            "listens at the URL, events are always sent again.",
-        ),
-    ] = 0
-    concurrency: Annotated[
-        int,
-        number_option(kind=int, least=1, most=100, help="Requests at once; 1 keeps the order."),
-    ] = 1
-    allow_remote: Annotated[
-        bool,
-        typer.Option(
-            "--allow-remote",
-            help="Forward also to servers that are neither on this machine nor in a private "
-            "network.",
-        ),
-    ] = False
 
 
 def add_to(app: typer.Typer) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib import import_module
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -27,18 +27,10 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.remote import Remote
 
 Function = TypeVar("Function", bound=Callable[..., None])
-
-
-@dataclass(frozen=True, slots=True)
-class IdOf:
-    """Marks a parameter as the id of a `noun` of `names.NOUNS`. With `exact`, no part of a name is
-    enough: for commands that cannot be undone."""
-
-    noun: str
-    exact: bool = False
 
 
 def command(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer
 
-from hookfast.cli.remote import EmitOptions
 from hookfast.cli.remote.api import ApiResponse
+from hookfast.cli.remote.emit_options import EmitOptions
 from hookfast.cli.remote.options import json_fault
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import pluralize

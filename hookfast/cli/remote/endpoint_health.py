@@ -10,8 +10,9 @@ import typer
 
 from hookfast.cli.remote.api import ApiResponse, path_of
 from hookfast.cli.remote.bulk import JobOptions, act
-from hookfast.cli.remote.commands import IdOf, command
+from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.emit import read_data
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.options import EndpointArgument, MappingFile, MappingText, read_mapping
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import (

@@ -8,8 +8,9 @@ import typer
 
 from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.bulk import JobOptions, act
-from hookfast.cli.remote.commands import IdOf, command
+from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.deliveries import DELIVERY_COLUMNS
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.options import (
     EventArgument,
     Limit,

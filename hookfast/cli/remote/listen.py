@@ -16,10 +16,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from hookfast.cli.remote import ListenOptions
 from hookfast.cli.remote.api import Api
 from hookfast.cli.remote.listen_forward import Forwarder, Outcome
-from hookfast.cli.remote.listen_output import ListenOutput
+from hookfast.cli.remote.listen_options import ListenOptions
+from hookfast.cli.remote.listen_output import ListenOutput, Totals
 from hookfast.cli.remote.listen_stream import (
     Message,
     StreamItem,
@@ -36,17 +36,6 @@ from hookfast.supervisor.interrupt import interruptible
 SECRET_VARIABLE = "HOOKFAST_LISTEN_SECRET"  # noqa: S105 - the variable's name, not a secret
 _READ_AHEAD = 100
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
-
-
-@dataclass(slots=True)
-class Totals:
-    """How many events there were by result, and the cursor of the last finished one."""
-
-    events: int = 0
-    accepted: int = 0
-    failed: int = 0
-    gaps: int = 0
-    cursor: str | None = None
 
 
 def listen(remote: Remote, options: ListenOptions) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -16,8 +17,16 @@ from hookfast.cli.remote.listen_stream import Connected, Lost, Message
 from hookfast.cli.remote.screen import pluralize, print_note, printable
 from hookfast.cli.remote.times import format_time
 
-if TYPE_CHECKING:
-    from hookfast.cli.remote.listen import Totals
+
+@dataclass(slots=True)
+class Totals:
+    """How many events there were by result, and the cursor of the last finished one."""
+
+    events: int = 0
+    accepted: int = 0
+    failed: int = 0
+    gaps: int = 0
+    cursor: str | None = None
 
 
 class ListenOutput:

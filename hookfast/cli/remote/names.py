@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from hookfast.cli.remote.api import MAX_PAGE, Api, ApiProblem, path_of
-from hookfast.cli.remote.commands import IdOf
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.screen import (
     Column,
     Columns,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from hookfast.cli.numbers import number_option
-from hookfast.cli.remote.commands import IdOf
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.times import parse_past
 from hookfast.errors import InvalidInput
 from hookfast.strict_json.parser import parse

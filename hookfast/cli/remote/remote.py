@@ -17,7 +17,7 @@ from hookfast.strict_json.text import to_text
 
 if TYPE_CHECKING:
     from hookfast.cli.remote.api import Api, ApiResponse, Query
-    from hookfast.cli.remote.commands import IdOf
+    from hookfast.cli.remote.id_of import IdOf
     from hookfast.cli.remote.names import Names
     from hookfast.cli.remote.screen import Columns, Row
 

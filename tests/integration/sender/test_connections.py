@@ -16,7 +16,8 @@ from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import OutOfResources
-from hookfast.sender.progress import Phase, begin_progress
+from hookfast.sender.phase import Phase
+from hookfast.sender.progress import begin_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.stream import Stream
 from hookfast.sender.transport import OriginTransport
