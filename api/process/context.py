@@ -27,7 +27,7 @@ from api.stream.slots import StreamSlots
 from hookfast.clock import Clock, utc_now
 from hookfast.dispatch.workflow_starter import WorkflowStarter, stopped, workflow_starter_for
 from hookfast.process import new_process_id
-from hookfast.sender import AddressGuard, OwnAddress, Sender
+from hookfast.sender import Sender, sender_of
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
@@ -102,18 +102,7 @@ async def open_context(
             await stack.enter_async_context(watching_database(database))
         temporal_retention = TemporalRetention(client)
         await stack.enter_async_context(temporal_retention.reading())
-        sender = Sender(
-            guard=AddressGuard(
-                settings.allowed_private_networks,
-                denied_networks=settings.denied_networks,
-                ports=settings.port_ranges,
-                own=OwnAddress.of(settings.resolved_public_url),
-            ),
-            excerpt_bytes=settings.response_excerpt_bytes,
-            header_bytes=settings.attempt_header_bytes,
-            proxy=settings.parsed_egress_proxy,
-            clock=clock,
-        )
+        sender = sender_of(settings, clock=clock)
         stack.push_async_callback(sender.aclose)
         workflow_starter = workflow_starter_for(settings, client, database, clock=clock)
         # Workers start workflows too; this only saves people the seconds until a worker does.
