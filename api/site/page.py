@@ -102,7 +102,7 @@ class View:
     form: Form = field(default_factory=lambda: Form([]))
     csrf: str = ""
     once: str = field(default_factory=lambda: secrets.token_urlsafe(16))
-    """The token of the forms on this page; see `submit_once`."""
+    """The token of the forms on this page; see `form_once`."""
     result_path: str = ""
     """Where the result can be seen later, if a form is answered by a page of its own."""
     invalid: dict[str, InvalidField] = field(default_factory=dict)

@@ -17,10 +17,10 @@ from api.answers.problems import invalid_request, problem_of, problem_of_unexpec
 from api.process.context import Context
 from api.site.filters import show_filtered
 from api.site.form import read_form
+from api.site.form_once import run_once
 from api.site.page import PageView, View
 from api.site.session import csrf_of, current_visitor, sign_in_token
 from api.site.site import Site
-from api.site.submit_once import run_once
 from hookfast.errors import Forbidden, HookfastError, InvalidInput, Unauthenticated
 
 EVENT_STREAM = "text/event-stream"

@@ -14,13 +14,13 @@ from fastapi import FastAPI
 from sqlalchemy import func, select, update
 
 from api.process.context import Context
-from hookfast.storage.tables import SentForm
+from hookfast.storage.tables import FormOnce
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 
 pytestmark = pytest.mark.anyio
 
-FORMS = SentForm.__table__
+FORMS = FormOnce.__table__
 NEW_ENDPOINT = {
     "url": "http://127.0.0.1:4/hook",
     "verification": "none",

@@ -1,5 +1,5 @@
-"""Statements on `dashboard_sent_forms`, so that a form takes effect once. The primary key decides
-between two that are sent at the same time."""
+"""Statements on `form_once`, so that a form takes effect once. The primary key decides between two
+that are sent at the same time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sqlalchemy import ColumnElement, Table, and_, delete, select, tuple_, updat
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.upsert import insert_into
-from hookfast.storage.tables import SentForm
+from hookfast.storage.tables import FormOnce
 
-_FORMS: Table = SentForm.__table__
+_FORMS: Table = FormOnce.__table__
 _F = _FORMS.c
 _KEY: Final = (_F.session_sha256, _F.token, _F.path)
 _DELETED_AT_ONCE: Final = 100
@@ -29,8 +29,8 @@ class FormKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentFormState:
-    """The state of a form that was sent before; see `SentForm`."""
+class FormState:
+    """The state of a form that was sent before; see `FormOnce`."""
 
     sent_at: datetime
     led_to: str | None
@@ -39,7 +39,7 @@ class SentFormState:
 
 async def claim(
     connection: AsyncConnection, key: FormKey, *, now: datetime, lifetime: timedelta
-) -> SentFormState | None:
+) -> FormState | None:
     """Record that a form was sent. Return None the first time, when the caller processes the form,
     and otherwise the state of the first time. Also deletes up to 100 forms that are too old for any
     session of `lifetime` to send again."""
@@ -71,11 +71,11 @@ async def claim(
     return None
 
 
-async def find(connection: AsyncConnection, key: FormKey) -> SentFormState | None:
+async def find(connection: AsyncConnection, key: FormKey) -> FormState | None:
     """Return the state of a form; None if it was not sent, or was rejected."""
     rows = await connection.execute(select(_F.sent_at, _F.led_to, _F.shown_once).where(_is(key)))
     row = rows.mappings().first()
-    return None if row is None else SentFormState(**row)
+    return None if row is None else FormState(**row)
 
 
 async def set_result(

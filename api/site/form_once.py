@@ -4,7 +4,7 @@ Every form carries the token of its page. The token is claimed in the database b
 effect, and the result is stored after it. A process that dies in between leaves a claim without a
 result. If that form is sent again, the answer asks the visitor to check, because a second effect
 could send deliveries twice or create a key that nobody has seen. A form that failed validation
-releases its claim. See docs/adr/0019-one-form-one-effect.md.
+releases its claim. See docs/adr/0019-form-once.md.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from api.answers.problems import problem_of
 from api.site.page import View
 from api.site.session import LIFETIME
 from hookfast.errors import HookfastError, InvalidInput
-from hookfast.storage.accounts import sent_forms
-from hookfast.storage.accounts.sent_forms import FormKey, SentFormState
+from hookfast.storage.accounts import form_once
+from hookfast.storage.accounts.form_once import FormKey, FormState
 
 _REPEATABLE: Final = frozenset(
     {
@@ -39,8 +39,8 @@ _REPEATABLE: Final = frozenset(
     }
 )
 """Forms that may be sent any number of times, below the site's home."""
-_PREVIEW: Final = re.compile(r"/endpoints/\w+/subscriptions/(?:\w+/)?preview")
-"""The forms that try a filter. They change nothing either."""
+_PREVIEW: Final = re.compile(r"/endpoints/\w+/subscriptions/(?:\w+/)?preview(?:-mapping)?")
+"""The forms that try a filter or a mapping. They change nothing either."""
 _TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 _WAIT_FOR_FIRST: Final = timedelta(seconds=10)
 """How long a second click waits for the first: longer than most receivers take to be verified."""
@@ -57,7 +57,7 @@ async def run_once(view: View, handle: Callable[[Request], Awaitable[Response]])
         return await handle(view.request)
     key = _form_key(view)
     async with view.context.database.write() as connection:
-        earlier = await sent_forms.claim(connection, key, now=view.now, lifetime=LIFETIME)
+        earlier = await form_once.claim(connection, key, now=view.now, lifetime=LIFETIME)
     if earlier is not None:
         return _answer_repeated(view, await _await_result(view, key, earlier))
     try:
@@ -87,19 +87,19 @@ def _form_key(view: View) -> FormKey:
     )
 
 
-async def _await_result(view: View, key: FormKey, earlier: SentFormState) -> SentFormState:
+async def _await_result(view: View, key: FormKey, earlier: FormState) -> FormState:
     """Wait for the result of the first submission, and return it if it comes in time."""
     clock = asyncio.get_running_loop().time
     until = clock() + (earlier.sent_at + _WAIT_FOR_FIRST - view.now).total_seconds()
-    known: SentFormState | None = earlier
+    known: FormState | None = earlier
     while known is not None and known.led_to is None and clock() < until:
         await asyncio.sleep(_POLL_SECONDS)
         async with view.context.database.read() as connection:
-            known = await sent_forms.find(connection, key)
+            known = await form_once.find(connection, key)
     return known or earlier
 
 
-def _answer_repeated(view: View, earlier: SentFormState) -> Response:
+def _answer_repeated(view: View, earlier: FormState) -> Response:
     if earlier.led_to is None:
         # a form without the field `back` is on a page directly below the page of its result
         back = view.site.path(view.form.text("back") or view.path.rpartition("/")[0])
@@ -116,7 +116,7 @@ async def _store_result(view: View, key: FormKey, response: Response) -> None:
     led_to = response.headers.get("location")
     await _try_to_write(
         view,
-        lambda connection: sent_forms.set_result(
+        lambda connection: form_once.set_result(
             connection,
             key,
             led_to=led_to or view.result_path or view.site.home,
@@ -126,7 +126,7 @@ async def _store_result(view: View, key: FormKey, response: Response) -> None:
 
 
 async def _release(view: View, key: FormKey) -> None:
-    await _try_to_write(view, lambda connection: sent_forms.remove(connection, key))
+    await _try_to_write(view, lambda connection: form_once.remove(connection, key))
 
 
 async def _try_to_write(view: View, write: Callable[[AsyncConnection], Awaitable[None]]) -> None:
