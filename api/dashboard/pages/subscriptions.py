@@ -155,7 +155,6 @@ async def preview_mapping(
     subscription: OwnSubscription, view: PageView, principal: Writer
 ) -> Response:
     """Show the body that the typed mapping makes of an example event. Sends and stores nothing."""
-    view.result_path = view.path
     form = partial(_typed_form, view, principal, subscription)
     try:
         mapping = _payload(view.form)["mapping"]
