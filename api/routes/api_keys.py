@@ -156,4 +156,4 @@ async def _list(context: Context, page: Page, *, tenant_id: str | None) -> Listi
         rows = await api_keys.list_page(
             connection, tenant_id=tenant_id, after=page.after, limit=page.rows
         )
-    return page.listing(rows, key=lambda key: key.id, view=KeyView.of)
+    return page.listing(rows, KeyView.of)

@@ -97,8 +97,4 @@ async def list_audit(
         if key_id is None or await visible_key_ids(connection, principal, [key_id]):
             rows = await audit_log.list_page(connection, chosen, after=page.after, limit=page.rows)
         keys = await visible_key_ids(connection, principal, [entry.key_id for entry in rows])
-    return page.listing(
-        rows,
-        key=lambda entry: entry.id,
-        view=lambda entry: AuditView.of(entry, principal=principal, keys=keys),
-    )
+    return page.listing(rows, lambda entry: AuditView.of(entry, principal=principal, keys=keys))

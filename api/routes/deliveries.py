@@ -192,11 +192,7 @@ async def delivery_listing(
 ) -> Listing[DeliveryView]:
     """Return the page of these rows."""
     heads = await _heads(connection, rows)
-    return page.listing(
-        rows,
-        key=lambda delivery: delivery.id,
-        view=lambda delivery: DeliveryView.of(delivery, heads=heads),
-    )
+    return page.listing(rows, lambda delivery: DeliveryView.of(delivery, heads=heads))
 
 
 async def _heads(connection: AsyncConnection, rows: Iterable[Delivery]) -> dict[str, str]:

@@ -178,11 +178,7 @@ async def list_tests(
     )
     async with context.database.read() as connection:
         rows = await sent_tests.list_page(connection, chosen, after=page.after, limit=page.rows)
-    return page.listing(
-        rows,
-        key=lambda test: test.id,
-        view=lambda test: ListedTest.model_validate(test, from_attributes=True),
-    )
+    return page.listing(rows, lambda test: ListedTest.model_validate(test, from_attributes=True))
 
 
 @routes.get(

@@ -170,9 +170,7 @@ async def list_endpoints(
         )
         health_of = await derived_health.read(connection, rows)
     return page.listing(
-        rows,
-        key=lambda endpoint: endpoint.id,
-        view=lambda endpoint: EndpointView.of(endpoint, health=health_of[endpoint.id]),
+        rows, lambda endpoint: EndpointView.of(endpoint, health=health_of[endpoint.id])
     )
 
 

@@ -138,7 +138,7 @@ async def list_event_types(
 ) -> Listing[EventTypeView]:
     async with context.database.read() as connection:
         rows = await event_types.list_page(connection, after=page.after, limit=page.rows)
-    return page.listing(rows, key=lambda event_type: event_type.name, view=EventTypeView.of)
+    return page.listing(rows, EventTypeView.of, key="name")
 
 
 @routes.get("/event-types/{name}", summary="Get an event type")

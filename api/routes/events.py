@@ -94,11 +94,7 @@ async def list_events(
                 for event in await _with_key(connection, idempotency_key, scopes)
                 if chosen.fits(event) and (page.after is None or event.id < page.after)
             ]
-    return page.listing(
-        rows,
-        key=lambda event: event.id,
-        view=lambda event: EventSummaryView.of(event, principal=principal),
-    )
+    return page.listing(rows, lambda event: EventSummaryView.of(event, principal=principal))
 
 
 @routes.get(

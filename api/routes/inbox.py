@@ -145,7 +145,7 @@ async def list_inbox(
                 key=lambda row: row.id,
                 reverse=True,
             )[: page.rows]
-    return page.listing(rows, key=lambda row: row.id, view=InboxSummary.of)
+    return page.listing(rows, InboxSummary.of)
 
 
 @routes.get("/inbox/{inbox_id}", summary="Get an inbox entry")

@@ -43,9 +43,7 @@ async def list_jobs(
             limit=page.rows,
         )
         keys = await visible_key_ids(connection, principal, [job.requested_by for job in rows])
-    return page.listing(
-        rows, key=lambda job: job.id, view=lambda job: _view(job, context, keys=keys)
-    )
+    return page.listing(rows, lambda job: _view(job, context, keys=keys))
 
 
 @routes.get("/jobs/{job_id}", summary="Get a job with its progress")

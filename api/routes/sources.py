@@ -121,7 +121,7 @@ async def list_sources(
             after=page.after,
             limit=page.rows,
         )
-    return page.listing(rows, key=lambda row: row.id, view=lambda row: view(row, context))
+    return page.listing(rows, lambda row: view(row, context))
 
 
 @routes.get("/sources/{source_id}", summary="Get a source")

@@ -212,7 +212,7 @@ async def list_subscriptions(
             after=page.after,
             limit=page.rows,
         )
-    return page.listing(rows, key=lambda row: row.id, view=SubscriptionView.of)
+    return page.listing(rows, SubscriptionView.of)
 
 
 class PreviewForm(Input):
