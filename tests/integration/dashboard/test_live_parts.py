@@ -84,10 +84,10 @@ async def test_live_part_sends_changes_and_ends_with_the_session(
 
         messages = [message async for message in live.messages(view, render, every=0.001)]
     assert messages == [
-        "retry: 2000\n\n",
-        "data: <p>one\ndata: two</p>\n\n",
-        ":\n\n",
-        "data: <p>three</p>\n\n",
-        "data: <p>four</p>\n\n",
+        b"retry: 2000\n\n",
+        b"data: <p>one\ndata: two</p>\n\n",
+        b":\n\n",
+        b"data: <p>three</p>\n\n",
+        b"data: <p>four</p>\n\n",
     ]
     assert len(looks) == 4
