@@ -8,14 +8,14 @@ from api.access.authentication import Reader
 from api.answers.problems import Problem
 from api.portal.pages import (
     activity,
+    appearance,
     endpoint,
     endpoint_actions,
     endpoints,
     event_types,
     guide,
-    look,
+    link_session,
     new_endpoint,
-    opening,
     samples,
     settings,
     subscriptions,
@@ -26,7 +26,7 @@ from api.site.page import PageView
 from api.site.page_route import PageRouter
 
 _PAGES = (
-    opening,
+    link_session,
     new_endpoint,
     endpoints,
     endpoint,
@@ -50,7 +50,7 @@ async def unknown_page(view: PageView, path: str, _: Reader) -> Response:
 def routers() -> list[APIRouter]:
     """Return the routers of the pages, those that need no session first."""
     return [
-        opening.open_routes,
+        link_session.open_routes,
         guide.open_routes,
         credential_pages(PORTAL),
         *(page.routes for page in _PAGES),
@@ -59,6 +59,6 @@ def routers() -> list[APIRouter]:
 
 def install(app: FastAPI) -> None:
     """Serve the pages."""
-    app.include_router(look.routes)
+    app.include_router(appearance.routes)
     for router in (*routers(), _unknown):
         app.include_router(router)
