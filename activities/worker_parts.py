@@ -19,8 +19,8 @@ from activities.owner_mail import MailActivities
 from activities.retention import RetentionActivities
 from hookfast.dispatch.batches import Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
-from hookfast.dispatch.lateness import Lateness
 from hookfast.dispatch.relay import Relay
+from hookfast.dispatch.retry_lag import RetryLag
 from hookfast.dispatch.start_window import StartWindow
 from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.dispatch.workflow_starter import WorkflowStarter, workflow_starter_for
@@ -73,7 +73,7 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
         dead_letters=settings.ordered_dead_letters,
         on_commit=on_commit,
     )
-    lateness, window = Lateness(), StartWindow()
+    retry_lag, window = RetryLag(), StartWindow()
     first_attempts = FirstAttempts(settings.first_attempts)
     unhealthy = UnhealthyEndpoints()
     runner = AttemptRunner(
@@ -91,7 +91,7 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
         fast_lane=FastLane(settings.max_concurrent_attempts),
         held_backstop=settings.held_backstop,
         on_commit=on_commit,
-        lateness=lateness,
+        retry_lag=retry_lag,
         window=window,
         dead_letters=settings.ordered_dead_letters,
     )
@@ -114,7 +114,7 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
         batch=settings.relay_batch,
         lease=settings.relay_lease,
         fast_lane_timeout=settings.fast_lane_timeout,
-        lateness=lateness,
+        retry_lag=retry_lag,
         first_attempts=first_attempts,
         batches=batches,
         window=window,

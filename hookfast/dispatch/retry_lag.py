@@ -12,7 +12,7 @@ LATE = timedelta(seconds=1)
 """Retries that start later than this are late: more than a timer and a busy moment explain."""
 
 
-class Lateness:
+class RetryLag:
     """Notes how late retries start. One per worker process."""
 
     def __init__(self) -> None:
