@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock
-from hookfast.dependency import DATABASE
+from hookfast.outage_log import DATABASE
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures.gauges import GaugeValues, read_gauges

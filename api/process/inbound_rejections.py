@@ -20,8 +20,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from api.limits.token_bucket import TokenBuckets
 from api.process.flushing import flushing
 from hookfast.clock import Clock
-from hookfast.dependency import DATABASE
 from hookfast.errors import HookfastError
+from hookfast.outage_log import DATABASE
 from hookfast.storage.database.engine import Database
 from hookfast.storage.inbox import source_stats
 from hookfast.storage.inbox.source_stats import Rejections

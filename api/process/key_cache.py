@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from api.process.flushing import flushing
 from hookfast.clock import Clock
-from hookfast.dependency import DATABASE
+from hookfast.outage_log import DATABASE
 from hookfast.storage.accounts import api_keys
 from hookfast.storage.accounts.api_keys import Scope, key_hash
 from hookfast.storage.database.engine import Database

@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from api.stream.blocks import gap_block, heartbeat, opening
 from api.stream.hub import Follower, StreamHub
-from hookfast.dependency import DATABASE
+from hookfast.outage_log import DATABASE
 from hookfast.storage.feed.cursor import Cursor
 from hookfast.storage.feed.feed import FeedEvent, FeedFilter, Gap
 

@@ -44,7 +44,6 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.time_budget import BATCH_LEASE
-from hookfast.dependency import DATABASE, TEMPORAL
 from hookfast.dispatch.batches import Batch, Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.retry_lag import RetryLag
@@ -52,6 +51,7 @@ from hookfast.dispatch.start import start_or_wake
 from hookfast.dispatch.start_window import StartWindow, WindowClosed
 from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.ids import new_id
+from hookfast.outage_log import DATABASE, TEMPORAL
 from hookfast.storage.database.availability import is_transient
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database

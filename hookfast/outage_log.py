@@ -30,8 +30,9 @@ _LEAST_SECONDS: Final = 0.5
 log = structlog.get_logger()
 
 
-class Dependency:
-    """Something that all work of a process needs. There is one instance per process of each."""
+class OutageLog:
+    """Logs when a dependency, which all work of a process needs, is away. One per process and
+    dependency."""
 
     def __init__(
         self,
@@ -167,11 +168,11 @@ class Dependency:
         )
 
 
-TEMPORAL: Final = Dependency(
+TEMPORAL: Final = OutageLog(
     "Temporal",
     consequence="events are accepted, and their deliveries wait in the database",
 )
-DATABASE: Final = Dependency(
+DATABASE: Final = OutageLog(
     "The database",
     consequence="requests are answered with 503, and deliveries wait",
 )

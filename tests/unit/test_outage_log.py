@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from hookfast.dependency import REMIND_SECONDS, Dependency
+from hookfast.outage_log import REMIND_SECONDS, OutageLog
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +26,7 @@ class Watched:
     def __init__(self, lines: list[Any]) -> None:
         self.now = 1_000.0
         self.lines = lines
-        self.dependency = Dependency(
+        self.dependency = OutageLog(
             "Temporal", consequence="deliveries wait", clock=lambda: self.now
         )
 
