@@ -126,7 +126,7 @@ async def _known_key(request: Request, context: Context, key: str) -> KnownKey:
 
 def _require_scope(*scopes: Scope) -> Callable[..., Coroutine[Any, Any, Principal]]:
     """Return a dependency that gives the principal, if it has one of these scopes."""
-    # `api.http.openapi` writes these scopes into the OpenAPI document
+    # `api.openapi.document` writes these scopes into the OpenAPI document
     bearer = Security(_BEARER, scopes=scopes)
 
     async def principal(request: Request, _: Any = bearer) -> Principal:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.answers.json_pointer import join
 from api.http.fields import Input, Time, example
-from api.http.glossary import described_as_in
+from api.openapi.glossary import described_as_in
 from api.process.context import Context
 from hookfast.endpoints.certificates import MAX_PEM
 from hookfast.endpoints.credentials import (

@@ -18,7 +18,6 @@ from api.forms.endpoint import Patterns, check_patterns
 from api.forms.payload import MappingText, PayloadStyle, check_payload
 from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, verify_stored
-from api.http.example_values import IDS
 from api.http.fields import (
     EndpointFilter,
     EndpointId,
@@ -28,10 +27,11 @@ from api.http.fields import (
     Time,
     example,
 )
-from api.http.glossary import described_as_in
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
+from api.openapi.example_values import IDS
+from api.openapi.glossary import described_as_in
 from api.process.context import AppContext, Context
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_event_type

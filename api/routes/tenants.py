@@ -12,10 +12,10 @@ from api.access.ownership import found
 from api.forms.portal import TenantPortal
 from api.forms.quotas import TenantQuotas
 from api.http.fields import Input, Metadata, Name, TenantPath, Time, example
-from api.http.glossary import described_as_in
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
+from api.openapi.glossary import described_as_in
 from api.process.context import AppContext
 from hookfast.errors import Conflict
 from hookfast.events.operational import SYSTEM_TENANT

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from api.http.examples import UNKNOWN
-from api.http.glossary import GLOSSARY
+from api.openapi.examples import UNKNOWN
+from api.openapi.glossary import GLOSSARY
 from tests.docs.fenced import DOCS
 
 Json = dict[str, Any]

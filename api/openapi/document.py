@@ -7,11 +7,11 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from api.answers.problem_responses import problem_components
 from api.answers.problems import ProblemModel
-from api.http.examples import add_examples
-from api.http.glossary import describe_all
-from api.http.problem_responses import problem_components
-from api.http.webhooks.document import add_webhooks
+from api.openapi.examples import add_examples
+from api.openapi.glossary import describe_all
+from api.openapi.webhooks.document import add_webhooks
 from hookfast.version import VERSION
 
 TITLE = "Hookfast"

@@ -16,7 +16,7 @@ from api.http.fields import (
     TenantId,
     Time,
 )
-from api.http.webhooks.events import Envelope
+from api.openapi.webhooks.events import Envelope
 from hookfast.deliveries.outcome import Reason
 from hookfast.endpoints.circuit import Cause
 from hookfast.events.operational import Kind

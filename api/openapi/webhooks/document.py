@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.http.webhooks.events import DeliveredEvent, ThinDeliveredEvent
-from api.http.webhooks.headers import header_parameters
-from api.http.webhooks.operational import OPERATIONAL
+from api.openapi.webhooks.events import DeliveredEvent, ThinDeliveredEvent
+from api.openapi.webhooks.headers import header_parameters
+from api.openapi.webhooks.operational import OPERATIONAL
 from hookfast.deliveries.headers import JSON
 from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.sender.verify import CHALLENGE_HEADER

@@ -12,7 +12,7 @@ from typing import Any
 
 from jsonschema_rs import Draft202012Validator
 
-from api.http.example_values import EXTENDS, IDS, OPERATIONS, PRESENT, TIME, VALUES
+from api.openapi.example_values import EXTENDS, IDS, OPERATIONS, PRESENT, TIME, VALUES
 
 Json = dict[str, Any]
 
