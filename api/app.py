@@ -16,12 +16,12 @@ from api.access.client_address import TrustedProxies
 from api.answers import problems
 from api.answers.headers import AnswerHeaders
 from api.answers.request_id import RequestId
+from api.context.context import open_context
 from api.dashboard import application as dashboard
 from api.http.request_body import INBOUND_PREFIX, RequestBody
 from api.http.request_head import RequestHead, trimmed
 from api.openapi import document
 from api.portal import application as portal
-from api.process.context import open_context
 from api.routes import (
     api_keys,
     attempts,

@@ -15,8 +15,8 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
 from api.access.client_address import client_site
-from api.process.context import Context
-from api.process.key_cache import KnownKey
+from api.context.context import Context
+from api.context.key_cache import KnownKey
 from hookfast.errors import Forbidden, NotFound, Unauthenticated
 from hookfast.settings.types import OPERATOR_KEY_FORM
 from hookfast.storage.accounts.api_keys import Scope

@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 
 from api.access.authentication import Principal, Reader
 from api.access.visible_keys import visible_key_ids
+from api.context.context import AppContext
 from api.http.fields import TenantFilter, Time, TimeInput
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext
 from hookfast.audit import AuditAction
 from hookfast.ids import id_pattern
 from hookfast.storage.audit import audit_log

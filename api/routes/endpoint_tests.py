@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import found, owned
+from api.context.context import AppContext, Context
 from api.forms.endpoint import require_push
 from api.forms.endpoint_test import KeptTest, ListedTest, TestForm, TestView
 from api.forms.sample import sample_of
@@ -31,7 +32,6 @@ from api.http.fields import (
 )
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from hookfast.deliveries.answer import parse_answer
 from hookfast.deliveries.mapping import MappingFailed, check_mapping, mapped_body
 from hookfast.deliveries.outcome import Outcome

@@ -11,13 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
+from api.context.context import AppContext, Context
 from api.forms.json_schema import check_schema
 from api.forms.sample import Origin, sample_of
 from api.http.fields import Description, Input, Time, example
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.openapi.glossary import described_as_in
-from api.process.context import AppContext, Context
 from hookfast.errors import NotFound
 from hookfast.events.event_type import MAX_LENGTH, MAX_PARTS, is_event_type, parse_event_type
 from hookfast.events.operational import reject_reserved

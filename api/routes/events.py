@@ -11,11 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader
 from api.access.ownership import found
+from api.context.context import AppContext, Context
 from api.forms.event import MAX_KEY
 from api.http.fields import EventPath, EventTypeFilter, Since, TenantFilter, Time, Until
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from api.routes.deliveries import DeliveryView, delivery_listing
 from hookfast.events.event_type import parse_event_type
 from hookfast.storage.deliveries import deliveries

@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader
 from api.access.ownership import found, owned
+from api.context.context import AppContext, Context
 from api.http.fields import SourceId, TenantId, TimeInput
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from api.stream.blocks import event_block
 from api.stream.feed_stream import Pieces, feed_stream
 from api.stream.response import StreamResponse

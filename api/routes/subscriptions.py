@@ -13,6 +13,7 @@ from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
+from api.context.context import AppContext, Context
 from api.forms.content_filter import MAX_EXAMPLE, ContentFilter, checked_filter, parse_example
 from api.forms.endpoint import Patterns, check_patterns
 from api.forms.payload import MappingText, PayloadStyle, check_payload
@@ -32,7 +33,6 @@ from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.openapi.example_values import IDS
 from api.openapi.glossary import described_as_in
-from api.process.context import AppContext, Context
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
+from api.context.context import AppContext
 from api.forms.portal import TenantPortal
 from api.forms.quotas import TenantQuotas
 from api.http.fields import Input, Metadata, Name, TenantPath, Time, example
@@ -16,7 +17,6 @@ from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.openapi.glossary import described_as_in
-from api.process.context import AppContext
 from hookfast.errors import Conflict
 from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.ids import new_id

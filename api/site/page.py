@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.answers.problems import Problem, problem_of
-from api.process.context import Context
+from api.context.context import Context
 from api.site import flash, formatting, session, tables
 from api.site.flash import Flash
 from api.site.form import Form, form_errors

@@ -14,7 +14,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from api.answers.problems import invalid_request, problem_of, problem_of_unexpected
-from api.process.context import Context
+from api.context.context import Context
 from api.site.filters import show_filtered
 from api.site.form import read_form
 from api.site.form_once import run_once

@@ -20,8 +20,8 @@ from fastapi import Request, Response
 
 from api.access.authentication import Principal, count_request
 from api.access.client_address import client_site
-from api.process.context import Context
-from api.process.key_cache import KnownKey
+from api.context.context import Context
+from api.context.key_cache import KnownKey
 from api.site.site import Site
 from hookfast.errors import Unauthenticated
 from hookfast.storage.accounts import sessions

@@ -9,10 +9,10 @@ from fastapi import Response
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found
+from api.context.context import Context
 from api.dashboard.site import DASHBOARD
 from api.http.fields import ApiKeyPath, TenantId
 from api.http.pagination import Page, PageQuery
-from api.process.context import Context
 from api.routes.api_keys import (
     CreatedKey,
     NewOperatorKey,

@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import func, select, update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.tables import FormOnce
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of

@@ -9,9 +9,9 @@ import pytest
 from fastapi import FastAPI, Request
 
 from api.access.authentication import Principal
+from api.context.context import Context
 from api.dashboard.site import DASHBOARD
 from api.http.pagination import Page
-from api.process.context import Context
 from api.routes.deliveries import list_deliveries
 from api.site import live
 from api.site.page import View

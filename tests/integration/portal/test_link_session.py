@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.owners.notice import owner_hash
 from hookfast.signing.portal_link import OwnerLinks
 from tests.integration.dashboard.resources import end, new_tenant

@@ -12,7 +12,7 @@ from typing import cast
 from cachetools import LRUCache
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.process.flushing import flushing
+from api.context.flushing import flushing
 from hookfast.clock import Clock
 from hookfast.outage_log import DATABASE
 from hookfast.storage.accounts import api_keys

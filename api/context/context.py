@@ -11,17 +11,17 @@ from typing import Annotated
 from fastapi import Depends, Request
 from temporalio.client import Client
 
+from api.context.gauges import DatabaseGauges
+from api.context.inbound_rejections import InboundRejections
+from api.context.key_cache import KeyCache
+from api.context.source_cache import SourceCache
+from api.context.temporal_retention import TemporalRetention
 from api.limits.backlog import Backlog
 from api.limits.body_memory import BodyMemory
 from api.limits.failure_limit import FailureLimit
 from api.limits.inbound_load import InboundLoad
 from api.limits.key_rate import KeyRate
 from api.limits.receiver_checks import ReceiverCheckLimit
-from api.process.gauges import DatabaseGauges
-from api.process.inbound_rejections import InboundRejections
-from api.process.key_cache import KeyCache
-from api.process.source_cache import SourceCache
-from api.process.temporal_retention import TemporalRetention
 from api.stream.hub import StreamHub
 from api.stream.slots import StreamSlots
 from hookfast.clock import Clock, utc_now

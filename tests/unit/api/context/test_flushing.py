@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from api.process.flushing import flushing
+from api.context.flushing import flushing
 
 pytestmark = pytest.mark.anyio
 

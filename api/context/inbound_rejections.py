@@ -17,8 +17,8 @@ from contextlib import AbstractAsyncContextManager
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
+from api.context.flushing import flushing
 from api.limits.token_bucket import TokenBuckets
-from api.process.flushing import flushing
 from hookfast.clock import Clock
 from hookfast.errors import HookfastError
 from hookfast.outage_log import DATABASE
