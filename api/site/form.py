@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -67,6 +67,14 @@ class Form(Mapping[str, str]):
     def lines(self, name: str) -> list[str]:
         """Return the lines of a field that are not empty."""
         return [line.strip() for line in self.get(name, "").splitlines() if line.strip()]
+
+    def chosen(self, name: str, choices: Container[str], *, default: str = "") -> str:
+        """Return a field's value, or the default if it is missing. Raises InvalidInput if it is
+        none of the choices."""
+        value = self.get(name, default)
+        if value not in choices:
+            raise InvalidInput.at(f"/{name}", "choose one of those in the list")
+        return value
 
     def number(self, name: str, *, pointer: str) -> float | None:
         """Return a field's number; None if it is missing or empty. Raises InvalidInput at

@@ -45,13 +45,12 @@ async def audit_page(
     tenant_id: TenantId | None = None,
 ) -> Response:
     """List the changes, newest first."""
+    given: dict[str, Any] = {"action": action, "resource_id": resource_id, "key_id": key_id}
     listing = await list_audit(
         page,
         view.context,
         principal,
-        resource_id=resource_id,
-        action=action,
-        key_id=key_id,
+        **given,
         tenant_id=tenant_id or view.tenant_id,
         since=times.start(view.now),
         until=times.until,
@@ -59,12 +58,7 @@ async def audit_page(
     return view.render(
         "audit.html",
         listing=listing,
-        given={
-            "action": action,
-            "resource_id": resource_id,
-            "key_id": key_id,
-            "tenant_id": tenant_id,
-        },
+        given=given | {"tenant_id": tenant_id},
         actions=ACTIONS,
         times=times,
         pages=_PAGES,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from fastapi import Response
 
 from api.access.audit import Audit
@@ -22,19 +20,12 @@ from api.routes.endpoint_secrets import RotationForm, rotate_endpoint_secret
 from api.routes.endpoints import delete_endpoint
 from api.site.formatting import endpoint_name
 from api.site.from_path import StoredEndpoint
+from api.site.overlap import OVERLAPS, overlap_seconds
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 from hookfast.endpoints.circuit import EndpointState
-from hookfast.errors import InvalidInput
 
 routes = PageRouter(DASHBOARD)
-
-OVERLAPS: Final = {
-    "86400": "24 hours: time to change over",
-    "3600": "1 hour",
-    "604800": "7 days",
-    "0": "none: the old secret has leaked",
-}
 
 
 def _verified(result: VerifiedView) -> str:
@@ -98,10 +89,7 @@ async def rotate(
     endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Rotate the secret. Only this answer shows the new one."""
-    overlap = view.form.get("overlap", "")
-    if overlap not in OVERLAPS:
-        raise InvalidInput.at("/overlap", "choose one of those in the list")
-    form = RotationForm(overlap_seconds=int(overlap))
+    form = RotationForm(overlap_seconds=overlap_seconds(view.form))
     rotated = await rotate_endpoint_secret(endpoint_id, view.context, audit, principal, form)
     view.result_path = f"/dashboard/endpoints/{endpoint_id}"
     return view.render(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Query, Response
 
@@ -49,29 +49,22 @@ async def inbox_page(
 ) -> Response:
     """List the received requests, newest first."""
     sources = await sources_to_choose(view, view.context, principal)
+    given: dict[str, Any] = {"source_id": source_id, "status": status}
+    given |= {"event_type": event_type, "key": key}
     return view.render(
         "inbox.html",
         listing=await list_inbox(
             page,
             view.context,
             principal,
-            source_id=source_id,
-            status=status,
-            event_type=event_type,
-            key=key,
+            **given,
             tenant_id=tenant_id or view.tenant_id,
             since=times.start(view.now),
             until=times.until,
         ),
         sources=sources,
         names={each.id: each.name for each in sources},
-        given={
-            "source_id": source_id,
-            "status": status,
-            "event_type": event_type,
-            "key": key,
-            "tenant_id": tenant_id,
-        },
+        given=given | {"tenant_id": tenant_id},
         times=times,
     )
 

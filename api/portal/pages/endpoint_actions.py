@@ -25,18 +25,12 @@ from api.routes.recovery import RecoverForm, recover_endpoint
 from api.site.form import validated
 from api.site.formatting import endpoint_name
 from api.site.from_path import StoredEndpoint
+from api.site.overlap import OVERLAPS, overlap_seconds
 from api.site.page import PageView
 from api.site.page_route import PageRouter
-from hookfast.errors import InvalidInput
 
 routes = PageRouter(PORTAL)
 
-OVERLAPS: Final = {
-    "86400": "24 hours: time to change over",
-    "3600": "1 hour",
-    "604800": "7 days",
-    "0": "none: the old secret has leaked",
-}
 SPANS: Final = {
     "3600": "the last hour",
     "86400": "the last 24 hours",
@@ -89,9 +83,7 @@ async def recover(
     endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Resend the failed messages."""
-    span = view.form.get("span", "86400")
-    if span not in SPANS:
-        raise InvalidInput.at("/span", "choose one of those in the list")
+    span = view.form.chosen("span", SPANS, default="86400")
     since = view.now - timedelta(seconds=int(span))
     form = validated(RecoverForm, {"since": since.isoformat()})
     job = await recover_endpoint(endpoint_id, form, view.context, audit, principal)
@@ -120,10 +112,7 @@ async def rotate(
     endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Rotate the secret. Only this answer shows the new one."""
-    overlap = view.form.get("overlap", "86400")
-    if overlap not in OVERLAPS:
-        raise InvalidInput.at("/overlap", "choose one of those in the list")
-    form = RotationForm(overlap_seconds=int(overlap))
+    form = RotationForm(overlap_seconds=overlap_seconds(view.form, default="86400"))
     rotated = await rotate_endpoint_secret(endpoint_id, view.context, audit, principal, form)
     return render_secret(view, rotated, secret=rotated.secret, rotated=True)
 
