@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import APIRouter, FastAPI
 
-from api.access.authentication import Reader
-from api.answers.problems import Problem
 from api.portal.pages import (
     activity,
     appearance,
@@ -22,11 +20,9 @@ from api.portal.pages import (
 )
 from api.portal.site import PORTAL
 from api.site.endpoint_credentials import credential_pages
-from api.site.page import PageView
-from api.site.page_route import PageRouter
+from api.site.shared_pages import session_pages, unknown_pages
 
 _PAGES = (
-    link_session,
     new_endpoint,
     endpoints,
     endpoint,
@@ -38,20 +34,13 @@ _PAGES = (
     event_types,
 )
 
-_unknown = PageRouter(PORTAL)
-
-
-@_unknown.get("/{path:path}")
-async def unknown_page(view: PageView, path: str, _: Reader) -> Response:
-    """Answer 404 for a path without a page."""
-    return view.problem(Problem(status=404, code="not_found", detail="There is no such page."))
-
 
 def routers() -> list[APIRouter]:
     """Return the routers of the pages, those that need no session first."""
     return [
         link_session.open_routes,
         guide.open_routes,
+        *session_pages(PORTAL),
         credential_pages(PORTAL),
         *(page.routes for page in _PAGES),
     ]
@@ -60,5 +49,5 @@ def routers() -> list[APIRouter]:
 def install(app: FastAPI) -> None:
     """Serve the pages."""
     app.include_router(appearance.routes)
-    for router in (*routers(), _unknown):
+    for router in (*routers(), unknown_pages(PORTAL)):
         app.include_router(router)

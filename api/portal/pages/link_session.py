@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import structlog
 from fastapi import Query, Response
 
-from api.access.authentication import Reader, count_request
+from api.access.authentication import count_request
 from api.access.client_address import client_site
 from api.answers.problems import problem_of
 from api.context.key_cache import KnownKey
@@ -25,7 +25,6 @@ from hookfast.storage.endpoints import endpoints
 from hookfast.storage.tables import Endpoint
 
 open_routes = PageRouter(PORTAL, opens=True)
-routes = PageRouter(PORTAL)
 
 LIFETIME: Final = timedelta(hours=2)
 MAIL: Final = "mail"
@@ -69,27 +68,6 @@ async def open_portal_instead(view: PageView) -> Response:
 async def session_ended(view: PageView) -> Response:
     """Say that the session has ended. Pages redirect here without a session."""
     return _ended(view, Unauthenticated("Your session has ended. Open the link to it again."))
-
-
-@open_routes.post("/theme")
-async def choose_theme_without_session(view: PageView) -> Response:
-    """Choose the theme on a page that needs no session."""
-    return view.choose_theme()
-
-
-@routes.post("/settings/theme")
-async def choose_theme(view: PageView, _: Reader) -> Response:
-    """Choose the light theme, the dark theme, or the system's."""
-    return view.choose_theme()
-
-
-@routes.post("/sign-out")
-async def leave(view: PageView) -> Response:
-    """End the session."""
-    response = view.redirect(PORTAL.without_session)
-    if view.visitor is not None:
-        await session.end(view.request, response, PORTAL, view.visitor)
-    return response
 
 
 def _ended(view: View, error: HookfastError) -> Response:
