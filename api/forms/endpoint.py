@@ -17,9 +17,9 @@ from api.forms.credentials import (
 )
 from api.forms.custom_headers import check_headers, masked
 from api.forms.networks import check_networks
-from api.http.example_values import IDS
 from api.http.fields import Description, Email, Input, Metadata, TenantId, Time, example
-from api.http.glossary import described_as_in
+from api.openapi.example_values import IDS
+from api.openapi.glossary import described_as_in
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS, parse_plan
 from hookfast.endpoints.health import EXPLANATIONS, Health
 from hookfast.errors import Conflict, InvalidInput

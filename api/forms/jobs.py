@@ -18,9 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.audit import RequestAudit
 from api.access.authentication import Principal
+from api.context.context import Context
 from api.http.fields import Input, Time
 from api.http.workflow_link import WorkflowView, workflow_view
-from api.process.context import Context
 from hookfast.audit import AuditAction, Change, differences
 from hookfast.deliveries.job import MAX_RATE, MIN_RATE, JobKind, JobStatus, job_workflow_id
 from hookfast.deliveries.outcome import DeliveryStatus

@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal
+from api.context.context import Context
 from api.forms.jobs import draft_job
-from api.process.context import Context
 from hookfast.deliveries.job import MIN_RATE, JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.deliveries import jobs, permits, selection

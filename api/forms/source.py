@@ -8,11 +8,11 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.answers.json_pointer import join
+from api.context.source_cache import rules_of
 from api.forms.networks import check_networks
-from api.http.example_values import IDS
 from api.http.fields import Input, Name, TenantId, Time, example
-from api.http.glossary import described_as_in
-from api.process.source_cache import rules_of
+from api.openapi.example_values import IDS
+from api.openapi.glossary import described_as_in
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type, parse_pattern
 from hookfast.events.operational import reject_reserved

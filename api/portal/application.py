@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI
 
 from api.portal.pages import (
-    accent,
     activity,
+    appearance,
     endpoint,
     endpoint_actions,
     endpoints,
@@ -31,6 +31,7 @@ _PAGES = (
     subscriptions,
     samples,
     activity,
+    appearance,
     event_types,
 )
 
@@ -48,6 +49,6 @@ def routers() -> list[APIRouter]:
 
 def install(app: FastAPI) -> None:
     """Serve the pages."""
-    app.include_router(accent.routes)
+    app.include_router(appearance.routes)
     for router in (*routers(), unknown_pages(PORTAL)):
         app.include_router(router)

@@ -8,6 +8,7 @@ from fastapi import Query
 from pydantic import BaseModel, Field
 
 from api.access.authentication import Reader
+from api.context.context import AppContext
 from api.forms.delivery_filter import STATUSES
 from api.http.fields import (
     AnswerQuery,
@@ -21,7 +22,6 @@ from api.http.fields import (
 )
 from api.http.pagination import PageQuery
 from api.http.routing import router
-from api.process.context import AppContext
 from api.routes.deliveries import AttemptMembers
 from hookfast.deliveries.answer import parse_answer
 from hookfast.deliveries.outcome import DeliveryStatus

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import owned
+from api.context.context import AppContext, Context
 from api.forms import jobs
 from api.forms.delivery_filter import STATUSES, DeliveryChoiceForm, FilteredJobOptions
 from api.forms.jobs import AUDIT_ACTIONS, JOB_ROUTE, JobView
@@ -34,7 +35,6 @@ from api.http.fields import (
 from api.http.pagination import Listing, Page, PageQuery
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
-from api.process.context import AppContext, Context
 from hookfast.audit import Change
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.answer import parse_answer
@@ -192,11 +192,7 @@ async def delivery_listing(
 ) -> Listing[DeliveryView]:
     """Return the page of these rows."""
     heads = await _heads(connection, rows)
-    return page.listing(
-        rows,
-        key=lambda delivery: delivery.id,
-        view=lambda delivery: DeliveryView.of(delivery, heads=heads),
-    )
+    return page.listing(rows, lambda delivery: DeliveryView.of(delivery, heads=heads))
 
 
 async def _heads(connection: AsyncConnection, rows: Iterable[Delivery]) -> dict[str, str]:

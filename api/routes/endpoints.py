@@ -12,6 +12,7 @@ from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
+from api.context.context import AppContext, Context
 from api.forms import raised_limits
 from api.forms.credentials import (
     access_of_new,
@@ -26,7 +27,6 @@ from api.http.fields import EndpointPath, TenantFilter
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from api.routes.subscriptions import (
     SubscriptionForm,
     SubscriptionView,
@@ -170,9 +170,7 @@ async def list_endpoints(
         )
         health_of = await derived_health.read(connection, rows)
     return page.listing(
-        rows,
-        key=lambda endpoint: endpoint.id,
-        view=lambda endpoint: EndpointView.of(endpoint, health=health_of[endpoint.id]),
+        rows, lambda endpoint: EndpointView.of(endpoint, health=health_of[endpoint.id])
     )
 
 

@@ -13,12 +13,12 @@ from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
+from api.context.context import AppContext, Context
 from api.forms.content_filter import MAX_EXAMPLE, ContentFilter, checked_filter, parse_example
 from api.forms.endpoint import Patterns, check_patterns
 from api.forms.payload import MappingText, PayloadStyle, check_payload
 from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, verify_stored
-from api.http.example_values import IDS
 from api.http.fields import (
     EndpointFilter,
     EndpointId,
@@ -28,11 +28,11 @@ from api.http.fields import (
     Time,
     example,
 )
-from api.http.glossary import described_as_in
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext, Context
+from api.openapi.example_values import IDS
+from api.openapi.glossary import described_as_in
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id
@@ -212,7 +212,7 @@ async def list_subscriptions(
             after=page.after,
             limit=page.rows,
         )
-    return page.listing(rows, key=lambda row: row.id, view=SubscriptionView.of)
+    return page.listing(rows, SubscriptionView.of)
 
 
 class PreviewForm(Input):

@@ -42,7 +42,7 @@ _VISIBLE: Final = (
 )
 
 
-def credential_pages(site: Site) -> PageRouter:
+def credential_pages(site: Site[View]) -> PageRouter:
     """Return the router of these pages on a site."""
     routes = PageRouter(site)
     path = "/endpoints/{endpoint_id}"
@@ -156,6 +156,6 @@ def _tls_form(view: View, endpoint: EndpointView, error: HookfastError | None = 
     )
 
 
-def _page(site: Site, endpoint: EndpointView, setting: str) -> str:
+def _page(site: Site[View], endpoint: EndpointView, setting: str) -> str:
     """Return the address of the endpoint's page, at this setting."""
     return f"{site.home}/endpoints/{endpoint.id}#setting-{setting}"

@@ -7,12 +7,12 @@ from fastapi import Response
 from api.access.authentication import Reader
 from api.answers.problems import Problem
 from api.site import session
-from api.site.page import PageView
+from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.site import Site
 
 
-def pages_of_every_site(site: Site) -> list[PageRouter]:
+def pages_of_every_site(site: Site[View]) -> list[PageRouter]:
     """Return the routers of the theme and of signing out."""
     open_routes, routes = PageRouter(site, opens=True), PageRouter(site)
     open_routes.post("/theme")(choose_theme)
@@ -21,7 +21,7 @@ def pages_of_every_site(site: Site) -> list[PageRouter]:
     return [open_routes, routes]
 
 
-def unknown_pages(site: Site) -> PageRouter:
+def unknown_pages(site: Site[View]) -> PageRouter:
     """Return the router of every other path of the site, to be added last."""
     routes = PageRouter(site)
     routes.get("/{path:path}")(unknown_page)

@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import Depends
 
 from api.access.authentication import Reader
+from api.context.context import AppContext
 from api.forms.endpoint import EndpointView
 from api.http.fields import EndpointPath, SubscriptionPath
-from api.process.context import AppContext
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import SubscriptionView, get_subscription
 from hookfast.errors import NotFound

@@ -15,13 +15,13 @@ from fastapi.routing import APIRoute
 
 from api.access.authentication import Writer
 from api.answers.problems import invalid_request, problem_of, problem_of_unexpected
-from api.process.context import Context
+from api.context.context import Context
 from api.site.filters import show_filtered
 from api.site.form import read_form
+from api.site.form_once import run_once
 from api.site.page import PageView, View
 from api.site.session import csrf_of, current_visitor, sign_in_token
 from api.site.site import Site
-from api.site.submit_once import run_once
 from hookfast.errors import Forbidden, HookfastError, InvalidInput, Unauthenticated
 
 EVENT_STREAM = "text/event-stream"
@@ -36,7 +36,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 class _Route(APIRoute):
     """A page of a site, which shows errors as pages."""
 
-    site: ClassVar[Site]
+    site: ClassVar[Site[View]]
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
@@ -84,7 +84,7 @@ class PageRouter(APIRouter):
     """A router for pages of a site, which are not part of the OpenAPI document. `opens`: they need
     no session. `path`: they are below this one of the site's paths instead of its `home`."""
 
-    def __init__(self, site: Site, *, opens: bool = False, path: str | None = None) -> None:
+    def __init__(self, site: Site[View], *, opens: bool = False, path: str | None = None) -> None:
         route = OpenPageRoute if opens else PageRoute
         super().__init__(
             prefix=path or site.home,
@@ -148,7 +148,7 @@ class PageRouter(APIRouter):
         self.action(path, act, notice, leads_to=leads_to)
 
 
-def _new_view(request: Request, site: Site) -> View:
+def _new_view(request: Request, site: Site[View]) -> View:
     context: Context = request.app.state.context
     view = View(site=site, request=request, context=context, now=context.clock(), visitor=None)
     request.state.view = view
@@ -178,7 +178,7 @@ async def _redirect_without_session(view: View) -> Response:
     return RedirectResponse(f"{view.site.without_session}{after}", status_code=303)
 
 
-def next_path(site: Site, path: str | None) -> str:
+def next_path(site: Site[View], path: str | None) -> str:
     """Return the page to show after signing in: the requested path, if it is one of the site's
     and not too long, else the first page."""
     return site.path(path) if path is not None and len(path) <= _LONGEST_NEXT else site.home

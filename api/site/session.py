@@ -14,14 +14,14 @@ import hmac
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from fastapi import Request, Response
 
 from api.access.authentication import Principal, count_request
 from api.access.client_address import client_site
-from api.process.context import Context
-from api.process.key_cache import KnownKey
+from api.context.context import Context
+from api.context.key_cache import KnownKey
 from api.site.site import Site
 from hookfast.errors import Unauthenticated
 from hookfast.storage.accounts import sessions
@@ -43,7 +43,7 @@ class Visitor:
     csrf: str
 
 
-async def current_visitor(request: Request, site: Site) -> Visitor:
+async def current_visitor(request: Request, site: Site[Any]) -> Visitor:
     """Return the request's visitor of the site, and set the request's principal.
 
     Raises Unauthenticated without a valid session, and TooManyRequests as for any request with its
@@ -84,7 +84,7 @@ async def _find_session(request: Request, context: Context, token: str) -> LiveS
 async def begin(
     request: Request,
     response: Response,
-    site: Site,
+    site: Site[Any],
     *,
     key: KnownKey,
     lifetime: timedelta = LIFETIME,
@@ -119,7 +119,7 @@ async def begin(
     set_cookie(request, response, _SIGN_IN, "", seconds=0)
 
 
-async def end(request: Request, response: Response, site: Site, visitor: Visitor) -> None:
+async def end(request: Request, response: Response, site: Site[Any], visitor: Visitor) -> None:
     """End the session in the database and in the browser."""
     context: Context = request.app.state.context
     async with context.database.write() as connection:

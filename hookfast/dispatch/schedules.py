@@ -21,8 +21,8 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError
 
-from hookfast.dependency import TEMPORAL
 from hookfast.dispatch.start import RPC_TIMEOUT
+from hookfast.outage_log import TEMPORAL
 from hookfast.retention import ages, daily
 from hookfast.workflow_request import CONTROL_QUEUE
 

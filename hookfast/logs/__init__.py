@@ -1,8 +1,8 @@
 """Logging with structlog, for Hookfast and its libraries: readable on a terminal, else JSON.
 
 A line is written by the thread that logs it. Most deliveries have three lines, so that their cost
-counts (`make log-bench`): our own lines skip the standard library's logging, which takes three
-times as long, and orjson writes JSON ten times as fast as `json`.
+counts (ADR 25): our own lines skip the standard library's logging, which takes three times as long,
+and orjson writes JSON ten times as fast as `json`.
 """
 
 from __future__ import annotations

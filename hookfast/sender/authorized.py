@@ -21,7 +21,8 @@ from hookfast.endpoints.credentials import Access, Authentication, OAuth2, TlsId
 from hookfast.sender.connection import Answer
 from hookfast.sender.failure import RequestFailed
 from hookfast.sender.oauth2 import AccessTokens
-from hookfast.sender.progress import Phase, current_progress
+from hookfast.sender.phase import Phase
+from hookfast.sender.progress import current_progress
 from hookfast.sender.tls import TlsContexts
 from hookfast.sender.transport import CUT, OriginTransport
 from hookfast.telemetry import instruments

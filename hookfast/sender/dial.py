@@ -11,9 +11,11 @@ import errno
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 
-from hookfast.sender.address_guard import AddressBlocked, AddressGuard, Network
+from hookfast.sender.address_guard import AddressBlocked, AddressGuard
+from hookfast.sender.addresses import Network
 from hookfast.sender.failure import address_blocked, not_connected, unresolved
-from hookfast.sender.progress import Phase, current_progress
+from hookfast.sender.phase import Phase
+from hookfast.sender.progress import current_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.url import peer_name
 

@@ -17,7 +17,7 @@ import structlog
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.errors import HookfastError, Unavailable
 from hookfast.sender.address_guard import AddressBlocked
-from hookfast.sender.progress import Phase, Progress
+from hookfast.sender.phase import Phase
 
 log = structlog.get_logger()
 
@@ -207,9 +207,3 @@ def broken(peer: str, phase: Phase, error: OSError | None) -> RequestFailed:
 def not_http(peer: str, problem: str = "is not valid HTTP/1.1") -> RequestFailed:
     """Return the failure when the response is not HTTP, or exceeds a limit."""
     return RequestFailed(Result.PROTOCOL, f"The answer of {peer} {problem}.")
-
-
-def invalid_response(peer: str, progress: Progress) -> RequestFailed:
-    """Return the failure when h11 rejected the response. h11 also reports a connection that the
-    peer closed in the middle of a body as a protocol error."""
-    return broken(peer, progress.phase, None) if progress.ended else not_http(peer)

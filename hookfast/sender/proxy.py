@@ -18,7 +18,8 @@ import structlog
 from hookfast.errors import Unavailable
 from hookfast.sender.dial import Connect, connect_first, connect_tcp
 from hookfast.sender.failure import OWN_SHORTAGES, TunnelRefused
-from hookfast.sender.progress import Phase, current_progress
+from hookfast.sender.phase import Phase
+from hookfast.sender.progress import current_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.url import peer_name
 from hookfast.settings.egress_proxy import EgressProxy

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from hookfast.sender.address_guard import is_address
+from hookfast.sender.addresses import is_address
 
 Lookup = Callable[[str], Sequence[str]]
 """Blocks, and returns the addresses of a host name; raises `socket.gaierror`."""

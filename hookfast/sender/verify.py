@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, assert_never
 from hookfast.deliveries.outcome import Outcome
 from hookfast.endpoints.credentials import PUBLIC, Access
 from hookfast.errors import InvalidInput
-from hookfast.sender.address_guard import Network
+from hookfast.sender.addresses import Network
 from hookfast.sender.sender import Sender
 from hookfast.version import VERSION
 

@@ -19,7 +19,7 @@ from temporalio.envconfig import ClientConfig
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
 from hookfast.deliveries.search_attributes import SEARCH_ATTRIBUTES
-from hookfast.dependency import TEMPORAL
+from hookfast.outage_log import TEMPORAL
 from hookfast.settings.secret_files import read_for
 from hookfast.settings.types import TemporalCompression
 from hookfast.temporal.availability import connect_failure_in_words, failure_in_words

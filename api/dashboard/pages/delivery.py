@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from fastapi import Depends, Response
 
 from api.access.authentication import Principal, Reader
+from api.context.context import Context
 from api.dashboard.pages.curl import curl_script
 from api.dashboard.pages.delivery_summary import summary_of
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.http.fields import DeliveryPath
-from api.process.context import Context
 from api.routes.deliveries import (
     DeliveryDetail,
     cancel_delivery,

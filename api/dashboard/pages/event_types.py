@@ -8,10 +8,10 @@ from fastapi import Depends, Response
 
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
+from api.context.context import Context
 from api.dashboard.site import DASHBOARD
 from api.forms.sample import sample_of
 from api.http.pagination import PageQuery
-from api.process.context import Context
 from api.routes.event_types import (
     EventTypeForm,
     EventTypeView,

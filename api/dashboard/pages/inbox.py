@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from api.access.authentication import Reader
+from api.context.context import AppContext
 from api.dashboard.pages.filter_choices import sources_to_choose
 from api.dashboard.site import DASHBOARD
 from api.http.fields import InboxPath, SourceId, TenantId
 from api.http.pagination import PageQuery
-from api.process.context import AppContext
 from api.routes.inbox import (
     InboxView,
     Status,

@@ -13,11 +13,11 @@ from fastapi import Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Reader
+from api.context.context import Context
 from api.dashboard.pages import first_steps
 from api.dashboard.pages.overview_summary import Summary, summarize
 from api.dashboard.pages.volume_chart import merged, volume_chart
 from api.dashboard.site import DASHBOARD
-from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from api.site import charts, live
 from api.site.charts import Chart

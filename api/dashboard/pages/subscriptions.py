@@ -9,11 +9,11 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Principal, Writer
+from api.context.context import AppContext
 from api.dashboard.pages.endpoint import render_endpoint
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint_test import TestForm
 from api.http.fields import EndpointPath
-from api.process.context import AppContext
 from api.routes.endpoint_tests import run_test
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (
@@ -155,7 +155,6 @@ async def preview_mapping(
     subscription: OwnSubscription, view: PageView, principal: Writer
 ) -> Response:
     """Show the body that the typed mapping makes of an example event. Sends and stores nothing."""
-    view.result_path = view.path
     form = partial(_typed_form, view, principal, subscription)
     try:
         mapping = _payload(view.form)["mapping"]

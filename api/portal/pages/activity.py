@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Depends, Query, Response
 
 from api.access.authentication import Principal, Reader
+from api.context.context import Context
 from api.forms.endpoint import EndpointView
 from api.forms.endpoint_test import ListedTest
 from api.http.fields import DeliveryPath, EndpointId
@@ -16,7 +17,6 @@ from api.http.pagination import MAX_LIMIT, Listing, Page, PageQuery
 from api.portal.pages.event_types import catalogue
 from api.portal.site import PORTAL
 from api.portal.words import State, delivery_state, reason_of, state_of_test
-from api.process.context import Context
 from api.routes.dead_letters import list_dead_letters
 from api.routes.deliveries import (
     DeliveryDetail,

@@ -11,8 +11,8 @@ from fastapi import Query, Response
 from api.access.authentication import count_request
 from api.access.client_address import client_site
 from api.answers.problems import problem_of
+from api.context.key_cache import KnownKey
 from api.portal.site import PORTAL, keep_accent
-from api.process.key_cache import KnownKey
 from api.site import session
 from api.site.page import THEMES, PageView, View
 from api.site.page_route import PageRouter

@@ -7,11 +7,11 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Principal, Writer
+from api.context.context import AppContext
 from api.forms.endpoint import EndpointView
 from api.portal.errors import render_form
 from api.portal.pages.event_tree import ticked, tree_values
 from api.portal.site import PORTAL
-from api.process.context import AppContext
 from api.routes.subscriptions import (
     NewSubscription,
     SubscriptionView,

@@ -10,7 +10,7 @@ import structlog
 import typer
 
 from hookfast.cli.console import read_settings
-from hookfast.cli.outbox import RelayOptions
+from hookfast.cli.outbox.options import RelayOptions
 from hookfast.cli.remote.remote import find_key, local_url_of_api
 from hookfast.cli.remote.times import parse_duration
 from hookfast.errors import Misconfigured

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.selection import DeliverySelection
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem

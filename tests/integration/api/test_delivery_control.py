@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from sqlalchemy import insert, select
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.deliveries.messages import Urgency
 from hookfast.storage.tables import Delivery, EndpointHealth

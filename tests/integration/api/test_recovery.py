@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from sqlalchemy import update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339
 from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.selection import DeliverySelection

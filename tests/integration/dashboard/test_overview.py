@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert, update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.ids import new_id
 from hookfast.storage.figures import workers
 from hookfast.storage.tables import Attempt, Delivery, EndpointHealth

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from api.process.temporal_retention import TemporalRetention
+from api.context.temporal_retention import TemporalRetention
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import workflow_id
 from hookfast.deliveries.search_attributes import SEARCH_ATTRIBUTES

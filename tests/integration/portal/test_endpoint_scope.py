@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 
 from api.access.authentication import Principal
+from api.context.context import Context
 from api.forms.jobs import count, draft_job
-from api.process.context import Context
 from hookfast.deliveries.job import JobKind
 from hookfast.errors import NotFound
 from hookfast.storage.deliveries.selection import DeliverySelection

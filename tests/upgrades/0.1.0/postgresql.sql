@@ -346,7 +346,6 @@ SELECT count(DISTINCT retention_sweeps.run_id) AS count_1 FROM retention_sweeps
 SELECT counted_days.day, counted_days.final FROM counted_days
 SELECT counted_days.day, counted_days.final, counted_days.counted_at FROM counted_days ORDER BY counted_days.day
 SELECT d.id AS delivery_id, d.event_id, d.subscription_id, d.endpoint_id, d.tenant_id, d.event_type, d.payload, d.created_at, d.deliver_at, d.wakes, d.urgency, d.batch_id, d.status, d.reason, d.attempts, d.retries, d.due_at, d.recheck_at, d.began_at, d.excluded_seconds, d.waiting_since, d.resend_asked_at, d.resend_yields, d.resend_not_before, d.released, d.round, d.last_error, d.finished_at, d.batch_until, d.place FROM jsonb_array_elements(CAST($1 AS jsonb)) AS j(value) JOIN LATERAL (SELECT * FROM deliveries WHERE started_at IS NULL AND urgency = $2 AND tenant_id = value ->> 0 AND endpoint_id = value ->> 1 AND (leased_until IS NULL OR leased_until < $3::TIMESTAMP WITH TIME ZONE) ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED) d ON true
-SELECT dashboard_sent_forms.session_sha256, dashboard_sent_forms.token, dashboard_sent_forms.path, dashboard_sent_forms.sent_at, dashboard_sent_forms.led_to, dashboard_sent_forms.shown_once FROM dashboard_sent_forms ORDER BY dashboard_sent_forms.session_sha256, dashboard_sent_forms.token, dashboard_sent_forms.path
 SELECT dashboard_sessions.token_sha256, dashboard_sessions.key_id, dashboard_sessions.scope, dashboard_sessions.tenant_id, dashboard_sessions.chosen_tenant_id, dashboard_sessions.created_at, dashboard_sessions.expires_at, dashboard_sessions.via, dashboard_sessions.endpoint_id FROM dashboard_sessions ORDER BY dashboard_sessions.token_sha256
 SELECT dashboard_sessions.token_sha256, dashboard_sessions.key_id, dashboard_sessions.scope, dashboard_sessions.tenant_id, dashboard_sessions.chosen_tenant_id, dashboard_sessions.created_at, dashboard_sessions.expires_at, dashboard_sessions.via, dashboard_sessions.endpoint_id FROM dashboard_sessions WHERE dashboard_sessions.tenant_id = $1::VARCHAR ORDER BY dashboard_sessions.token_sha256
 SELECT deliveries.endpoint_id, count(*) AS count_1 FROM deliveries WHERE deliveries.endpoint_id IN ($1::VARCHAR) AND deliveries.status IN ('held', 'retrying') AND deliveries.status != 'delivered' GROUP BY deliveries.endpoint_id
@@ -727,6 +726,7 @@ SELECT events.position FROM events WHERE events.id = $1::VARCHAR
 SELECT events.traceparent FROM events
 SELECT events.traceparent FROM events ORDER BY events.id
 SELECT events.type FROM events WHERE (events.type LIKE $1::VARCHAR || '%') ORDER BY events.id
+SELECT form_once.session_sha256, form_once.token, form_once.path, form_once.sent_at, form_once.led_to, form_once.shown_once FROM form_once ORDER BY form_once.session_sha256, form_once.token, form_once.path
 SELECT hookfast_feed_position('0'::xid8)
 SELECT hookfast_feed_position(pg_snapshot_xmax(pg_current_snapshot()))
 SELECT hookfast_feed_position(pg_snapshot_xmin(pg_current_snapshot()))

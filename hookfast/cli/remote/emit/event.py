@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from hookfast.cli.remote.api import ApiResponse
-from hookfast.cli.remote.emit import EmitOptions
+from hookfast.cli.remote.emit.options import EmitOptions
 from hookfast.cli.remote.options import json_fault
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.times import parse_future

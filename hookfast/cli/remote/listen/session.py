@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hookfast.cli.remote.api import Api
-from hookfast.cli.remote.listen import ListenOptions
 from hookfast.cli.remote.listen.forward import Forwarder, Outcome
+from hookfast.cli.remote.listen.options import ListenOptions
 from hookfast.cli.remote.listen.output import ListenOutput, Totals
 from hookfast.cli.remote.listen.stream import (
     Message,

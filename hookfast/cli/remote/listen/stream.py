@@ -11,18 +11,16 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import httpx2
 import typer
 
 from hookfast.cli.remote.api import Api, ApiProblem, NotHookfast, Unreachable, pause_after
+from hookfast.cli.remote.listen.options import ListenOptions
 from hookfast.cli.remote.times import parse_past
 from hookfast.errors import HookfastError, Misconfigured
 from hookfast_client.answer import error_text
-
-if TYPE_CHECKING:
-    from hookfast.cli.remote.listen import ListenOptions
 
 SILENCE_SECONDS = 45.0
 """A connection without data for this long is dead: there is a heartbeat every 15 s."""

@@ -192,7 +192,7 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("day"),
     )
     op.create_table(
-        "dashboard_sent_forms",
+        "form_once",
         sa.Column("session_sha256", sa.String(), nullable=False),
         sa.Column("token", sa.String(), nullable=False),
         sa.Column("path", sa.String(), nullable=False),
@@ -201,9 +201,7 @@ def _create_tables() -> None:
         sa.Column("shown_once", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("session_sha256", "token", "path"),
     )
-    op.create_index(
-        "ix_dashboard_sent_forms_sent", "dashboard_sent_forms", ["sent_at"], unique=False
-    )
+    op.create_index("ix_form_once_sent", "form_once", ["sent_at"], unique=False)
     op.create_table(
         "dashboard_sessions",
         sa.Column("token_sha256", sa.String(), nullable=False),

@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import func, select
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339
 from hookfast.storage.tables import Event
 from tests.support.api_client import OPERATOR_KEY, KeyClient, Make, MakeEventType, assert_problem
