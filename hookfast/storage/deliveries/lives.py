@@ -1,5 +1,6 @@
 """The stored lives of deliveries. `apply` is the only code that writes a delivery's state: it locks
-the rows, applies facts to the current lives, and saves the results.
+the rows, applies facts to the current lives, and saves the results. One column of the state has a
+second writer: the outbox gives a delivery to a batch, or takes it back, by `batch_until`.
 
 Rows are locked in the order of their ids, before anything else that is locked with them: endpoints,
 circuits, limits. Two transactions that share rows always wait for each other in the same order.

@@ -23,7 +23,8 @@ _DELIVERED_FAILING = "status = 'delivered' AND last_result <> 'success'"
 class Delivery(Record, table=True):
     """One (event, subscription) pair, its workflow and its message id.
 
-    Its state is a `hookfast.deliveries.life.Life`, which `storage.deliveries.lives` alone writes.
+    Its state is a `hookfast.deliveries.life.Life`, which `storage.deliveries.lives` alone writes,
+    except `batch_until`, which is also the outbox's.
     `next_attempt_at` is derived from it, for lists and for the sweep. `signals_applied` counts the
     signals that were applied, and names the run that received them. `last_result`,
     `last_status_code` and `last_duration_ms` are the answer to the newest recorded attempt, which
