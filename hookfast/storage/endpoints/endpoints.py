@@ -58,29 +58,16 @@ async def list_page(
 ) -> list[Endpoint]:
     """Return endpoints, newest first, of one tenant (None: of all), in one state (None: any) and
     with this health (None: any)."""
-    statement = page_statement(
-        tenant_id=tenant_id, state=state, health=health, after=after, limit=limit
-    )
-    return await fetch_all(connection, statement, Endpoint)
-
-
-def page_statement(
-    *,
-    tenant_id: str | None,
-    state: str | None,
-    health: Health | None,
-    after: str | None,
-    limit: int,
-) -> Select[Any]:
-    """Return the statement that `list_page` executes."""
-    statement, key = select(_ENDPOINTS), _ENDPOINTS.c.id
+    statement: Select[Any] = select(_ENDPOINTS)
+    key: Any = _ENDPOINTS.c.id
     if health is not None:
         statement, key = derived_health.select_with_health(health, tenant_id=tenant_id)
     if tenant_id is not None:
         statement = statement.where(_ENDPOINTS.c.tenant_id == tenant_id)
     if state is not None:
         statement = statement.where(*derived_health.in_state(state, tenant_id=tenant_id))
-    return newest_first(statement.where(_LIVE), key, after=after, limit=limit)
+    page = newest_first(statement.where(_LIVE), key, after=after, limit=limit)
+    return await fetch_all(connection, page, Endpoint)
 
 
 async def change(

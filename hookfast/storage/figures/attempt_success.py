@@ -14,23 +14,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    Table,
-    case,
-    func,
-    literal,
-    literal_column,
-    select,
-    union_all,
-)
+from sqlalchemy import ColumnElement, Select, Table, case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus, Result
-from hookfast.ids import first_id_at, time_of
-from hookfast.storage.database.planner_hints import Implied, Residual
+from hookfast.ids import time_of
+from hookfast.storage.database.keyset import created_between
+from hookfast.storage.database.planner_hints import Residual, undelivered
 from hookfast.storage.deliveries.attempts import where_delivery_in
+from hookfast.storage.figures import sample
 from hookfast.storage.tables import Attempt, Delivery
 
 MAX_READ: Final = 1_000
@@ -39,7 +31,6 @@ MAX_DELIVERIES: Final = 2_000
 """The most deliveries of a tenant whose attempts are read, the newest first."""
 _PARTS: Final = 12
 _RETRIED_FOR: Final = timedelta(days=4)  # the default plan takes three days
-_AT_ONCE: Final = 500  # delivery ids in one statement: few enough that both planners use the index
 
 _DELIVERIES: Table = Delivery.__table__
 _D = _DELIVERIES.c
@@ -81,11 +72,11 @@ async def read(
     if tenant_id is not None:
         return await _of_tenant(connection, start, end, tenant_id=tenant_id)
     length = (end - start) / _PARTS
-    parts = [(start + place * length, start + (place + 1) * length) for place in range(_PARTS)]
+    parts = [(start + index * length, start + (index + 1) * length) for index in range(_PARTS)]
     found = AttemptSuccess()
-    for place, number, succeeded, last in await connection.execute(parts_statement(parts)):
+    for index, number, succeeded, last in await connection.execute(parts_statement(parts)):
         if last is not None:
-            found += _scaled(number, succeeded or 0, last=last, part=parts[place])
+            found += _scaled(number, succeeded or 0, last=last, part=parts[index])
     return found
 
 
@@ -94,25 +85,16 @@ def parts_statement(
 ) -> Select[int, int, int | None, str | None]:
     """Select of each part the number of attempts read, of successes, and the id of the newest."""
     counts = []
-    for place, (start, end) in enumerate(parts):
-        some = (
-            select(_A.id, _A.result)
-            .where(_A.id >= first_id_at("att", start), _A.id < first_id_at("att", end))
-            .order_by(_A.id)
-            .limit(MAX_READ)
-            .subquery()
-        )
+    for start, end in parts:
+        times = created_between(_A.id, "att", start, end)
+        some = select(_A.id, _A.result).where(*times).order_by(_A.id).limit(MAX_READ).subquery()
         succeeded = case((some.c.result == Result.SUCCESS.value, 1), else_=0)
         counts.append(
             select(
-                literal(place, literal_execute=True).label("place"),
-                _NUMBER,
-                func.sum(succeeded).label("succeeded"),
-                func.max(some.c.id).label("last"),
+                _NUMBER, func.sum(succeeded).label("succeeded"), func.max(some.c.id).label("last")
             )
         )
-    every = union_all(*counts).subquery()
-    return select(every.c.place, every.c.number, every.c.succeeded, every.c.last)
+    return sample.of_each(counts)
 
 
 def _scaled(
@@ -122,10 +104,9 @@ def _scaled(
     until = time_of(last)
     if number < MAX_READ or until is None:
         return AttemptSuccess(total=number, succeeded=succeeded)
-    # the counted attempts cover this share of the part
-    share = max((until - start) / (end - start), 1e-6)
+    scale = sample.scale(until - start, end - start)
     return AttemptSuccess(
-        total=round(number / share), succeeded=round(succeeded / share), estimated=True
+        total=round(number * scale), succeeded=round(succeeded * scale), estimated=True
     )
 
 
@@ -138,9 +119,8 @@ async def _of_tenant(
     since = start if oldest is None else max(start, min(oldest, end))
     ids = sorted({*newest, *waiting})
     total = succeeded = 0
-    for first in range(0, len(ids), _AT_ONCE):
-        chunk = attempts_statement(ids[first : first + _AT_ONCE], since, end)
-        row = (await connection.execute(chunk)).one()
+    for chunk in sample.id_chunks(ids):
+        row = (await connection.execute(attempts_statement(chunk, since, end))).one()
         total += row.number
         succeeded += row.succeeded or 0
     if since in (start, end):
@@ -157,8 +137,7 @@ def newest_statement(tenant_id: str, start: datetime, end: datetime) -> Select[s
         select(_D.id)
         .where(
             _D.tenant_id == tenant_id,
-            _D.id >= first_id_at("dlv", start - _RETRIED_FOR),
-            _D.id < first_id_at("dlv", end),
+            *created_between(_D.id, "dlv", start - _RETRIED_FOR, end),
         )
         .order_by(_D.id.desc())
         .limit(MAX_DELIVERIES)
@@ -169,12 +148,7 @@ def retrying_statement(tenant_id: str) -> Select[str]:
     """Select a tenant's newest deliveries that wait for a retry."""
     return (
         select(_D.id)
-        .where(
-            Implied(_D.status != literal_column("'delivered'")),
-            # literal: no planner matches a bound parameter with a partial index
-            _D.status == literal_column(f"'{DeliveryStatus.RETRYING.value}'"),
-            _D.tenant_id == tenant_id,
-        )
+        .where(*undelivered(_D.status, DeliveryStatus.RETRYING.value), _D.tenant_id == tenant_id)
         .order_by(_D.id.desc())
         .limit(MAX_DELIVERIES)
     )
@@ -185,7 +159,5 @@ def attempts_statement(
 ) -> Select[int, int]:
     """Select the number of these deliveries' attempts in the window, and of successes."""
     return select(_NUMBER, _SUCCESSES).where(
-        where_delivery_in(delivery_ids),
-        Residual(_A.id) >= first_id_at("att", since),
-        Residual(_A.id) < first_id_at("att", end),
+        where_delivery_in(delivery_ids), *created_between(Residual(_A.id), "att", since, end)
     )

@@ -19,8 +19,9 @@ from sqlalchemy import Select, Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus, Result
-from hookfast.ids import first_id_at
+from hookfast.storage.database.keyset import created_between
 from hookfast.storage.deliveries.attempts import where_delivery_in
+from hookfast.storage.figures import sample
 from hookfast.storage.tables import Attempt, CountedDay, Delivery, DeliveryDay
 
 _DELIVERIES = Delivery.__table__.c
@@ -33,7 +34,6 @@ MAX_DELIVERIES = 5_000
 """The most deliveries that are counted, the newest first."""
 MAX_ATTEMPTS = 20_000
 """The most attempts that are counted, those of the newest deliveries first."""
-_AT_ONCE = 500  # delivery ids in one statement: few enough that both planners use the index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +76,7 @@ async def _count(
     rows = rows[:MAX_DELIVERIES]
     attempts: Counter[Result] = Counter()
     answered: list[float] = []
-    for start in range(0, len(rows), _AT_ONCE):
-        chunk = [row.id for row in rows[start : start + _AT_ONCE]]
+    for chunk in sample.id_chunks([row.id for row in rows]):
         left = MAX_ATTEMPTS - attempts.total()
         of_chunk = (await connection.execute(attempts_of(chunk, limit=left + 1))).all()
         if len(of_chunk) > left:
@@ -119,8 +118,7 @@ def deliveries_of(endpoint_id: str, *, since: datetime, until: datetime) -> Sele
         select(_DELIVERIES.id, _DELIVERIES.status, _DELIVERIES.created_at)
         .where(
             _DELIVERIES.endpoint_id == endpoint_id,
-            _DELIVERIES.id >= first_id_at("dlv", since),
-            _DELIVERIES.id < first_id_at("dlv", until),
+            *created_between(_DELIVERIES.id, "dlv", since, until),
         )
         .order_by(_DELIVERIES.id.desc())
         .limit(MAX_DELIVERIES + 1)
