@@ -214,7 +214,7 @@ def of_inbox_entry(row: inbox_entries.EntrySummary) -> Hit:
 
 async def _job(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
     row = await jobs.get(connection, id_)
-    if row is None or not scope.sees(row.tenant_id, row.chosen.get("endpoint_id")):
+    if row is None or not scope.sees(row.tenant_id, row.filter.get("endpoint_id")):
         return []
     title = f"{row.kind}: {row.action}"
     return [Hit(kind="job", id=id_, title=title, detail=row.status, tenant_id=row.tenant_id)]

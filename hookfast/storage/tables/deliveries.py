@@ -196,9 +196,9 @@ class SentTest(Record, table=True):
 
 class Job(Record, table=True):
     """One action on many deliveries, carried out by a workflow. `tenant_id` is None for an
-    operator's job. `chosen` is the filter, `cursor` the last delivery that the action was requested
-    for, and `in_hand` the deliveries whose action is in progress. `status`: `pending`, `running`,
-    `done`, `cancelled`, `failed`."""
+    operator's job. `filter` is a `DeliverySelection`, `cursor` the last delivery that the action
+    was requested for, and `in_hand` the deliveries whose action is in progress. `status`:
+    `pending`, `running`, `done`, `cancelled`, `failed`."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -210,7 +210,7 @@ class Job(Record, table=True):
     tenant_id: str | None = None
     kind: str
     action: str
-    chosen: dict[str, Any] = Field(sa_type=JSON)
+    filter: dict[str, Any] = Field(sa_type=JSON)
     rate_per_second: float
     status: str
     total: int
