@@ -36,7 +36,7 @@ from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.deliveries import life_rows
 from hookfast.storage.deliveries.life_rows import Change, Locked
 from hookfast.storage.events import lanes
-from hookfast.storage.owners.announcements import deliveries_dead
+from hookfast.storage.owners.notifications import deliveries_dead
 from hookfast.telemetry import instruments
 
 log = structlog.get_logger()

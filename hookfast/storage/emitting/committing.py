@@ -27,7 +27,7 @@ from hookfast.storage.events.new_events import (
     dead_subscribers,
     insert_drafts,
 )
-from hookfast.storage.owners.announcements import deliveries_dead
+from hookfast.storage.owners.notifications import deliveries_dead
 from hookfast.telemetry import instruments
 from hookfast.telemetry.traceparent import trace_id
 

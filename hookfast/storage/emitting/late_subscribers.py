@@ -17,7 +17,7 @@ from hookfast.storage.events.events import EventSummary
 from hookfast.storage.events.fan_out import Subscriber, find_subscribers
 from hookfast.storage.events.filtering import Filtering, StoredData
 from hookfast.storage.events.new_events import delivery_row, entrants, lane_of
-from hookfast.storage.owners.announcements import deliveries_dead
+from hookfast.storage.owners.notifications import deliveries_dead
 from hookfast.storage.tables import Delivery, Event
 
 _EVENTS: Table = Event.__table__

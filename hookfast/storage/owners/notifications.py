@@ -1,4 +1,4 @@
-"""Announcements of changes: notices for owners and operational events for operators, added in the
+"""Notifications of changes: notices to owners and operational events to operators, added in the
 transaction of the change, so that neither can be lost."""
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ async def circuit_changed(
     policy: Policy,
     now: datetime,
 ) -> None:
-    """Announce a circuit that opened or closed. Opening again while draining is part of the same
-    outage, and is not announced again."""
+    """Notify owners and operators of a circuit that opened or closed. Opening again while draining
+    is part of the same outage, of which they know."""
     then = before.circuit
     if then.state is after.state:
         return
@@ -61,7 +61,8 @@ async def endpoint_disabled(
     reason: str,
     now: datetime,
 ) -> None:
-    """Announce that an endpoint was disabled; to its owners only if no person requested it."""
+    """Notify operators of an endpoint that was disabled, and its owners if no person requested
+    it."""
     if after.cause is not Cause.DISABLED:
         await notify_owners(connection, before, after, NoticeKind.DISABLED, reason=reason, now=now)
     data = _outage(after) | {"reason": reason}
@@ -71,15 +72,15 @@ async def endpoint_disabled(
 async def endpoint_enabled(
     connection: AsyncConnection, endpoint: EndpointCircuit, *, now: datetime
 ) -> None:
-    """Announce to operators that an endpoint was enabled."""
+    """Notify operators of an endpoint that was enabled."""
     await _emit(connection, endpoint, Kind.ENDPOINT_ENABLED, {}, now=now)
 
 
 async def deliveries_dead(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, now: datetime
 ) -> bool:
-    """Announce to operators the deliveries that ended without success, log them after the commit,
-    and return whether any event was emitted."""
+    """Notify operators of deliveries that ended without success, log these after the commit, and
+    return whether any event was emitted."""
     if not delivery_ids:
         return False
     c = _DELIVERIES.c
