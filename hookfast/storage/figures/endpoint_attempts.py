@@ -39,7 +39,7 @@ _DELIVERIES: Table = Delivery.__table__
 _D = _DELIVERIES.c
 
 
-class Answer(StrEnum):
+class AttemptClass(StrEnum):
     """What an attempt resulted in, as coarse as a chart can show it."""
 
     SUCCESS = "success"
@@ -49,7 +49,7 @@ class Answer(StrEnum):
     OTHER = "other"  # no answer for another reason, or a status such as a redirect
 
     @classmethod
-    def of(cls, result: Result, status_code: int | None) -> Answer:
+    def of(cls, result: Result, status_code: int | None) -> AttemptClass:
         """Return the class of an attempt's result."""
         if result is Result.SUCCESS:
             return cls.SUCCESS
@@ -67,7 +67,7 @@ class AttemptStep:
 
     start: datetime
     end: datetime
-    counts: Mapping[Answer, int]
+    counts: Mapping[AttemptClass, int]
     answered_ms: Sequence[float]
 
     @property
@@ -88,7 +88,7 @@ class EndpointAttempts:
 class _Sums:
     """The sums of one step."""
 
-    counts: defaultdict[Answer, float] = field(default_factory=lambda: defaultdict(float))
+    counts: defaultdict[AttemptClass, float] = field(default_factory=lambda: defaultdict(float))
     answered_ms: list[float] = field(default_factory=list)
 
 
@@ -106,15 +106,15 @@ async def read(
             index = bisect_right(edges, attempt.started_at) - 1
             if not 0 <= index < len(window):
                 continue
-            answer = Answer.of(Result(attempt.result), attempt.status_code)
-            sums[index].counts[answer] += weights[attempt.delivery_id]
+            kind = AttemptClass.of(Result(attempt.result), attempt.status_code)
+            sums[index].counts[kind] += weights[attempt.delivery_id]
             if attempt.status_code is not None:
                 sums[index].answered_ms.append(attempt.duration_ms)
     steps = [
         AttemptStep(
             start=start,
             end=end,
-            counts={answer: round(number) for answer, number in each.counts.items()},
+            counts={kind: round(number) for kind, number in each.counts.items()},
             answered_ms=sorted(each.answered_ms),
         )
         for (start, end), each in zip(window, sums, strict=True)
