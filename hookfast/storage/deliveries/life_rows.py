@@ -46,17 +46,17 @@ also writes `batch_until`, to give a delivery to a batch or take it back."""
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """A delivery whose row is locked until the transaction ends. `wakes` counts how often it was
-    put back into the outbox; at 0, it never requested a workflow of its own. `answer` belongs to
-    its newest recorded attempt; it decides nothing, so it is not in the life. `lane` is its lane,
-    None without one."""
+    """A delivery whose row is locked until the transaction ends. `wake_count` is how often it
+    was put back into the outbox; at 0, it never requested a workflow of its own. `answer` belongs
+    to its newest recorded attempt; it decides nothing, so it is not in the life. `lane` is its
+    lane, None without one."""
 
     delivery_id: str
     event_id: str
     endpoint_id: str
     tenant_id: str
     event_type: str
-    wakes: int
+    wake_count: int
     life: Life
     answer: LastAnswer | None = None
     lane: str | None = None
@@ -118,7 +118,7 @@ class Change:
     def never_started(self) -> bool:
         """Whether the delivery was queued from the beginning, so that it never had a workflow."""
         locked, before = self.locked, self.before
-        return before.place is Place.QUEUED and before.round == 0 and locked.wakes == 0
+        return before.place is Place.QUEUED and before.round == 0 and locked.wake_count == 0
 
     @property
     def joined_line(self) -> bool:
@@ -198,7 +198,7 @@ async def _lock(
             row.endpoint_id,
             row.tenant_id,
             row.event_type,
-            row.wakes,
+            row.wake_count,
             life_of(row),
             _answer_of(row),
             row.lane,
@@ -217,7 +217,7 @@ def _answer_of(row: Any) -> LastAnswer | None:
 
 _LOCK = (
     select(
-        *(_C.id, _C.event_id, _C.endpoint_id, _C.tenant_id, _C.event_type, _C.wakes, _C.lane),
+        *(_C.id, _C.event_id, _C.endpoint_id, _C.tenant_id, _C.event_type, _C.wake_count, _C.lane),
         *(_C[name] for name in _ANSWER),
         *COLUMNS,
     )
@@ -238,14 +238,15 @@ _SAVE_STATE = update(_DELIVERIES).where(_C.id == bindparam("b_id")).values(**_ST
 # was put back into the outbox also needs to be woken, and only the relay marks it then.
 _SAVE = _SAVE_STATE.values(
     started_at=case(
-        (_C.wakes == 0, func.coalesce(_C.started_at, _bound("updated_at"))), else_=_C.started_at
+        (_C.wake_count == 0, func.coalesce(_C.started_at, _bound("updated_at"))),
+        else_=_C.started_at,
     )
 )
 # A delivery that moves up without ever having been in the outbox: it is new, as it was when it was
 # inserted, so that its first attempt can be made in a batch.
 _SAVE_AND_START = _SAVE_STATE.values(started_at=null(), leased_until=null())
 _SAVE_AND_WAKE = _SAVE_AND_START.values(
-    wakes=_C.wakes + 1,
+    wake_count=_C.wake_count + 1,
     # a person's action stays urgent until the relay has woken the workflow
     urgency=case(
         (_C.started_at.is_(None) & (_C.urgency < bindparam("b_urgency")), _C.urgency),

@@ -31,7 +31,7 @@ class Delivery(Record, table=True):
     began at `last_attempt_at`; they decide nothing.
 
     Also the outbox: a row whose `started_at` is NULL still needs its workflow started or woken, in
-    the order of `urgency`. `wakes` counts how often it was put back; 0: it was never started.
+    the order of `urgency`. `wake_count` is how often it was put back; 0: it was never started.
     `batch_id` is the batch that took its first attempt, and is kept afterwards.
 
     With ordered delivery, `lane` is its lane (`hookfast.deliveries.lane`), NULL without.
@@ -110,7 +110,7 @@ class Delivery(Record, table=True):
     finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     leased_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    wakes: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    wake_count: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     urgency: int = Field(default=Urgency.FIRST, sa_column_kwargs={"server_default": "3"})
     batch_id: str | None = None
     batch_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
