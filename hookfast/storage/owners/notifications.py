@@ -28,6 +28,7 @@ log = structlog.get_logger()
 
 _DELIVERIES: Table = Delivery.__table__
 _EVENTS: Table = Event.__table__
+_DEAD_AT_ONCE = 1_000  # parameters of a statement; a broadcast may have more dead letters
 
 
 async def circuit_changed(
@@ -78,11 +79,16 @@ async def endpoint_enabled(
 
 async def deliveries_dead(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, now: datetime
-) -> bool:
-    """Notify operators of deliveries that ended without success, log these after the commit, and
-    return whether any event was emitted."""
-    if not delivery_ids:
-        return False
+) -> None:
+    """Notify operators of deliveries that ended without success, and log these after the commit."""
+    for start in range(0, len(delivery_ids), _DEAD_AT_ONCE):
+        some = delivery_ids[start : start + _DEAD_AT_ONCE]
+        await _some_deliveries_dead(connection, some, now=now)
+
+
+async def _some_deliveries_dead(
+    connection: AsyncConnection, delivery_ids: Sequence[str], *, now: datetime
+) -> None:
     c = _DELIVERIES.c
     names = ("endpoint_id", "subscription_id", "event_id", "event_type", "status", "reason")
     found = await connection.execute(
@@ -107,7 +113,7 @@ async def deliveries_dead(
         )
         for row in rows
     ]
-    return await operational.emit(connection, events, now=now) > 0
+    await operational.emit(connection, events, now=now)
 
 
 def _log_dead(rows: Iterable[RowMapping], origins: Mapping[str, Row[Any, Any, Any]]) -> None:
