@@ -232,9 +232,7 @@ def _in_batch(delivery_ids: Sequence[str], batch_id: str) -> Select[tuple[str]]:
     return select(held.c.id)
 
 
-async def wake(
-    connection: AsyncConnection, delivery_ids: Sequence[str], *, urgency: int = Urgency.RETRY
-) -> None:
+async def wake(connection: AsyncConnection, delivery_ids: Sequence[str]) -> None:
     """Request that the deliveries' workflows read their rows again, although these did not change:
     their endpoint's circuit changed, or their workflows are overdue."""
     if delivery_ids:
@@ -243,9 +241,10 @@ async def wake(
             .where(_C.id.in_(delivery_ids))
             .values(
                 **_WOKEN,
+                # a person's action stays urgent until the relay has woken the workflow
                 urgency=case(
-                    (and_(_C.started_at.is_(None), _C.urgency < urgency), _C.urgency),
-                    else_=urgency,
+                    (and_(_C.started_at.is_(None), _C.urgency < Urgency.RETRY), _C.urgency),
+                    else_=Urgency.RETRY,
                 ),
             )
         )

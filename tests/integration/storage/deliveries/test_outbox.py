@@ -46,9 +46,9 @@ async def mark(database: Database, *ids: str, wake_count: int = 0, now: float = 
         await outbox.mark_started(connection, ids, wake_count=wake_count, now=at(now))
 
 
-async def wake(database: Database, *ids: str, urgency: int) -> None:
+async def wake(database: Database, *ids: str) -> None:
     async with database.write() as connection:
-        await outbox.wake(connection, ids, urgency=urgency)
+        await outbox.wake(connection, ids)
 
 
 # -- claiming -------------------------------------------------------------------------------------
@@ -206,26 +206,24 @@ async def test_recording_the_first_attempt_marks_the_row_as_started(
 async def test_a_waiting_row_keeps_the_more_urgent_of_two_wakes(
     database: Database, endpoint: str
 ) -> None:
-    for before, wakes, then in (
-        (Urgency.PERSON, Urgency.RETRY, Urgency.PERSON),
-        (Urgency.PERSON, Urgency.JOB, Urgency.PERSON),
-        (Urgency.RETRY, Urgency.JOB, Urgency.RETRY),
-        (Urgency.RETRY, Urgency.RETRY, Urgency.RETRY),
-        (Urgency.FIRST, Urgency.RETRY, Urgency.RETRY),
-        (Urgency.JOB, Urgency.PERSON, Urgency.PERSON),
+    for before, then in (
+        (Urgency.PERSON, Urgency.PERSON),
+        (Urgency.RETRY, Urgency.RETRY),
+        (Urgency.FIRST, Urgency.RETRY),
+        (Urgency.JOB, Urgency.RETRY),
     ):
         waiting = await seed(database, endpoint, urgency=before)
         started = await seed(database, endpoint, urgency=before, started_at=at(0))
-        await wake(database, waiting, started, urgency=wakes)
+        await wake(database, waiting, started)
         rows = {row.delivery_id: row for row in await claim(database)}
-        assert (rows[waiting].urgency, rows[waiting].wake_count) == (then, 1), (before, wakes)
-        assert (rows[started].urgency, rows[started].wake_count) == (wakes, 1), (before, wakes)
+        assert (rows[waiting].urgency, rows[waiting].wake_count) == (then, 1), before
+        assert (rows[started].urgency, rows[started].wake_count) == (Urgency.RETRY, 1), before
 
 
 async def test_waking_changes_only_the_outbox_columns(database: Database, endpoint: str) -> None:
     delivery = await seed(database, endpoint, started_at=at(0))
     before = (await delivery_row(database, delivery))._asdict()
-    await wake(database, delivery, urgency=Urgency.RETRY)
+    await wake(database, delivery)
     after = (await delivery_row(database, delivery))._asdict()
     changed = {name for name, value in after.items() if value != before[name]}
     assert changed == {"started_at", "wake_count", "urgency"}
