@@ -23,13 +23,6 @@ _RESTARTED: Final = "        round=life.round + 1,\n"
 _IN_BATCH: Final = "        batch_until=life.batch_until,\n"
 """The line without which a delivery that was cancelled and resent did not wait for its batch."""
 
-_RENAMED: Final = (
-    (re.compile(r"\bwakes\b"), "wake_count"),
-    (re.compile(r"\bjob\.chosen\b"), "job.filter"),
-    (re.compile(r'"chosen"|\bchosen(?=: dict|=chosen\.document)'), "filter"),
-)
-"""The columns that were renamed since that commit, whose code uses the schema of this version."""
-
 _TAG = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 _HISTORIES = "tests/replay/histories"
 
@@ -80,20 +73,11 @@ def unpacked(revision: str) -> Path:
             shutil.copy(ROOT / _FIXED_SINCE, partial / _FIXED_SINCE)
             life = (partial / _LIFE).read_text()
             (partial / _LIFE).write_text(life.replace(_RESTARTED, _RESTARTED + _IN_BATCH))
-            for folder_of_code in ("hookfast/storage", "api", "activities"):
-                for path in (partial / folder_of_code).rglob("*.py"):
-                    path.write_text(_with_renamed_columns(path.read_text()))
         try:
             partial.rename(folder)
         except OSError:  # another process was quicker
             shutil.rmtree(partial)
     return folder
-
-
-def _with_renamed_columns(source: str) -> str:
-    for old, new in _RENAMED:
-        source = old.sub(new, source)
-    return source
 
 
 def is_shallow() -> bool:

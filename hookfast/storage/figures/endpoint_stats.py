@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 from sqlalchemy import Select, Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -55,9 +55,20 @@ async def read(
     """Count the deliveries created from `since` to before `until`, and their attempts so far, as
     far back as all of them are kept."""
     stats = await _count(connection, endpoint_id, since=since, until=until)
-    # Afterwards: a day becomes final before any of its rows is deleted, so all days with missing
-    # rows are final by now.
-    last = await connection.scalar(last_final_day(endpoint_id, since=since, until=until))
+    # The last day of the window that may have lost rows of the endpoint. Read afterwards: a day
+    # becomes final before any of its rows is deleted, so all days with missing rows are final now.
+    last = await connection.scalar(
+        select(_DAYS.day)
+        .join(CountedDay.__table__, _COUNTED.day == _DAYS.day)
+        .where(
+            _DAYS.endpoint_id == endpoint_id,
+            _DAYS.day >= since.astimezone(UTC).date(),
+            _DAYS.day <= (until - timedelta.resolution).astimezone(UTC).date(),
+            _COUNTED.final,
+        )
+        .order_by(_DAYS.day.desc())
+        .limit(1)
+    )
     if last is None:
         return stats
     kept_from = datetime.combine(last + timedelta(days=1), time(), UTC)
@@ -71,7 +82,16 @@ async def read(
 async def _count(
     connection: AsyncConnection, endpoint_id: str, *, since: datetime, until: datetime
 ) -> EndpointStats:
-    rows = (await connection.execute(deliveries_of(endpoint_id, since=since, until=until))).all()
+    newest = (
+        select(_DELIVERIES.id, _DELIVERIES.status, _DELIVERIES.created_at)
+        .where(
+            _DELIVERIES.endpoint_id == endpoint_id,
+            *created_between(_DELIVERIES.id, "dlv", since, until),
+        )
+        .order_by(_DELIVERIES.id.desc())
+        .limit(MAX_DELIVERIES + 1)
+    )
+    rows = (await connection.execute(newest)).all()
     complete = len(rows) <= MAX_DELIVERIES
     rows = rows[:MAX_DELIVERIES]
     attempts: Counter[Result] = Counter()
@@ -92,36 +112,6 @@ async def _count(
         deliveries=Counter(DeliveryStatus(row.status) for row in rows),
         attempts=attempts,
         answered_ms=sorted(answered),
-    )
-
-
-def last_final_day(endpoint_id: str, *, since: datetime, until: datetime) -> Select[date]:
-    """Select the last day of a window that has counts of the endpoint and may have lost rows;
-    nothing for a window of which all rows are kept."""
-    return (
-        select(_DAYS.day)
-        .join(CountedDay.__table__, _COUNTED.day == _DAYS.day)
-        .where(
-            _DAYS.endpoint_id == endpoint_id,
-            _DAYS.day >= since.astimezone(UTC).date(),
-            _DAYS.day <= (until - timedelta.resolution).astimezone(UTC).date(),
-            _COUNTED.final,
-        )
-        .order_by(_DAYS.day.desc())
-        .limit(1)
-    )
-
-
-def deliveries_of(endpoint_id: str, *, since: datetime, until: datetime) -> Select[str]:
-    """Select the newest deliveries of a window, one more than are counted."""
-    return (
-        select(_DELIVERIES.id, _DELIVERIES.status, _DELIVERIES.created_at)
-        .where(
-            _DELIVERIES.endpoint_id == endpoint_id,
-            *created_between(_DELIVERIES.id, "dlv", since, until),
-        )
-        .order_by(_DELIVERIES.id.desc())
-        .limit(MAX_DELIVERIES + 1)
     )
 
 

@@ -39,7 +39,7 @@ from hookfast.storage.events import event_types, events, lanes, recent
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
 from hookfast.storage.feed import attempt_feed, feed
-from hookfast.storage.feed.attempt_feed import SCAN_MOST, AttemptFilter
+from hookfast.storage.feed.attempt_feed import SCAN_MOST
 from hookfast.storage.feed.cursor import AttemptCursor
 from hookfast.storage.figures import (
     attempt_success,
@@ -469,11 +469,11 @@ async def test_a_page_of_dead_letters_is_one_range_of_an_index(connection: Async
 
 ATTEMPT_LISTS = [
     # the filter of the attempts, and the index that SQLite reads their deliveries by
-    (AttemptFilter(), "sqlite_autoindex_deliveries_1"),
-    (AttemptFilter(status=DEAD, event_type=RARE), "sqlite_autoindex_deliveries_1"),
-    (AttemptFilter(tenant_id=TENANT, answer=FAILED), "sqlite_autoindex_deliveries_1"),
-    (AttemptFilter(endpoint_id=ENDPOINT, since=MOMENT), "sqlite_autoindex_deliveries_1"),
-    (AttemptFilter(subscription_id=SUB, until=MOMENT), "sqlite_autoindex_deliveries_1"),
+    (DeliveryFilter(), "sqlite_autoindex_deliveries_1"),
+    (DeliveryFilter(status=DEAD, event_type=RARE), "sqlite_autoindex_deliveries_1"),
+    (DeliveryFilter(tenant_id=TENANT, answer=FAILED), "sqlite_autoindex_deliveries_1"),
+    (DeliveryFilter(endpoint_id=ENDPOINT, since=MOMENT), "sqlite_autoindex_deliveries_1"),
+    (DeliveryFilter(subscription_id=SUB, until=MOMENT), "sqlite_autoindex_deliveries_1"),
 ]
 
 
@@ -511,7 +511,7 @@ async def test_a_page_of_attempts_scans_one_range_of_an_index(connection: AsyncC
         for name in ("sqlite_autoindex_attempts_1", index):
             # SQLite sorts those that match
             await check(connection, statement, index=name, may_sort=True, most=3 * SCAN_MOST)
-    of_event = AttemptFilter(event_id=EVENT, tenant_id=TENANT)
+    of_event = DeliveryFilter(event_id=EVENT, tenant_id=TENANT)
     statement = attempt_feed.page_statement(of_event, after=None, last=None, limit=51)
     for index in ("ix_deliveries_event", "ix_attempts_delivery"):
         await check(connection, statement, index=index, may_sort=True)
@@ -572,17 +572,12 @@ async def test_names_of_event_types_are_one_range_of_an_index(connection: AsyncC
 async def test_statistics_of_an_endpoint_read_ranges_of_indexes(
     connection: AsyncConnection,
 ) -> None:
-    window = endpoint_stats.deliveries_of(ENDPOINT, since=EPOCH, until=MOMENT)
-    await check(connection, window, index="ix_deliveries_endpoint")
-    listed = [f"dlv_{number}" for number in range(100_007, 125_000, 499)]
-    await check(
-        connection, endpoint_stats.attempts_of(listed, limit=20_001), index="ix_attempts_delivery"
-    )
+    query = endpoint_stats.read(connection, ENDPOINT, since=EPOCH, until=FUTURE)
+    indexes = ["ix_deliveries_endpoint", "ix_attempts_delivery", "ix_delivery_days_endpoint"]
+    await check(connection, query, index=indexes)
     ranges = [(MOMENT - MINUTE, MOMENT), (EPOCH, FUTURE)]
     steps = endpoint_attempts.deliveries_statement(ENDPOINT, ranges, most=[100, 100])
     await check(connection, steps, index="ix_deliveries_endpoint")
-    gone = endpoint_stats.last_final_day(ENDPOINT, since=EPOCH, until=MOMENT)
-    await check(connection, gone, index="ix_delivery_days_endpoint")
 
 
 async def test_a_chart_of_matching_deliveries_reads_a_part_of_each_range(
@@ -611,15 +606,11 @@ async def test_newest_failures_are_ranges_of_indexes(
 async def test_figures_of_the_overview_read_ranges_of_indexes(
     connection: AsyncConnection,
 ) -> None:
-    parts = attempt_success.parts_statement([(MOMENT, MOMENT + MINUTE)] * 3)
-    await check(connection, parts, index="sqlite_autoindex_attempts_1")
-    newest = attempt_success.newest_statement(SMALL_TENANT, MOMENT, MOMENT)
-    await check(connection, newest, index="ix_deliveries_tenant")
-    retrying = attempt_success.retrying_statement(SMALL_TENANT)
-    await check(connection, retrying, index="ix_deliveries_tenant_undelivered")
-    listed = [f"dlv_{number}" for number in range(100_007, 125_000, 499)]
-    attempts = attempt_success.attempts_statement(listed, EPOCH, MOMENT)
-    await check(connection, attempts, index="ix_attempts_delivery")
+    of_all = attempt_success.read(connection, MOMENT, MOMENT + MINUTE, tenant_id=None)
+    await check(connection, of_all, index="sqlite_autoindex_attempts_1")
+    of_tenant = attempt_success.read(connection, MOMENT, FUTURE, tenant_id=SMALL_TENANT)
+    indexes = ["ix_deliveries_tenant", "ix_deliveries_tenant_undelivered", "ix_attempts_delivery"]
+    await check(connection, of_tenant, index=indexes)
     for tenant_id, index in (
         (None, "ix_deliveries_undelivered"),
         (TENANT, "ix_deliveries_tenant_undelivered"),
