@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, Table, insert, select, update
+from sqlalchemy import Select, Table, Update, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.retry_plan import PlanSpec
@@ -85,20 +85,16 @@ async def change(
 
 async def mark_deleted(connection: AsyncConnection, endpoint_id: str, *, at: datetime) -> None:
     """Delete an endpoint, with its secrets, custom headers and credentials."""
-    await connection.execute(
-        update(_ENDPOINTS)
-        .where(_ENDPOINTS.c.id == endpoint_id, _LIVE)
-        .values(deleted_at=at, updated_at=at, secrets=[], headers={}, credentials=[])
-    )
+    await connection.execute(_delete(at).where(_ENDPOINTS.c.id == endpoint_id))
 
 
 async def mark_deleted_of_tenant(
     connection: AsyncConnection, tenant_id: str, *, at: datetime
 ) -> None:
-    """Delete every endpoint of a tenant, with their secrets, custom headers and
-    credentials."""
-    await connection.execute(
-        update(_ENDPOINTS)
-        .where(_ENDPOINTS.c.tenant_id == tenant_id, _LIVE)
-        .values(deleted_at=at, updated_at=at, secrets=[], headers={}, credentials=[])
-    )
+    """Delete every endpoint of a tenant in the same way."""
+    await connection.execute(_delete(at).where(_ENDPOINTS.c.tenant_id == tenant_id))
+
+
+def _delete(at: datetime) -> Update:
+    secret: dict[str, Any] = {"secrets": [], "headers": {}, "credentials": []}
+    return update(_ENDPOINTS).where(_LIVE).values(deleted_at=at, updated_at=at, **secret)
