@@ -31,8 +31,8 @@ _C = _DELIVERIES.c
 _UNDELIVERED = Implied(_C.status != constant("delivered"))
 _FAILING = _C.last_result != constant("success")
 
-# The columns of a filter, the narrowest first, and then the status.
-_COLUMNS = ("event_id", "subscription_id", "endpoint_id", "tenant_id", "event_type", "status")
+FILTERED = ("event_id", "subscription_id", "endpoint_id", "tenant_id", "event_type", "status")
+"""The columns of a filter, the narrowest first, and then the status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def split_conditions(
 ) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
     """Return the conditions that make the range of the index, and those that only check its rows.
     A limit on the first bounds what is read, however few rows match."""
-    given = {name: value for name in _COLUMNS if (value := getattr(chosen, name)) is not None}
+    given = {name: value for name in FILTERED if (value := getattr(chosen, name)) is not None}
     indexed: list[ColumnElement[bool]] = []
     others: list[ColumnElement[bool]] = []
     if chosen.answer is not None:
