@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench overload emit-bench suites client client-bench log-schema lock openapi settings pictures clean docs docs-serve help rollout scaling
+.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench overload emit-bench suites client client-bench log-schema freeze lock openapi settings pictures clean docs docs-serve help rollout scaling
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -82,6 +82,10 @@ client: $(VENV)/.dev-ready  ## write the generated parts of packages/client
 
 client-bench: $(VENV)/.dev-ready ## emitting through the Python client, against bare HTTP
 	$(BIN)/python -m bench.client
+
+freeze: $(VENV)/.dev-ready ## write what a release freezes: its first migration, and the statements that it sends
+	$(BIN)/python -m tests.upgrades.freezing
+	$(BIN)/python -m tests.upgrades.recording
 
 openapi: $(VENV)/.dev-ready ## write docs/openapi.json
 	$(BIN)/hookfast openapi > docs/openapi.json

@@ -61,7 +61,7 @@ async def apply(
     if job is not None:
         # Up to now: deliveries created since the draft queued behind the same appointments.
         up_to = await selection.newest_id(connection)
-        job.chosen = job.chosen | {"up_to": up_to}
+        job.filter = job.filter | {"up_to": up_to}
         await jobs.add(connection, job)
 
 

@@ -288,7 +288,7 @@ async def get_delivery(
 
 def _workflow_id(delivery: Delivery) -> str:
     """Return the id of the batch's workflow, until the delivery has requested its own."""
-    if delivery.batch_id is not None and delivery.wakes == 0:
+    if delivery.batch_id is not None and delivery.wake_count == 0:
         return batch_messages.workflow_id(delivery.batch_id)
     return workflow_id(delivery.id)
 

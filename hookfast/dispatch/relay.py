@@ -132,7 +132,7 @@ class Relay:
         self._window = window
         self._starting: dict[asyncio.Task[None], PendingDelivery] = {}
         self._batches = batches
-        # by the wakes of their rows: those that were put back meanwhile are not marked
+        # by the wake counts of their rows: those that were put back meanwhile are not marked
         self._started: defaultdict[int, list[str]] = defaultdict(list)
         # by lease: another relay may have leased them meanwhile
         self._failed: defaultdict[datetime, list[str]] = defaultdict(list)
@@ -298,8 +298,8 @@ class Relay:
         started."""
         # If the commit fails after this, the leases end and nothing is lost.
         while self._started:
-            wakes, ids = self._started.popitem()
-            await outbox.mark_started(connection, ids, wakes=wakes, now=self._clock())
+            wake_count, ids = self._started.popitem()
+            await outbox.mark_started(connection, ids, wake_count=wake_count, now=self._clock())
         while self._failed:
             lease, ids = self._failed.popitem()
             await outbox.release(connection, ids, leased_until=lease)
@@ -376,7 +376,7 @@ class Relay:
         except Exception as error:  # our own error: one row must not delay the others
             self._log_rejected(row, error)
             return "refused"
-        self._started[row.wakes].append(row.delivery_id)
+        self._started[row.wake_count].append(row.delivery_id)
         self._backoff = 0.0
         return result
 

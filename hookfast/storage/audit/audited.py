@@ -34,7 +34,7 @@ class Audited:
 
 
 _TIMES = ("created_at", "updated_at")
-_NAMES = {"meta": "metadata", "json_schema": "schema", "chosen": "filter"}
+_NAMES = {"meta": "metadata", "json_schema": "schema"}
 """Columns that have another name in the API."""
 
 AUDITED: Mapping[type[Record], Audited] = {
@@ -97,7 +97,7 @@ AUDITED: Mapping[type[Record], Audited] = {
     ),
     Job: Audited(
         resource="job",
-        logged=("kind", "action", "chosen", "total", "rate_per_second"),
+        logged=("kind", "action", "filter", "total", "rate_per_second"),
         unlogged=(
             *("id", "tenant_id", "status", "done", "skipped", "failed", "cursor", "in_hand"),
             *("error", "cancel_requested", "requested_by", *_TIMES),

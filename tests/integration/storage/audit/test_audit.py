@@ -223,8 +223,8 @@ async def test_page_reads_one_range_of_an_index(database: Database) -> None:
             await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
             await connection.exec_driver_sql("SET LOCAL enable_bitmapscan = off")
         for (chosen, index), after in product(PLANS, (None, "aud_5")):
-            statement = audit_log.page_statement(chosen, after=after, limit=51)
-            plan = await explain(connection, statement)
+            query = audit_log.list_page(connection, chosen, after=after, limit=51)
+            plan = await explain(connection, query)
             if database.kind == "sqlite":
                 assert index in plan.split(), (chosen, plan)
                 assert "TEMP B-TREE" not in plan, (chosen, plan)

@@ -1,4 +1,4 @@
-"""Announcements of changes: notices for owners and operational events for operators, added in the
+"""Notifications of changes: notices to owners and operational events to operators, added in the
 transaction of the change, so that neither can be lost."""
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ log = structlog.get_logger()
 
 _DELIVERIES: Table = Delivery.__table__
 _EVENTS: Table = Event.__table__
+_DEAD_AT_ONCE = 1_000  # parameters of a statement; a broadcast may have more dead letters
 
 
 async def circuit_changed(
@@ -38,8 +39,8 @@ async def circuit_changed(
     policy: Policy,
     now: datetime,
 ) -> None:
-    """Announce a circuit that opened or closed. Opening again while draining is part of the same
-    outage, and is not announced again."""
+    """Notify owners and operators of a circuit that opened or closed. Opening again while draining
+    is part of the same outage, of which they know."""
     then = before.circuit
     if then.state is after.state:
         return
@@ -61,7 +62,8 @@ async def endpoint_disabled(
     reason: str,
     now: datetime,
 ) -> None:
-    """Announce that an endpoint was disabled; to its owners only if no person requested it."""
+    """Notify operators of an endpoint that was disabled, and its owners if no person requested
+    it."""
     if after.cause is not Cause.DISABLED:
         await notify_owners(connection, before, after, NoticeKind.DISABLED, reason=reason, now=now)
     data = _outage(after) | {"reason": reason}
@@ -71,17 +73,22 @@ async def endpoint_disabled(
 async def endpoint_enabled(
     connection: AsyncConnection, endpoint: EndpointCircuit, *, now: datetime
 ) -> None:
-    """Announce to operators that an endpoint was enabled."""
+    """Notify operators of an endpoint that was enabled."""
     await _emit(connection, endpoint, Kind.ENDPOINT_ENABLED, {}, now=now)
 
 
 async def deliveries_dead(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, now: datetime
-) -> bool:
-    """Announce to operators the deliveries that ended without success, log them after the commit,
-    and return whether any event was emitted."""
-    if not delivery_ids:
-        return False
+) -> None:
+    """Notify operators of deliveries that ended without success, and log these after the commit."""
+    for start in range(0, len(delivery_ids), _DEAD_AT_ONCE):
+        some = delivery_ids[start : start + _DEAD_AT_ONCE]
+        await _some_deliveries_dead(connection, some, now=now)
+
+
+async def _some_deliveries_dead(
+    connection: AsyncConnection, delivery_ids: Sequence[str], *, now: datetime
+) -> None:
     c = _DELIVERIES.c
     names = ("endpoint_id", "subscription_id", "event_id", "event_type", "status", "reason")
     found = await connection.execute(
@@ -106,7 +113,7 @@ async def deliveries_dead(
         )
         for row in rows
     ]
-    return await operational.emit(connection, events, now=now) > 0
+    await operational.emit(connection, events, now=now)
 
 
 def _log_dead(rows: Iterable[RowMapping], origins: Mapping[str, Row[Any, Any, Any]]) -> None:
