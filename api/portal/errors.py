@@ -7,25 +7,17 @@ from typing import Any, Final
 from fastapi import Response
 
 from api.answers.problems import problem_of
+from api.site.endpoint_fields import settings_form
 from api.site.form import form_errors
 from api.site.page import InvalidField, View
+from api.site.setting_inputs import error_input
 from hookfast.errors import FieldError, HookfastError
 
 _FIELDS: Final = {
-    "url": "url",
-    "events": "events",
-    "description": "description",
-    "owner_emails": "owner_emails",
-    "timeout_seconds": "timeout_seconds",
-    "rate_limit_per_second": "rate_limit_per_second",
-    "max_in_flight": "max_in_flight",
-    "retry_plan": "own_plan",
-    "headers": "headers",
-    "filter": "filter",
-    "data": "data",
-    "type": "type",
+    **{each.name: error_input(each) for each in settings_form("portal").settings.values()},
+    **{name: name for name in ("events", "filter", "data", "type")},
 }
-"""The fields that show their error, by the member of the API's document."""
+"""The inputs that show their error, by the member of the API's document."""
 
 
 def render_form(view: View, template: str, error: HookfastError | None, **values: Any) -> Response:

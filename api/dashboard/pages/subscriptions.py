@@ -9,7 +9,7 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Principal, Writer
-from api.dashboard.pages.endpoint import render_endpoint
+from api.dashboard.pages.endpoint import SUBSCRIPTION, render_endpoint
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint_test import TestForm
 from api.http.fields import EndpointPath
@@ -35,6 +35,7 @@ from api.site.json_view import pretty
 from api.site.page import InvalidField, PageView, View
 from api.site.page_route import PageRouter, error_sentence
 from api.site.sample_editor import example_types
+from api.site.settings_form import members
 from hookfast.errors import Conflict, HookfastError, InvalidInput
 from hookfast.events.filter import filter_text
 from hookfast.strict_json.text import to_text
@@ -49,14 +50,14 @@ async def subscribe(
     """Subscribe the endpoint to more events. Its receiver is asked about topics new to it."""
     await get_endpoint(endpoint_id, view.context, principal)
     try:
-        members = {
+        given = {
             "endpoint_id": endpoint_id,
             "events": _patterns(view.form.get("events", "")),
             **_payload(view.form),
             "filter": _filter(view),
-            "ordered": _ordered(view.form),
+            **members(view.form, SUBSCRIPTION.settings.values()),
         }
-        form = validated(NewSubscription, members)
+        form = validated(NewSubscription, given)
         created = await create_subscription(form, view.context, audit, principal)
     except InvalidInput as error:
         _show_error(view, error)
@@ -107,7 +108,7 @@ async def edit_page(view: PageView, principal: Writer, subscription: OwnSubscrip
         subscription,
         events=", ".join(subscription.events),
         payload={"payload": subscription.payload, "mapping": subscription.mapping},
-        ordered=subscription.ordered,
+        fields=SUBSCRIPTION.stored_fields(subscription),
         filter=pretty(text)[0],
         preview=found,
     )
@@ -118,13 +119,13 @@ async def edit(
     subscription: OwnSubscription, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Save a subscription's settings. Its receiver is asked about topics new to it."""
-    members = {
-        "events": _patterns(view.form.get("events", "")),
-        "ordered": _ordered(view.form),
-        **_payload(view.form),
-    }
     try:
-        patch = changed_members(members, subscription)
+        given = {
+            "events": _patterns(view.form.get("events", "")),
+            **_payload(view.form),
+            **members(view.form, SUBSCRIPTION.settings.values()),
+        }
+        patch = changed_members(given, subscription)
         if "filter" in view.form and _is_changed(typed_filter := _filter(view), subscription):
             patch["filter"] = typed_filter  # not a patch of it: it is replaced as a whole
         check_unchanged(view.form, subscription.updated_at)
@@ -209,10 +210,6 @@ def _payload(form: Form) -> dict[str, str | None]:
     return {"payload": payload, "mapping": mapping if payload == "mapped" else None}
 
 
-def _ordered(form: Form) -> bool:
-    return form.text("ordered") == "yes"
-
-
 def _show_error(view: View, error: InvalidInput) -> None:
     """Show an error at its field: the filter's, the mapping's, or that of the events."""
     name, detail = "events", error_sentence(error)
@@ -241,7 +238,7 @@ async def _typed_form(
         subscription,
         events=view.form.get("events", ""),
         payload=_payload(view.form),
-        ordered=_ordered(view.form),
+        fields=SUBSCRIPTION.submitted_fields(view.form),
         filter=view.form.get("filter", ""),
         error=error,
         preview=preview,
@@ -256,7 +253,7 @@ async def _form(
     *,
     events: str,
     payload: dict[str, str | None],
-    ordered: bool,
+    fields: dict[str, Any],
     filter: str,
     error: HookfastError | None = None,
     preview: PreviewView | None = None,
@@ -275,7 +272,8 @@ async def _form(
         event_types=[each.name for each in await example_types(view, principal)],
         mapped_body=mapped_body,
         previewed_type=view.form.get("type"),
-        ordered=ordered,
+        settings=SUBSCRIPTION.settings.values(),
+        fields=fields,
     )
 
 
