@@ -99,7 +99,7 @@ async def render_endpoint(
         subscriptions=subscribed.data,
         subscription_form=SUBSCRIPTION,
         fields=SUBSCRIPTION.submitted_fields(view.form)
-        if "payload" in view.form
+        if "events" in view.form
         else SUBSCRIPTION.new_fields(),
         unmatched=unmatched,
         groups=settings_form("dashboard", figures["endpoint"].mode).groups,

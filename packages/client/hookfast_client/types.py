@@ -899,6 +899,9 @@ class Endpoint(TypedDict):
     signature_hash: Literal["sha1", "sha256", "sha512"]
     """The hash of the profile `hook`."""
 
+    circuit: dict[str, Any]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
+
     headers: dict[str, str]
     """Names of headers, with masked values."""
 
@@ -907,9 +910,6 @@ class Endpoint(TypedDict):
 
     allowed_networks: list[str]
     """Networks (CIDR) that the URL must resolve to; default: any public address."""
-
-    circuit: dict[str, Any]
-    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: dict[str, Any]
     """Your own data about it, only kept: a JSON object of at most 8 KiB."""
@@ -1004,6 +1004,9 @@ class EnabledEndpoint(TypedDict):
     signature_hash: Literal["sha1", "sha256", "sha512"]
     """The hash of the profile `hook`."""
 
+    circuit: dict[str, Any]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
+
     headers: dict[str, str]
     """Names of headers, with masked values."""
 
@@ -1012,9 +1015,6 @@ class EnabledEndpoint(TypedDict):
 
     allowed_networks: list[str]
     """Networks (CIDR) that the URL must resolve to; default: any public address."""
-
-    circuit: dict[str, Any]
-    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: dict[str, Any]
     """Your own data about it, only kept: a JSON object of at most 8 KiB."""
@@ -1813,6 +1813,9 @@ class NewEndpoint(TypedDict):
     signature_hash: NotRequired[Literal["sha1", "sha256", "sha512"]]
     """The hash of the profile `hook`."""
 
+    circuit: NotRequired[CircuitForm]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
+
     headers: NotRequired[Mapping[str, str]]
     """Headers added to every delivery. Responses show only their names."""
 
@@ -1821,9 +1824,6 @@ class NewEndpoint(TypedDict):
 
     allowed_networks: NotRequired[Sequence[str]]
     """Networks (CIDR) that the URL must resolve to; default: any public address."""
-
-    circuit: NotRequired[CircuitForm]
-    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: NotRequired[Mapping[str, Any]]
     """Your own data about it, only kept: a JSON object of at most 8 KiB."""
@@ -1953,6 +1953,9 @@ class CreatedEndpoint(TypedDict):
     signature_hash: Literal["sha1", "sha256", "sha512"]
     """The hash of the profile `hook`."""
 
+    circuit: dict[str, Any]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
+
     headers: dict[str, str]
     """Names of headers, with masked values."""
 
@@ -1961,9 +1964,6 @@ class CreatedEndpoint(TypedDict):
 
     allowed_networks: list[str]
     """Networks (CIDR) that the URL must resolve to; default: any public address."""
-
-    circuit: dict[str, Any]
-    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: dict[str, Any]
     """Your own data about it, only kept: a JSON object of at most 8 KiB."""
@@ -2055,6 +2055,9 @@ class ChangeEndpoint(TypedDict):
     signature_hash: NotRequired[Literal["sha1", "sha256", "sha512"] | None]
     """The hash of the profile `hook`."""
 
+    circuit: NotRequired[CircuitForm | None]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
+
     headers: NotRequired[Mapping[str, str] | None]
     """Headers added to every delivery. Responses show only their names."""
 
@@ -2063,9 +2066,6 @@ class ChangeEndpoint(TypedDict):
 
     allowed_networks: NotRequired[Sequence[str] | None]
     """Networks (CIDR) that the URL must resolve to; default: any public address."""
-
-    circuit: NotRequired[CircuitForm | None]
-    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: NotRequired[Mapping[str, Any] | None]
     """Your own data about it, only kept: a JSON object of at most 8 KiB."""
@@ -2129,6 +2129,9 @@ class RotatedEndpoint(TypedDict):
     signature_hash: Literal["sha1", "sha256", "sha512"]
     """The hash of the profile `hook`."""
 
+    circuit: dict[str, Any]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
+
     headers: dict[str, str]
     """Names of headers, with masked values."""
 
@@ -2137,9 +2140,6 @@ class RotatedEndpoint(TypedDict):
 
     allowed_networks: list[str]
     """Networks (CIDR) that the URL must resolve to; default: any public address."""
-
-    circuit: dict[str, Any]
-    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: dict[str, Any]
     """Your own data about it, only kept: a JSON object of at most 8 KiB."""
