@@ -12,9 +12,10 @@ from api.site.form import form_errors
 from api.site.page import InvalidField, View
 from api.site.setting_inputs import error_input
 from hookfast.errors import FieldError, HookfastError
+from hookfast.resources.setting import Portal
 
 _FIELDS: Final = {
-    **{each.name: error_input(each) for each in settings_form("portal").settings.values()},
+    **{each.name: error_input(each) for each in settings_form(Portal).settings.values()},
     **{name: name for name in ("events", "filter", "data", "type")},
 }
 """The inputs that show their error, by the member of the API's document."""

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, get_args
 
 from api.forms.endpoint import EndpointView
 from api.site.form import Form, changed_members
 from api.site.settings_form import SettingsForm, members
 from hookfast.resources.endpoint import EndpointSettings, Mode
-from hookfast.resources.setting import Setting, Site, settings_of
+from hookfast.resources.setting import Dashboard, Portal, Setting, Words, settings_of
+
+_FORMS: Final[Mapping[tuple[type[Words], Mode], SettingsForm]] = {
+    (site, mode): SettingsForm(
+        each
+        for each in settings_of(EndpointSettings, site)
+        if mode == "push" or each.page.for_polled
+    )
+    for site in (Dashboard, Portal)
+    for mode in get_args(Mode)
+}
 
 
-@cache
-def settings_form(site: Site, mode: Mode = "push") -> SettingsForm:
+def settings_form(site: type[Words], mode: Mode = "push") -> SettingsForm:
     """Return the settings of endpoints of this mode that a site shows."""
-    settings = settings_of(EndpointSettings, site)
-    return SettingsForm(each for each in settings if mode == "push" or each.page.for_polled)
+    return _FORMS[site, mode]
 
 
 def changes(form: Form, settings: Iterable[Setting], endpoint: EndpointView) -> dict[str, Any]:

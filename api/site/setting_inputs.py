@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -11,7 +11,7 @@ from api.site.form import Form, parse_number
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN
 from hookfast.errors import InvalidInput
 from hookfast.resources.endpoint import CUSTOM_PLAN
-from hookfast.resources.setting import Setting
+from hookfast.resources.setting import Kind, Setting
 from hookfast.strict_json.text import to_text
 
 _WINDOW: Final = "86400"
@@ -19,20 +19,7 @@ _WINDOW: Final = "86400"
 
 def filled(setting: Setting, value: Any) -> dict[str, Any]:
     """Return the contents of a setting's inputs, by their names; those of checkboxes are a list."""
-    name = setting.name
     match setting.kind:
-        case "whole" | "number":
-            return {name: _number_text(value)}
-        case "numbers":
-            return {name: ", ".join(_number_text(each) for each in value or ())}
-        case "yes_no":
-            return {name: "yes" if value else ""}
-        case "lines":
-            return {name: "\n".join(value or ())}
-        case "json":
-            return {name: _json_text(value)}
-        case "checks":
-            return {name: value}
         case "retry_plan" if isinstance(value, str):
             return {"plan": value, "own_plan": ""}
         case "retry_plan":
@@ -41,17 +28,15 @@ def filled(setting: Setting, value: Any) -> dict[str, Any]:
             own = value.model_dump() if isinstance(value, BaseModel) else value
             return merged(filled(each, own.get(each.name)) for each in setting.members)
         case "headers":  # their values are not shown
-            return {name: "", "remove": []}
-        case "fact" if value is None:
-            return {"fact_expression": "", "fact_window_seconds": _WINDOW}
+            return {"headers": "", "remove": []}
         case "fact":
-            text = value.expression
+            text = "" if value is None else value.expression
             return {
                 "fact_expression": text if isinstance(text, str) else to_text(text),
-                "fact_window_seconds": str(value.window_seconds),
+                "fact_window_seconds": _WINDOW if value is None else str(value.window_seconds),
             }
-        case "text" | "choice" | "url":
-            return {name: value if isinstance(value, str) else ""}
+        case kind:
+            return {setting.name: _CONTENTS[kind](value)}
 
 
 def read(setting: Setting, form: Form, *, parent: str = "") -> Any:
@@ -69,10 +54,10 @@ def read(setting: Setting, form: Form, *, parent: str = "") -> Any:
             return form.get(name, "") == "yes"
         case "lines":
             return form.lines(name) or (None if setting.is_optional else [])
-        case "json":
-            return _json(setting, form, pointer)
         case "checks":
             return form.all(name)
+        case "json":
+            return _json(setting, form, pointer)
         case "retry_plan":
             return _plan(form)
         case "circuit":
@@ -81,12 +66,10 @@ def read(setting: Setting, form: Form, *, parent: str = "") -> Any:
             return _headers(form)
         case "fact":
             return _fact(form)
-        case "choice" if not setting.is_optional:
-            return form.get(name, setting.default)
         case "text" | "choice" if setting.is_optional:
             return form.text(name)
         case "text" | "choice" | "url":
-            return form.get(name, "")
+            return form.get(name, setting.default or "")
 
 
 def merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -171,3 +154,19 @@ def _number_text(value: float | None) -> str:
     if value is None:
         return ""
     return str(int(value)) if value == int(value) else repr(value)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+_CONTENTS: Final[Mapping[Kind, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("text", "choice", "url"), _text),
+    **dict.fromkeys(("whole", "number"), _number_text),
+    "numbers": lambda value: ", ".join(map(_number_text, value or ())),
+    "yes_no": lambda value: "yes" if value else "",
+    "lines": lambda value: "\n".join(value or ()),
+    "checks": lambda value: value,
+    "json": _json_text,
+}
+"""The contents of the only input of a setting of each of these kinds."""

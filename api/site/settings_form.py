@@ -28,17 +28,17 @@ class Group:
 
     def fact(self, resource: BaseModel, *, without: Collection[str] = ()) -> str:
         """Return the settings of a resource in words, but for those of the names `without`."""
-        values = [(each, getattr(resource, each.name)) for each in self.settings]
-        return ", ".join(
-            text
-            for each, value in values
-            if each.name not in without and (text := self._words(each, value) or _unset(each))
-        )
+        texts = [
+            self._words(each, getattr(resource, each.name)) or each.words.unset
+            for each in self.settings
+            if each.name not in without
+        ]
+        return ", ".join(filter(None, texts))
 
     def set_facts(self, resource: BaseModel) -> str:
         """Return the settings that a resource has set in words; '' if none is."""
-        values = [(each, getattr(resource, each.name)) for each in self.settings]
-        return ", ".join(text for each, value in values if (text := self._words(each, value)))
+        texts = [self._words(each, getattr(resource, each.name)) for each in self.settings]
+        return ", ".join(filter(None, texts))
 
     def _words(self, setting: Setting, value: Any) -> str:
         """Return a value in words; '' if it is not set. Where a group has several settings, the
@@ -101,8 +101,3 @@ def _text(setting: Setting, value: Any) -> str:
             return to_text(value, layout="spaced")
         case _:
             return value if isinstance(value, str) else ", ".join(map(str, value))
-
-
-def _unset(setting: Setting) -> str:
-    is_plain_no = setting.kind == "yes_no" and not setting.words.options
-    return setting.words.unset or ("no" if is_plain_no else "")

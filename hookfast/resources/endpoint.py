@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN, PRESETS
 from hookfast.resources.fields import Description, Email, Input, Metadata
-from hookfast.resources.setting import Page, Words
+from hookfast.resources.setting import Dashboard, Page, Portal
 from hookfast.signing.encryption import Algorithm, ContentEncryption
 from hookfast.signing.signature import DEFAULT_PROFILES, Profile
 from hookfast.strict_json.numbers import with_floats
@@ -26,26 +26,22 @@ _PROFILES = {profile.value: profile.value for profile in Profile}
 class CircuitForm(Input):
     """When deliveries to a failing endpoint are held. Members left out keep their defaults."""
 
-    failure_threshold: Annotated[
-        int | None, Page(dashboard=Words("Failures in a row that open it"))
-    ] = Field(None, ge=1, le=1_000, description="Consecutive failures that open the circuit.")
-    min_span_seconds: Annotated[
-        float | None, Page(dashboard=Words("Seconds that they span at least"))
-    ] = Field(None, ge=0, le=86_400, description="Shortest time those failures must span.")
+    failure_threshold: Annotated[int | None, Dashboard("Failures in a row that open it")] = Field(
+        None, ge=1, le=1_000, description="Consecutive failures that open the circuit."
+    )
+    min_span_seconds: Annotated[float | None, Dashboard("Seconds that they span at least")] = Field(
+        None, ge=0, le=86_400, description="Shortest time those failures must span."
+    )
     probe_delays_seconds: Annotated[
         list[Seconds] | None,
-        Page(
-            kind="numbers",
-            dashboard=Words(
-                "Seconds before each probe", hint="The last repeats.", placeholder="60, 120, 300"
-            ),
-        ),
+        Page(kind="numbers"),
+        Dashboard("Seconds before each probe", "The last repeats.", placeholder="60, 120, 300"),
     ] = Field(
         None, min_length=1, max_length=100, description="Waits between probes; the last repeats."
     )
     disable_after_seconds: Annotated[
         float | None,
-        Page(dashboard=Words("Disable after (seconds)", hint="Without a success for this long.")),
+        Dashboard("Disable after (seconds)", "Without a success for this long."),
     ] = Field(
         None, ge=60, le=2_592_000, description="Time without a success that disables the endpoint."
     )
@@ -77,13 +73,9 @@ class EndpointSettings(Input):
     )
     url: Annotated[
         str | None,
-        Page(
-            kind="url",
-            section="receiver",
-            dashboard=Words("URL"),
-            portal=Words("URL", hint="A new URL has to answer the challenge first."),
-            note="A new URL is verified first.",
-        ),
+        Page(kind="url", section="receiver", note="A new URL is verified first."),
+        Dashboard("URL"),
+        Portal("URL", "A new URL has to answer the challenge first."),
     ] = Field(
         None,
         description="The URL that events are sent to: https, no credentials, no fragment. Required "
@@ -92,30 +84,23 @@ class EndpointSettings(Input):
     )
     description: Annotated[
         Description,
-        Page(
-            for_polled=True,
-            section="receiver",
-            dashboard=Words("Name", unset="none"),
-            portal=Words("Name", hint="Shown here and in emails. Empty: the URL."),
-            wide=True,
-        ),
+        Page(for_polled=True, section="receiver", wide=True),
+        Dashboard("Name", unset="none"),
+        Portal("Name", "Shown here and in emails. Empty: the URL."),
     ] = ""
     owner_emails: Annotated[
         list[Email],
-        Page(
-            group="owners",
-            section="receiver",
-            dashboard=Words(
-                "Owner emails",
-                hint="One per line. They get mail when it fails, recovers or is disabled.",
-                unset="none",
-            ),
-            portal=Words(
-                "Alert emails",
-                hint="One address per line. They are told when the endpoint fails, works again or "
-                "is switched off.",
-                unset="nobody",
-            ),
+        Page(group="owners", section="receiver"),
+        Dashboard(
+            "Owner emails",
+            "One per line. They get mail when it fails, recovers or is disabled.",
+            unset="none",
+        ),
+        Portal(
+            "Alert emails",
+            "One address per line. They are told when the endpoint fails, works again or "
+            "is switched off.",
+            unset="nobody",
         ),
     ] = Field(
         default_factory=list,
@@ -125,26 +110,23 @@ class EndpointSettings(Input):
     )
     verification: Annotated[
         Verification,
-        Page(
-            group="url",
-            section="receiver",
-            dashboard=Words(
-                "Verification",
-                options={
-                    "header": "header: echoes X-Hook-Challenge",
-                    "query": "query: answers ?challenge=…",
-                    "none": "none, if the settings allow it",
-                },
-            ),
-            portal=Words(
-                "Challenge",
-                hint="How your endpoint shows that it wants these messages.",
-                options={
-                    "header": "Echo the header X-Hook-Challenge",
-                    "query": "Answer with the parameter challenge",
-                    "none": "None, if this is allowed",
-                },
-            ),
+        Page(group="url", section="receiver"),
+        Dashboard(
+            "Verification",
+            options={
+                "header": "header: echoes X-Hook-Challenge",
+                "query": "query: answers ?challenge=…",
+                "none": "none, if the settings allow it",
+            },
+        ),
+        Portal(
+            "Challenge",
+            "How your endpoint shows that it wants these messages.",
+            options={
+                "header": "Echo the header X-Hook-Challenge",
+                "query": "Answer with the parameter challenge",
+                "none": "None, if this is allowed",
+            },
         ),
     ] = Field(
         "header",
@@ -155,16 +137,13 @@ class EndpointSettings(Input):
     retry_plan: Annotated[
         str | dict[str, Any],
         AfterValidator(with_floats),
-        Page(
-            kind="retry_plan",
-            group="retries",
-            dashboard=Words("Retry plan", options=_PLANS),
-            portal=Words(
-                "Retries",
-                hint="When a message is sent again after a failure. The default tries 78 times "
-                "over three days.",
-                options=_PLANS,
-            ),
+        Page(kind="retry_plan", group="retries"),
+        Dashboard("Retry plan", options=_PLANS),
+        Portal(
+            "Retries",
+            "When a message is sent again after a failure. The default tries 78 times "
+            "over three days.",
+            options=_PLANS,
         ),
     ] = Field(
         DEFAULT_PLAN,
@@ -174,72 +153,60 @@ class EndpointSettings(Input):
     )
     timeout_seconds: Annotated[
         float | None,
-        Page(
-            group="retries",
-            dashboard=Words("Timeout in seconds", hint="1 to 30. Default: as the plan says."),
-            portal=Words(
-                "Timeout in seconds",
-                hint="How long an answer may take, 1 to 30. Empty: as the retry plan says.",
-            ),
+        Page(group="retries"),
+        Dashboard("Timeout in seconds", "1 to 30. Default: as the plan says."),
+        Portal(
+            "Timeout in seconds",
+            "How long an answer may take, 1 to 30. Empty: as the retry plan says.",
         ),
     ] = Field(
         None, ge=1, le=30, description="Total time for one attempt; default: the retry plan's."
     )
     rate_limit_per_second: Annotated[
         float | None,
-        Page(
-            group="limits",
-            dashboard=Words(
-                "Rate limit per second",
-                hint="Empty: no limit.",
-                fact="{} per second",
-                unset="no rate limit",
-            ),
-            portal=Words(
-                "Messages per second",
-                hint="Most messages sent per second; the others wait. Empty: no limit.",
-                fact="{} per second",
-            ),
+        Page(group="limits"),
+        Dashboard(
+            "Rate limit per second", "Empty: no limit.", fact="{} per second", unset="no rate limit"
+        ),
+        Portal(
+            "Messages per second",
+            "Most messages sent per second; the others wait. Empty: no limit.",
+            fact="{} per second",
         ),
     ] = Field(
         None, gt=0, le=10_000, description="Maximum deliveries per second; default: no limit."
     )
     max_in_flight: Annotated[
         int | None,
-        Page(
-            group="limits",
-            dashboard=Words(
-                "Max in flight",
-                hint="Empty: no limit.",
-                fact="{} in flight",
-                unset="any number in flight",
-            ),
-            portal=Words(
-                "Messages at once",
-                hint="Most requests open at the same time; the others wait. Empty: no limit.",
-                fact="{} at once",
-            ),
+        Page(group="limits"),
+        Dashboard(
+            "Max in flight", "Empty: no limit.", fact="{} in flight", unset="any number in flight"
+        ),
+        Portal(
+            "Messages at once",
+            "Most requests open at the same time; the others wait. Empty: no limit.",
+            fact="{} at once",
         ),
     ] = Field(None, ge=1, le=1_000, description="Maximum requests in progress; default: no limit.")
     ordered: Annotated[
         bool,
         Page(
             group="order",
-            dashboard=Words(
-                "Order",
-                options={
-                    "": "as its subscriptions say",
-                    "yes": "in order, one at a time per ordering key",
-                },
-                unset="as its subscriptions say",
-            ),
-            portal=Words(
-                "Order",
-                hint="In order, each message waits until the previous one has arrived.",
-                options={"": "Any order", "yes": "In order"},
-            ),
             note="For all subscriptions of this endpoint. In order, each event waits until the one "
             "before it with its ordering key is done.",
+        ),
+        Dashboard(
+            "Order",
+            options={
+                "": "as its subscriptions say",
+                "yes": "in order, one at a time per ordering key",
+            },
+            unset="as its subscriptions say",
+        ),
+        Portal(
+            "Order",
+            "In order, each message waits until the previous one has arrived.",
+            options={"": "Any order", "yes": "In order"},
         ),
     ] = Field(
         False,
@@ -248,16 +215,12 @@ class EndpointSettings(Input):
     )
     signatures: Annotated[
         list[str],
-        Page(
-            kind="checks",
-            section="security",
-            dashboard=Words("Signatures", options=_PROFILES),
-            portal=Words(
-                "Signatures",
-                hint="The formats in which messages are signed. “standard” is that of Standard "
-                "Webhooks.",
-                options=_PROFILES,
-            ),
+        Page(kind="checks", section="security"),
+        Dashboard("Signatures", options=_PROFILES),
+        Portal(
+            "Signatures",
+            "The formats in which messages are signed. “standard” is that of Standard Webhooks.",
+            options=_PROFILES,
         ),
     ] = Field(
         default_factory=lambda: [profile.value for profile in DEFAULT_PROFILES],
@@ -267,35 +230,25 @@ class EndpointSettings(Input):
     )
     signature_hash: Annotated[
         Literal["sha1", "sha256", "sha512"],
-        Page(
-            group="signatures",
-            section="security",
-            later=True,
-            dashboard=Words("Hash of the profile “hook”"),
-        ),
+        Page(group="signatures", section="security", later=True),
+        Dashboard("Hash of the profile “hook”"),
     ] = Field("sha256", description="The hash of the profile `hook`.")
-    circuit: Annotated[
-        CircuitForm, Page(kind="circuit", later=True, dashboard=Words("Circuit"))
-    ] = Field(
+    circuit: Annotated[CircuitForm, Page(kind="circuit", later=True), Dashboard("Circuit")] = Field(
         default_factory=CircuitForm,
         description="When deliveries are held because the endpoint fails, and when it is disabled.",
     )
     headers: Annotated[
         dict[str, str],
-        Page(
-            kind="headers",
-            later=True,
-            dashboard=Words(
-                "Custom headers",
-                hint="One per line, to add or replace: X-Environment: staging. Stored values are "
-                "not shown.",
-                unset="none",
-            ),
-            portal=Words(
-                "Headers",
-                hint="Sent with every message, one per line: X-Environment: staging. Stored values "
-                "are not shown.",
-            ),
+        Page(kind="headers", later=True),
+        Dashboard(
+            "Custom headers",
+            "One per line, to add or replace: X-Environment: staging. Stored values are not shown.",
+            unset="none",
+        ),
+        Portal(
+            "Headers",
+            "Sent with every message, one per line: X-Environment: staging. Stored values "
+            "are not shown.",
         ),
     ] = Field(
         default_factory=dict,
@@ -304,31 +257,22 @@ class EndpointSettings(Input):
     )
     encryption: Annotated[
         EncryptionForm | None,
-        Page(
-            kind="json",
-            section="security",
-            later=True,
-            rows=8,
-            dashboard=Words(
-                "Encryption",
-                hint='The key to encrypt to, as JSON: {"jwk": {…}, "alg": "RSA-OAEP-256", "enc": '
-                '"A256GCM"}, with the public key of the receiver. Empty: not encrypted.',
-                unset="none",
-            ),
+        Page(kind="json", section="security", later=True, rows=8),
+        Dashboard(
+            "Encryption",
+            'The key to encrypt to, as JSON: {"jwk": {…}, "alg": "RSA-OAEP-256", "enc": '
+            '"A256GCM"}, with the public key of the receiver. Empty: not encrypted.',
+            unset="none",
         ),
     ] = Field(None, description="Encrypt deliveries to the receiver's key; default: not encrypted.")
     allowed_networks: Annotated[
         list[str],
-        Page(
-            group="networks",
-            section="security",
-            later=True,
-            dashboard=Words(
-                "Allowed networks",
-                hint="One per line, e.g. 203.0.113.0/24. The URL must resolve into one of them. "
-                "Empty: any public address.",
-                unset="any public address",
-            ),
+        Page(group="networks", section="security", later=True),
+        Dashboard(
+            "Allowed networks",
+            "One per line, e.g. 203.0.113.0/24. The URL must resolve into one of them. "
+            "Empty: any public address.",
+            unset="any public address",
         ),
     ] = Field(
         default_factory=list,

@@ -1,76 +1,81 @@
-"""What the two sites and the command line know about a setting, declared beside its field:
+"""What pages and the command line know about a setting, declared beside its field:
 
-    max_in_flight: Annotated[
-        int | None,
-        Page(
-            group="limits",
-            dashboard=Words("Max in flight", fact="{} in flight", unset="any number in flight"),
-            portal=Words("Messages at once", fact="{} at once"),
-        ),
-    ] = Field(None, ge=1, le=1_000, description="Maximum requests in progress.")
+    rate_limit_per_second: Annotated[
+        float | None,
+        Page(group="limits"),
+        Dashboard("Rate limit per second", fact="{} per second", unset="no rate limit"),
+        Portal("Messages per second", fact="{} per second"),
+    ] = Field(None, gt=0, le=10_000, description="Maximum deliveries per second.")
 
-The field's type, bounds and description are the API's. A setting of a plain kind (a text, a number,
-a choice, yes or no, lines) needs nothing else; `api.site.setting_inputs` reads the other kinds.
+A site that has no words for a setting neither shows nor changes it. A setting of a plain kind (a
+text, a number, a choice, yes or no, lines) needs nothing else to have inputs, facts and an option.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from functools import lru_cache, reduce
+from functools import reduce
 from operator import or_
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-Site = Literal["dashboard", "portal"]
-Section = Literal["receiver", "sending", "security"]
 PlainKind = Literal["text", "whole", "number", "choice", "yes_no", "lines"]
 Kind = (
     PlainKind
     | Literal["numbers", "checks", "json", "url", "retry_plan", "circuit", "headers", "fact"]
 )
+Section = Literal["receiver", "sending", "security"]
+_Declared = TypeVar("_Declared")
+
+_PLAIN: Mapping[Any, PlainKind] = {
+    str: "text",
+    int: "whole",
+    float: "number",
+    bool: "yes_no",
+    list[str]: "lines",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """How pages show a setting, on either site."""
+
+    _: KW_ONLY
+    kind: Kind | None = None  # default: as its type suggests
+    group: str | None = None  # shown as one fact and changed in one form; default: its own
+    section: Section = "sending"  # the heading of an endpoint's settings that it is under
+    later: bool = False  # not in the form of a new resource, only in a form of its own
+    for_polled: bool = False  # means something for a polled endpoint, which gets no requests
+    note: str = ""  # a sentence below its own form
+    wide: bool = False
+    rows: int = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What one site says about a setting. `options` are the texts of its values, if these are few;
-    of yes and no: `{"": …, "yes": …}`."""
+    """What one site says about a setting."""
 
     label: str
-    _: KW_ONLY
     hint: str = ""
-    placeholder: str = ""
-    """An example, shown in an empty input; of JSON, only in the error for another value."""
-    options: Mapping[str, str] = field(default_factory=dict)
-    fact: str = ""
-    """How the resource's page shows a value, such as `{} per second`; default: only the value."""
-    unset: str = ""
-    """What the page shows if there is no value; default: nothing."""
+    _: KW_ONLY
+    placeholder: str = ""  # of JSON, shown only in the error for another value
+    options: Mapping[str, str] = field(
+        default_factory=dict
+    )  # texts of values; "yes" and "" of bool
+    fact: str = ""  # how facts show a value, such as "{} per second"; default: only the value
+    unset: str = ""  # what facts show without a value; default: nothing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """How pages show a setting. A site that has no words for it neither shows nor changes it."""
+class Dashboard(Words):
+    """What the dashboard says about a setting."""
 
-    dashboard: Words | None = None
-    portal: Words | None = None
-    kind: Kind | None = None
-    """How its input works; default: as its type suggests."""
-    group: str | None = None
-    """Settings of one group are shown as one fact and changed in one form; default: its own."""
-    section: Section = "sending"
-    """The heading of the dashboard under which it is, if it is an endpoint's."""
-    later: bool = False
-    """Whether it is left out where a resource is created, and has its own form only."""
-    for_polled: bool = False
-    """Whether it means something for an endpoint that is polled, which gets no requests."""
-    note: str = ""
-    """A sentence below its own form."""
-    wide: bool = False
-    rows: int = 2
+
+class Portal(Words):
+    """What the portal says about a setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +87,9 @@ class Setting:
     page: Page
     words: Words
     options: Mapping[str, str]
-    """The texts of the values to choose from."""
     default: Any
-    is_optional: bool
-    """Whether its value may be None."""
-    members: tuple[Setting, ...]
-    """The settings that it consists of, if it is a group of them in the API's document too."""
+    is_optional: bool  # its value may be None
+    members: tuple[Setting, ...]  # if it consists of several in the API's document
 
     @property
     def group(self) -> str:
@@ -96,8 +98,17 @@ class Setting:
 
 
 def page_of(declared: FieldInfo) -> Page:
-    """Return how pages show a field; one that does not say so is on no page."""
-    return next((each for each in declared.metadata if isinstance(each, Page)), Page())
+    """Return how pages show a field."""
+    return _declared(declared, Page) or Page()
+
+
+def settings_of(form: type[BaseModel], site: type[Words]) -> tuple[Setting, ...]:
+    """Return the settings of a form that a site shows, in the form's order."""
+    return tuple(
+        _setting(name, declared, words)
+        for name, declared in form.model_fields.items()
+        if (words := _declared(declared, site)) is not None
+    )
 
 
 def bare(annotation: Any) -> Any:
@@ -111,62 +122,43 @@ def bare(annotation: Any) -> Any:
     return reduce(or_, inner) if origin in (Union, UnionType) else origin[inner]
 
 
-def plain_kind(annotation: Any) -> PlainKind | None:
-    """Return the kind of values of this type, which may also allow None; None if it is no plain
-    kind."""
-    kind = _without_none(bare(annotation))
-    plain: Mapping[Any, PlainKind] = {
-        str: "text",
-        int: "whole",
-        float: "number",
-        bool: "yes_no",
-        list[str]: "lines",
-    }
-    return "choice" if get_origin(kind) is Literal else plain.get(kind)
+def required_type(declared: FieldInfo) -> Any:
+    """Return the bare type of a field's values, without None."""
+    kind = bare(declared.annotation)
+    others = [each for each in get_args(kind) if each is not NoneType]
+    return reduce(or_, others) if get_origin(kind) in (Union, UnionType) else kind
 
 
-def values_of(annotation: Any) -> tuple[str, ...]:
-    """Return the values of a choice."""
-    return get_args(_without_none(bare(annotation)))
+def plain_kind(declared: FieldInfo) -> PlainKind | None:
+    """Return the kind of a field's values, None if they are of no plain kind."""
+    kind = required_type(declared)
+    return "choice" if get_origin(kind) is Literal else _PLAIN.get(kind)
 
 
-def _without_none(annotation: Any) -> Any:
-    """Return the type `X` of `X | None`, and any other type as it is."""
-    others = [each for each in get_args(annotation) if each is not NoneType]
-    is_optional = NoneType in get_args(annotation) and len(others) == 1
-    return others[0] if is_optional else annotation
+def _declared(declared: FieldInfo, kind: type[_Declared]) -> _Declared | None:
+    return next((each for each in declared.metadata if isinstance(each, kind)), None)
 
 
-@lru_cache
-def settings_of(form: type[BaseModel], site: Site) -> tuple[Setting, ...]:
-    """Return the settings of a form that a site shows, in the form's order."""
-    return tuple(
-        _setting(name, declared, page, site, words)
-        for name, declared in form.model_fields.items()
-        if (words := getattr(page := page_of(declared), site)) is not None
-    )
-
-
-def _setting(name: str, declared: FieldInfo, page: Page, site: Site, words: Words) -> Setting:
-    kind = page.kind or plain_kind(declared.annotation)
+def _setting(name: str, declared: FieldInfo, words: Words) -> Setting:
+    page, values = page_of(declared), required_type(declared)
+    kind = page.kind or plain_kind(declared)
     if kind is None:
-        raise TypeError(f"{name}: inputs of its type are of no plain kind; give its page a kind")
+        raise TypeError(f"{name}: values of its type are of no plain kind; give its page a kind")
     is_optional = NoneType in get_args(declared.annotation)
-    inner = _without_none(declared.annotation)
-    is_form = isinstance(inner, type) and issubclass(inner, BaseModel)
     options = words.options
     if not options and kind == "yes_no":
         options = {"": "no", "yes": "yes"}
     elif not options and kind == "choice":
         none = {"": words.unset or "default"} if is_optional else {}
-        options = none | {each: each for each in values_of(declared.annotation)}
+        options = none | {each: each for each in get_args(values)}
+    is_form = isinstance(values, type) and issubclass(values, BaseModel)
     return Setting(
         name=name,
         kind=kind,
         page=page,
         words=words,
         options=options,
-        default=declared.get_default(call_default_factory=True),
+        default=None if declared.is_required() else declared.get_default(call_default_factory=True),
         is_optional=is_optional,
-        members=settings_of(inner, site) if is_form else (),
+        members=settings_of(values, type(words)) if is_form else (),
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from hookfast.resources.fields import Input, Name
-from hookfast.resources.setting import Page, Words
+from hookfast.resources.setting import Dashboard, Page
 
 MAX_WINDOW_SECONDS = 30 * 86_400
 
@@ -33,16 +33,14 @@ class IdempotencyForm(Input):
 class SourceSettings(Input):
     """The settings of a source, which can be changed later."""
 
-    name: Annotated[Name, Page(dashboard=Words("Name"), wide=True)]
+    name: Annotated[Name, Page(wide=True), Dashboard("Name")]
     allowed_networks: Annotated[
         list[str],
-        Page(
-            group="networks",
-            dashboard=Words(
-                "Allowed networks",
-                hint="One per line, e.g. 192.30.252.0/22. Empty: any; the signature decides.",
-                unset="any; the signature decides",
-            ),
+        Page(group="networks"),
+        Dashboard(
+            "Allowed networks",
+            "One per line, e.g. 192.30.252.0/22. Empty: any; the signature decides.",
+            unset="any; the signature decides",
         ),
     ] = Field(
         default_factory=list,
@@ -53,29 +51,22 @@ class SourceSettings(Input):
     )
     options: Annotated[
         dict[str, Any],
-        Page(
-            kind="json",
-            rows=3,
-            dashboard=Words(
-                "Options of the provider",
-                hint="A JSON object. Empty: the defaults, which suit most.",
-                placeholder='{"tolerance_seconds": 300}',
-                unset="the provider's defaults",
-            ),
+        Page(kind="json", rows=3),
+        Dashboard(
+            "Options of the provider",
+            "A JSON object. Empty: the defaults, which suit most.",
+            placeholder='{"tolerance_seconds": 300}',
+            unset="the provider's defaults",
         ),
     ] = Field(default_factory=dict, description="Options of the provider; see docs/receiving.md.")
     event_types: Annotated[
         dict[str, str],
-        Page(
-            kind="json",
-            group="types",
-            rows=3,
-            dashboard=Words(
-                "Event type names",
-                hint='A JSON object: {"github.push.received": "code.branch.pushed"}',
-                placeholder='{"github.push.received": "code.branch.pushed"}',
-                unset="as the provider names them",
-            ),
+        Page(kind="json", group="types", rows=3),
+        Dashboard(
+            "Event type names",
+            'A JSON object: {"github.push.received": "code.branch.pushed"}',
+            placeholder='{"github.push.received": "code.branch.pushed"}',
+            unset="as the provider names them",
         ),
     ] = Field(
         default_factory=dict,
@@ -85,14 +76,12 @@ class SourceSettings(Input):
     )
     id_expression: Annotated[
         str | None,
-        Page(
-            group="id",
-            dashboard=Words(
-                "Delivery id",
-                hint="A JMESPath expression, where the provider sends no id.",
-                placeholder="id",
-                unset="as the provider sends it",
-            ),
+        Page(group="id"),
+        Dashboard(
+            "Delivery id",
+            "A JMESPath expression, where the provider sends no id.",
+            placeholder="id",
+            unset="as the provider sends it",
         ),
     ] = Field(
         None,
@@ -102,16 +91,13 @@ class SourceSettings(Input):
     )
     idempotency: Annotated[
         IdempotencyForm | None,
-        Page(
-            kind="fact",
-            group="fact",
-            dashboard=Words(
-                "Business fact",
-                hint="A JMESPath expression, or “suggested”: each fact becomes one event. Empty: "
-                "each request becomes one.",
-                placeholder="suggested",
-                unset="each request becomes an event",
-            ),
+        Page(kind="fact", group="fact"),
+        Dashboard(
+            "Business fact",
+            "A JMESPath expression, or “suggested”: each fact becomes one event. Empty: "
+            "each request becomes one.",
+            placeholder="suggested",
+            unset="each request becomes an event",
         ),
     ] = Field(None, description="Emit each business fact once; default: emit every delivery.")
     active: bool = Field(True, description="If false, requests get 404.")

@@ -15,7 +15,7 @@ from hookfast.events.filter import (
     OPERATORS,
 )
 from hookfast.resources.fields import WHOLE, Input
-from hookfast.resources.setting import Page, Words
+from hookfast.resources.setting import Dashboard
 
 MAX_PATTERNS = 50
 """The maximum of one subscription: each pattern is one request when the receiver is verified."""
@@ -86,12 +86,10 @@ class SubscriptionSettings(Input):
     )
     ordered: Annotated[
         bool,
-        Page(
-            dashboard=Words(
-                "Order",
-                options={"": "any order", "yes": "in order, one at a time per ordering key"},
-                fact="in order",
-            ),
+        Dashboard(
+            "Order",
+            options={"": "any order", "yes": "in order, one at a time per ordering key"},
+            fact="in order",
         ),
     ] = Field(
         False,

@@ -28,14 +28,14 @@ from api.site.sample_editor import sample_editor
 from api.site.settings_form import SettingsForm
 from hookfast.deliveries.retry_plan import parse_plan
 from hookfast.events.event_type import MAX_LENGTH
-from hookfast.resources.setting import settings_of
+from hookfast.resources.setting import Dashboard, settings_of
 from hookfast.resources.subscription import SubscriptionSettings
 from hookfast.storage.deliveries import sent_tests
 
 routes = PageRouter(DASHBOARD)
 
 
-SUBSCRIPTION: Final = SettingsForm(settings_of(SubscriptionSettings, "dashboard"))
+SUBSCRIPTION: Final = SettingsForm(settings_of(SubscriptionSettings, Dashboard))
 
 _RECENT = Page(limit=10, after=None)
 _ALL = Page(limit=200, after=None)
@@ -102,7 +102,7 @@ async def render_endpoint(
         if "events" in view.form
         else SUBSCRIPTION.new_fields(),
         unmatched=unmatched,
-        groups=settings_form("dashboard", figures["endpoint"].mode).groups,
+        groups=settings_form(Dashboard, figures["endpoint"].mode).groups,
         plan=parse_plan(figures["endpoint"].retry_plan),
         policy=view.context.settings.circuit_policy.with_overrides(figures["endpoint"].circuit),
         editor=await sample_editor(

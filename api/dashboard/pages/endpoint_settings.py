@@ -19,6 +19,7 @@ from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.settings_form import Group
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound, TooManyRequests
+from hookfast.resources.setting import Dashboard
 
 routes = PageRouter(DASHBOARD)
 
@@ -40,7 +41,7 @@ async def change_settings(
 async def _group(group: str, endpoint: StoredEndpoint) -> Group:
     """Return the group of this name. Raises NotFound for a group that the endpoint does not have: a
     polled one has no settings of requests."""
-    found = settings_form("dashboard", endpoint.mode).groups.get(group)
+    found = settings_form(Dashboard, endpoint.mode).groups.get(group)
     if found is None:
         raise NotFound("The endpoint has no such settings.")
     return found
@@ -68,7 +69,7 @@ async def change_group(
 async def _save(
     endpoint: EndpointView, view: View, audit: Audit, principal: Writer, *, group: Group | None
 ) -> Response:
-    shown = settings_form("dashboard", endpoint.mode)
+    shown = settings_form(Dashboard, endpoint.mode)
     try:
         check_unchanged(view.form, endpoint.updated_at)
         settings = shown.new().values() if group is None else group.settings
@@ -90,7 +91,7 @@ def _form(
     error: HookfastError | None = None,
     group: Group | None = None,
 ) -> Response:
-    shown = settings_form("dashboard", endpoint.mode)
+    shown = settings_form(Dashboard, endpoint.mode)
     fields = shown.stored_fields(endpoint) if error is None else shown.submitted_fields(view.form)
     return view.render_form(
         "endpoint_settings.html" if group is None else "endpoint_setting.html",

@@ -21,11 +21,12 @@ from api.site.page_route import PageRouter
 from api.site.settings_form import members
 from hookfast.endpoints.health import Health
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound, TooManyRequests
+from hookfast.resources.setting import Dashboard
 from hookfast.storage.figures import endpoint_summaries
 
 routes = PageRouter(DASHBOARD)
 
-_SHOWN = settings_form("dashboard")
+_SHOWN = settings_form(Dashboard)
 
 
 @routes.get("/endpoints")

@@ -6,10 +6,10 @@ from typing import Final
 
 from api.site.settings_form import SettingsForm
 from hookfast.inbox import PROVIDERS
-from hookfast.resources.setting import settings_of
+from hookfast.resources.setting import Dashboard, settings_of
 from hookfast.resources.source import SourceSettings
 
-SHOWN: Final = SettingsForm(settings_of(SourceSettings, "dashboard"))
+SHOWN: Final = SettingsForm(settings_of(SourceSettings, Dashboard))
 TITLES: Final = {name: each.title for name, each in PROVIDERS.items()}
 """The providers' names for people."""
 GENERATES_SECRET: Final = tuple(name for name, each in PROVIDERS.items() if each.lets_choose_secret)

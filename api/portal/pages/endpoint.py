@@ -22,6 +22,7 @@ from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.deliveries.retry_plan import parse_plan
 from hookfast.events.catalogue import did_you_mean
+from hookfast.resources.setting import Portal
 
 routes = PageRouter(PORTAL)
 
@@ -41,7 +42,7 @@ async def endpoint_page(endpoint_id: EndpointPath, view: PageView, principal: Re
         **values,
         subscriptions=subscribed.data,
         unmatched=await _unmatched(subscribed.data, view, values["endpoint"].tenant_id),
-        groups=settings_form("portal", values["endpoint"].mode).groups,
+        groups=settings_form(Portal, values["endpoint"].mode).groups,
         plan=parse_plan(values["endpoint"].retry_plan),
     )
 

@@ -21,10 +21,11 @@ from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.settings_form import members
 from hookfast.errors import Conflict, HookfastError, InvalidInput, TooManyRequests
+from hookfast.resources.setting import Portal
 
 routes = PageRouter(PORTAL)
 
-_SHOWN = settings_form("portal")
+_SHOWN = settings_form(Portal)
 
 
 @routes.get("/endpoints/new")

@@ -16,6 +16,7 @@ from api.site.from_path import StoredEndpoint
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.errors import Conflict, HookfastError, InvalidInput, TooManyRequests
+from hookfast.resources.setting import Portal
 
 routes = PageRouter(PORTAL)
 
@@ -33,7 +34,7 @@ async def edit(
     """Save the settings that differ from the stored ones."""
     try:
         check_unchanged(view.form, endpoint.updated_at)
-        shown = settings_form("portal", endpoint.mode)
+        shown = settings_form(Portal, endpoint.mode)
         patch = changes(view.form, shown.settings.values(), endpoint)
         if patch:
             await change_endpoint(endpoint.id, patch, view.context, audit, principal)
@@ -44,7 +45,7 @@ async def edit(
 
 
 def _form(view: View, endpoint: EndpointView, error: HookfastError | None = None) -> Response:
-    shown = settings_form("portal", endpoint.mode)
+    shown = settings_form(Portal, endpoint.mode)
     fields = shown.stored_fields(endpoint) if error is None else shown.submitted_fields(view.form)
     return render_form(
         view,

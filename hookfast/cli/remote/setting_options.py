@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand
@@ -104,15 +104,15 @@ def _options(mark: SettingsOf) -> list[Any]:
 
 def _annotation(name: str, declared: FieldInfo, mark: SettingsOf) -> Any:
     """Return the type and the option of a setting; None for one of no plain kind."""
-    from hookfast.resources.setting import plain_kind, values_of
+    from hookfast.resources.setting import plain_kind, required_type
 
     names = mark.names.get(name, f"--{name.replace('_', '-')}")
     help_text = (declared.description or "").replace("`", "")
-    match "text" if name in mark.readers else plain_kind(declared.annotation):
+    match "text" if name in mark.readers else plain_kind(declared):
         case "text":
             return Annotated[str | None, typer.Option(names, help=help_text)]
         case "choice":
-            metavar = "|".join(values_of(declared.annotation))
+            metavar = "|".join(get_args(required_type(declared)))
             return Annotated[str | None, typer.Option(names, metavar=metavar, help=help_text)]
         case "yes_no":
             both = names if "/" in names else f"{names}/--no-{names.removeprefix('--')}"
