@@ -20,6 +20,7 @@ from api.routes.endpoint_credentials import (
 from api.site.form import Form, validated
 from api.site.formatting import endpoint_name
 from api.site.from_path import StoredEndpoint
+from api.site.overlap import OVERLAPS, chosen_overlap
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.site import Site
@@ -30,12 +31,6 @@ KINDS: Final[dict[Kind, str]] = {
     "oauth2": "OAuth 2.0",
     "basic": "User name and password",
     "bearer": "Bearer token",
-}
-OVERLAPS: Final = {
-    "86400": "24 hours: time to change over",
-    "3600": "1 hour",
-    "604800": "7 days",
-    "0": "none: it has leaked",
 }
 _FORMS: Final[dict[Kind, type[OAuth2Form | BasicForm | BearerForm]]] = {
     "oauth2": OAuth2Form,
@@ -141,12 +136,9 @@ def _members(
     form: Form, kind: type[OAuth2Form | BasicForm | BearerForm | TlsForm]
 ) -> dict[str, Any]:
     """Return the filled-in fields as members of the API's document."""
-    overlap = form.get("overlap", "")
-    if overlap not in OVERLAPS:
-        raise InvalidInput.at("/overlap", "choose one of those in the list")
     given = {name: form.text(name) for name in kind.model_fields}
     members = {name: value for name, value in given.items() if value is not None}
-    return members | {"overlap_seconds": int(overlap)}
+    return members | {"overlap_seconds": chosen_overlap(form)}
 
 
 def _authentication_form(

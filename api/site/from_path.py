@@ -6,12 +6,14 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from api.access.authentication import Reader
+from api.access.audit import Audit
+from api.access.authentication import Reader, Writer
 from api.forms.endpoint import EndpointView
 from api.http.fields import EndpointPath, SubscriptionPath
 from api.process.context import AppContext
 from api.routes.endpoints import get_endpoint
-from api.routes.subscriptions import SubscriptionView, get_subscription
+from api.routes.subscriptions import SubscriptionView, delete_subscription, get_subscription
+from api.site.formatting import endpoint_name
 from hookfast.errors import NotFound
 
 StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
@@ -32,3 +34,20 @@ async def _subscription_of_endpoint(
 
 
 OwnSubscription = Annotated[SubscriptionView, Depends(_subscription_of_endpoint)]
+
+
+async def name_of_endpoint(endpoint: StoredEndpoint) -> str:
+    """Return the name of the endpoint in the path, for a question about it."""
+    return endpoint_name(endpoint)
+
+
+async def events_of_subscription(subscription: OwnSubscription) -> str:
+    """Return the event types of the subscription in the path, for a question about it."""
+    return ", ".join(subscription.events)
+
+
+async def delete_own_subscription(
+    subscription: OwnSubscription, context: AppContext, audit: Audit, principal: Writer
+) -> None:
+    """Delete the subscription in the path."""
+    await delete_subscription(subscription.id, context, audit, principal)

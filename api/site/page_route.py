@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -13,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
+from api.access.authentication import Writer
 from api.answers.problems import invalid_request, problem_of, problem_of_unexpected
 from api.process.context import Context
 from api.site.filters import show_filtered
@@ -83,6 +85,15 @@ class OpenPageRoute(APIRoute):
         return page
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a page asks before an action."""
+
+    title: str
+    text: str
+    button: str
+
+
 class PageRouter(APIRouter):
     """A router for pages of a site, which are not part of the OpenAPI document. `opens`: they need
     no session. `path`: they are below this one of the site's paths instead of its `home`."""
@@ -114,6 +125,30 @@ class PageRouter(APIRouter):
         async def action(view: PageView, result: Any = Depends(act)) -> Response:
             text = notice if isinstance(notice, str) else notice(result)
             return view.redirect_back(text) if leads_to is None else view.redirect(leads_to, text)
+
+    def confirmed_action(
+        self,
+        path: str,
+        act: Callable[..., Any],
+        notice: str,
+        question: Question,
+        *,
+        about: Callable[..., Any],
+        above: str = "/",
+        leads_to: str | None = None,
+    ) -> None:
+        """Add an action (see `action`) and the page that asks before it. `about` is a dependency
+        that returns what the question is about. Its way back is the page whose path ends before the
+        last `above` in its own."""
+
+        @self.get(path)
+        async def ask(view: PageView, _: Writer, name: str = Depends(about)) -> Response:
+            back = view.path.rpartition(above)[0]
+            return view.confirm(
+                question.title, about=name, text=question.text, button=question.button, back=back
+            )
+
+        self.action(path, act, notice, leads_to=leads_to)
 
 
 def _new_view(request: Request, site: Site) -> View:

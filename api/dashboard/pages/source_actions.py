@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from fastapi import Response
 
 from api.access.audit import Audit
@@ -12,51 +10,46 @@ from api.dashboard.pages import source_fields
 from api.dashboard.pages.sources import StoredSource, secret_page
 from api.dashboard.site import DASHBOARD
 from api.http.fields import SourcePath
+from api.process.context import AppContext
 from api.routes.source_secrets import SourceRotationForm, rotate_source_secret
 from api.routes.sources import change_source, delete_source
 from api.site.form import validated
+from api.site.overlap import OVERLAPS, chosen_overlap
 from api.site.page import PageView
-from api.site.page_route import PageRouter
-from hookfast.errors import InvalidInput
+from api.site.page_route import PageRouter, Question
 
 routes = PageRouter(DASHBOARD)
 
-OVERLAPS: Final = {
-    "86400": "24 hours",
-    "3600": "1 hour",
-    "604800": "7 days",
-    "0": "none: the old secret has leaked",
-}
+
+async def _name(source: StoredSource) -> str:
+    return source.name
 
 
-@routes.post("/sources/{source_id}/enable")
-async def enable(
-    source_id: SourcePath, view: PageView, audit: Audit, principal: Writer
-) -> Response:
-    """Accept requests of the source again."""
-    await change_source(source_id, {"active": True}, view.context, audit, principal)
-    return view.redirect_back("The source accepts requests again.")
+async def _enable(
+    source_id: SourcePath, context: AppContext, audit: Audit, principal: Writer
+) -> None:
+    await change_source(source_id, {"active": True}, context, audit, principal)
 
 
-@routes.get("/sources/{source_id}/disable")
-async def disable_page(view: PageView, _: Writer, source: StoredSource) -> Response:
-    """Ask before a source is disabled."""
-    return view.confirm(
+async def _disable(
+    source_id: SourcePath, context: AppContext, audit: Audit, principal: Writer
+) -> None:
+    await change_source(source_id, {"active": False}, context, audit, principal)
+
+
+routes.action("/sources/{source_id}/enable", _enable, "The source accepts requests again.")
+routes.confirmed_action(
+    "/sources/{source_id}/disable",
+    _disable,
+    "The source is disabled: requests get 404.",
+    Question(
         "Disable this source?",
-        about=source.name,
         text="Its provider gets 404 for every request, and most providers give up after some "
         "tries. Received requests stay, and you can enable the source again.",
         button="Disable",
-    )
-
-
-@routes.post("/sources/{source_id}/disable")
-async def disable(
-    source_id: SourcePath, view: PageView, audit: Audit, principal: Writer
-) -> Response:
-    """Stop accepting requests of the source."""
-    await change_source(source_id, {"active": False}, view.context, audit, principal)
-    return view.redirect_back("The source is disabled: requests get 404.")
+    ),
+    about=_name,
+)
 
 
 @routes.get("/sources/{source_id}/rotate-secret")
@@ -80,10 +73,7 @@ async def rotate(
     source_id: SourcePath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Rotate the secret. Only this answer shows a generated one."""
-    overlap = view.form.get("overlap", "")
-    if overlap not in OVERLAPS:
-        raise InvalidInput.at("/overlap", "choose one of those in the list")
-    members = {"secret": view.form.text("secret"), "overlap_seconds": int(overlap)}
+    members = {"secret": view.form.text("secret"), "overlap_seconds": chosen_overlap(view.form)}
     form = validated(SourceRotationForm, members)
     rotated = await rotate_source_secret(source_id, view.context, audit, principal, form)
     if rotated.secret is None:
@@ -91,21 +81,16 @@ async def rotate(
     return secret_page(rotated, view, rotated=True)
 
 
-@routes.get("/sources/{source_id}/delete")
-async def delete_page(view: PageView, _: Writer, source: StoredSource) -> Response:
-    """Ask before a source is deleted."""
-    return view.confirm(
-        "Delete this source?",
-        about=source.name,
-        text="Its secrets are deleted too, and its provider gets 404. This cannot be undone. "
-        "Received requests stay in the inbox.",
-        button="Delete",
-    )
-
-
-routes.action(
+routes.confirmed_action(
     "/sources/{source_id}/delete",
     delete_source,
     "The source is deleted.",
+    Question(
+        "Delete this source?",
+        text="Its secrets are deleted too, and its provider gets 404. This cannot be undone. "
+        "Received requests stay in the inbox.",
+        button="Delete",
+    ),
+    about=_name,
     leads_to="/dashboard/sources",
 )

@@ -24,19 +24,14 @@ from api.routes.endpoints import delete_endpoint
 from api.routes.recovery import RecoverForm, recover_endpoint
 from api.site.form import validated
 from api.site.formatting import endpoint_name
-from api.site.from_path import StoredEndpoint
+from api.site.from_path import StoredEndpoint, name_of_endpoint
+from api.site.overlap import OVERLAPS, chosen_overlap
 from api.site.page import PageView
-from api.site.page_route import PageRouter
+from api.site.page_route import PageRouter, Question
 from hookfast.errors import InvalidInput
 
 routes = PageRouter(PORTAL)
 
-OVERLAPS: Final = {
-    "86400": "24 hours: time to change over",
-    "3600": "1 hour",
-    "604800": "7 days",
-    "0": "none: the old secret has leaked",
-}
 SPANS: Final = {
     "3600": "the last hour",
     "86400": "the last 24 hours",
@@ -120,29 +115,21 @@ async def rotate(
     endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Rotate the secret. Only this answer shows the new one."""
-    overlap = view.form.get("overlap", "86400")
-    if overlap not in OVERLAPS:
-        raise InvalidInput.at("/overlap", "choose one of those in the list")
-    form = RotationForm(overlap_seconds=int(overlap))
+    form = RotationForm(overlap_seconds=chosen_overlap(view.form))
     rotated = await rotate_endpoint_secret(endpoint_id, view.context, audit, principal, form)
     return render_secret(view, rotated, secret=rotated.secret, rotated=True)
 
 
-@routes.get("/endpoints/{endpoint_id}/delete")
-async def delete_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
-    """Ask before an endpoint is deleted."""
-    return view.confirm(
-        "Delete this endpoint?",
-        about=endpoint_name(endpoint),
-        text="Nothing is sent to it any more, and messages on their way to it fail. This cannot be "
-        "undone.",
-        button="Delete",
-    )
-
-
-routes.action(
+routes.confirmed_action(
     "/endpoints/{endpoint_id}/delete",
     delete_endpoint,
     "The endpoint is deleted.",
+    Question(
+        "Delete this endpoint?",
+        text="Nothing is sent to it any more, and messages on their way to it fail. This cannot be "
+        "undone.",
+        button="Delete",
+    ),
+    about=name_of_endpoint,
     leads_to=f"{PORTAL.home}/endpoints",
 )
