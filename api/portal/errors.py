@@ -14,22 +14,22 @@ from api.site.setting_inputs import error_input
 from hookfast.errors import FieldError, HookfastError
 from hookfast.resources.setting import Portal
 
-_FIELDS: Final = {
-    **{each.name: error_input(each) for each in settings_form(Portal).settings.values()},
-    **{name: name for name in ("events", "filter", "data", "type")},
-}
-"""The inputs that show their error, by the member of the API's document."""
+_SETTINGS: Final = settings_form(Portal).settings
+_OTHERS: Final = ("events", "filter", "data", "type")
+"""The members of the API's document besides the settings that have a field of their name."""
 
 
 def render_form(view: View, template: str, error: HookfastError | None, **values: Any) -> Response:
     """Render a page with a form. After a failed submission, each error is beside its field, if the
-    form has one; the others are above the form."""
+    form has one that shows it; the others are above the form, under their labels."""
     above: list[FieldError] = []
     for each in () if error is None else form_errors(error):
-        field = _FIELDS.get(each.pointer.strip("/").partition("/")[0])
-        if field is None:
-            above.append(each)
-        else:
+        member = each.pointer.strip("/").partition("/")[0]
+        setting = _SETTINGS.get(member)
+        field = error_input(setting) if setting else member if member in _OTHERS else None
+        if field is not None:
             view.invalid.setdefault(field, InvalidField(view.form.get(field, ""), each.detail))
+        else:
+            above.append(FieldError(setting.words.label, each.detail) if setting else each)
     status = 200 if error is None else problem_of(error).status
     return view.render(template, status=status, errors=above, **values)

@@ -141,6 +141,10 @@ def test_the_api_describes_accepts_and_answers_a_new_setting(
     assert found["endpoint audit log"][name] == {"after": GIVEN["endpoint"][name]}
 
 
+def test_the_api_document_has_no_words_of_pages(found: dict[str, Any]) -> None:
+    assert "Spare sends" not in json.dumps(found["document"])
+
+
 def test_a_polled_endpoint_may_not_have_a_new_setting(found: dict[str, Any]) -> None:
     assert found["polled"]["errors"][0]["pointer"] == "/spare_tokens"
 

@@ -7,6 +7,7 @@ need Pydantic, whose import takes a third of the time that other commands take i
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -106,27 +107,23 @@ def _annotation(name: str, declared: FieldInfo, mark: SettingsOf) -> Any:
     """Return the type and the option of a setting; None for one of no plain kind."""
     from hookfast.resources.setting import plain_kind, required_type
 
+    kind = "text" if name in mark.readers else plain_kind(declared)
     names = mark.names.get(name, f"--{name.replace('_', '-')}")
     help_text = (declared.description or "").replace("`", "")
-    match "text" if name in mark.readers else plain_kind(declared):
-        case "text":
-            return Annotated[str | None, typer.Option(names, help=help_text)]
-        case "choice":
-            metavar = "|".join(get_args(required_type(declared)))
+    match kind:
+        case "whole" | "number":
+            number = int if kind == "whole" else float
+            option = number_option(names, kind=number, help=help_text, **_bounds(declared))
+            return Annotated[number | None, option]
+        case "text" | "choice":
+            metavar = "|".join(get_args(required_type(declared))) if kind == "choice" else None
             return Annotated[str | None, typer.Option(names, metavar=metavar, help=help_text)]
         case "yes_no":
             both = names if "/" in names else f"{names}/--no-{names.removeprefix('--')}"
             return Annotated[bool | None, typer.Option(both, help=help_text)]
         case "lines":
             return Annotated[list[str] | None, typer.Option(names, help=f"{help_text} Repeatable.")]
-        case "whole":
-            option = number_option(names, kind=int, help=help_text, **_bounds(declared))
-            return Annotated[int | None, option]
-        case "number":
-            option = number_option(names, kind=float, help=help_text, **_bounds(declared))
-            return Annotated[float | None, option]
-        case None:
-            return None
+    return None
 
 
 def _bounds(declared: FieldInfo) -> dict[str, Any]:
@@ -137,4 +134,5 @@ def _bounds(declared: FieldInfo) -> dict[str, Any]:
         for word in ("ge", "gt", "le")
         if hasattr(bound, word)
     }
-    return {"least": found.get("ge", found.get("gt", 0)), "most": found.get("le")}
+    least = found.get("ge", found.get("gt", -math.inf))
+    return {"least": least, "most": found.get("le")}
