@@ -36,12 +36,16 @@ DECLARATION = """
     nicknames: Annotated[
         list[str], Page(group="limits"), Dashboard("Nicknames"), Portal("Short names")
     ] = Field(default_factory=list, description="What people call it.")
+    motto: Annotated[str | None, Dashboard("Motto"), Portal("Motto")] = Field(
+        None, description="What it says."
+    )
 """
 COLUMNS = """
     spare_tokens: int | None = None
     pace: str
     is_quiet: bool
     nicknames: list[str] = Field(sa_type=JSON)
+    motto: str | None = None
 """
 EDITS = {  # the files, with the lines before which something is inserted
     "hookfast/resources/endpoint.py": ("    max_in_flight: Annotated[", DECLARATION),
@@ -62,6 +66,7 @@ MIGRATION = {
         sa.Column("pace", sa.String(), nullable=False),
         sa.Column("is_quiet", sa.Boolean(), nullable=False),
         sa.Column("nicknames", sa.JSON(), nullable=False),
+        sa.Column("motto", sa.String(), nullable=True),
 """,
     '        sa.Column("id_expression"': """
         sa.Column("region", sa.String(), nullable=True),
@@ -174,6 +179,15 @@ def test_pages_show_the_values_of_a_new_setting(found: dict[str, Any]) -> None:
     shown = text_of(found["portal page"])
     assert "Limits Spare sends: 9, Your pace: slow, Short names: Till, Desk" in shown
     assert "Spare tokens: 7" in text_of(found["dashboard list"])
+
+
+def test_a_new_setting_without_a_group_is_a_fact_of_its_own(found: dict[str, Any]) -> None:
+    assert "Motto none" in text_of(found["dashboard page"])
+    form = f"/dashboard/endpoints/{found['endpoint']['id']}/settings/motto"
+    assert f'href="{form}"' in found["dashboard page"]
+    assert "Motto" not in text_of(found["portal page"])
+    for page in ("dashboard new", "portal new"):
+        assert '<span>Motto</span><input type="text" name="motto"' in found[page]
 
 
 def test_the_form_of_a_group_saves_a_new_setting(found: dict[str, Any]) -> None:
