@@ -8,7 +8,8 @@
     ] = Field(None, gt=0, le=10_000, description="Maximum deliveries per second.")
 
 A site that has no words for a setting neither shows nor changes it. A setting of a plain kind (a
-text, a number, a choice, yes or no, lines) needs nothing else to have inputs, facts and an option.
+text, a number, a choice, yes or no, lines) needs nothing else to have an input and a fact on pages,
+and an option of the command line.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ ContentFilter = Annotated[
 
 
 class SubscriptionSettings(Input):
-    """The settings of a subscription, which can be changed later. Pages have an own input for each
-    of those that declare no words: they are checked together."""
+    """The settings of a subscription, which can be changed later. Those without words of a site
+    have inputs of their own there, because they are checked and previewed together."""
 
     events: Annotated[Patterns, Field(min_length=1)]
     payload: PayloadStyle = Field(
