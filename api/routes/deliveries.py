@@ -18,7 +18,6 @@ from api.context.context import AppContext, Context
 from api.forms import jobs
 from api.forms.delivery_filter import STATUSES, DeliveryChoiceForm, FilteredJobOptions
 from api.forms.jobs import AUDIT_ACTIONS, JOB_ROUTE, JobView
-from api.forms.payload import PayloadStyle
 from api.http.fields import (
     AnswerQuery,
     DeliveryPath,
@@ -46,6 +45,7 @@ from hookfast.deliveries.life import next_step
 from hookfast.deliveries.messages import workflow_id
 from hookfast.deliveries.outcome import ERROR_TEXT, DeliveryStatus, Result
 from hookfast.events.event_type import parse_event_type
+from hookfast.resources.subscription import PayloadStyle
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.deliveries import actions, attempts, deliveries
 from hookfast.storage.deliveries.actions import UserAction

@@ -7,7 +7,6 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Principal, Writer
-from api.context.context import AppContext
 from api.forms.endpoint import EndpointView
 from api.portal.errors import render_form
 from api.portal.pages.event_tree import ticked, tree_values
@@ -17,10 +16,9 @@ from api.routes.subscriptions import (
     SubscriptionView,
     change_subscription,
     create_subscription,
-    delete_subscription,
 )
 from api.site.form import changed_members, check_unchanged, seen_version, validated
-from api.site.from_path import OwnSubscription, StoredEndpoint
+from api.site.from_path import OwnSubscription, StoredEndpoint, delete_own_subscription
 from api.site.json_view import pretty
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
@@ -110,15 +108,9 @@ async def edit(
     )
 
 
-async def _delete(
-    subscription: OwnSubscription, context: AppContext, audit: Audit, principal: Writer
-) -> None:
-    await delete_subscription(subscription.id, context, audit, principal)
-
-
 routes.confirmed_action(
     "/endpoints/{endpoint_id}/events/{subscription_id}/delete",
-    _delete,
+    delete_own_subscription,
     "The events are not sent any more.",
     of=OwnSubscription,
     title="Stop sending these events?",

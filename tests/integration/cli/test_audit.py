@@ -20,7 +20,7 @@ async def test_changes_are_listed_with_who_made_them(hookfast: Run, endpoint: Js
     assert headings.split() == ["at", "by", "from", "action", "resource", "changes"]
     assert "127.0.0.1  endpoint.pause" in paused
     assert "state: enabled → paused, state_reason: null → Paused by request." in paused
-    assert f"endpoint.create  {endpoint['id']}  mode: push, url: {endpoint['url']}, " in created
+    assert f"endpoint.create  {endpoint['id']}  url: {endpoint['url']}, " in created
 
 
 async def test_audit_filters_are_sent_and_json_is_the_apis(hookfast: Run, endpoint: Json) -> None:

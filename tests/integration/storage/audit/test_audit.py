@@ -233,10 +233,8 @@ async def test_page_reads_one_range_of_an_index(database: Database) -> None:
 
 
 @pytest.mark.parametrize("table", AUDITED, ids=lambda table: table.__tablename__)
-def test_every_column_is_either_logged_or_not(table: Any) -> None:
-    audited = AUDITED[table]
-    columns = sorted(column.name for column in table.__table__.columns)
-    assert sorted([*audited.logged, *audited.unlogged]) == columns
+def test_every_unlogged_column_exists(table: Any) -> None:
+    assert set(AUDITED[table].unlogged) < {column.name for column in table.__table__.columns}
 
 
 @pytest.mark.parametrize("cause", [Cause.GONE, Cause.GAVE_UP])
