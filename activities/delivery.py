@@ -29,6 +29,7 @@ from activities.attempt import AttemptRunner, NoLongerDue, PlannedAttempt
 from activities.fast_lane import FastLane
 from activities.heartbeat import TimeLeft, heartbeat
 from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.actions import names
 from hookfast.deliveries.facts import Attempt, Trigger, Undeliverable
 from hookfast.deliveries.lane import DeadLetterPolicy, Place
 from hookfast.deliveries.life import Life, Phase, next_step
@@ -43,6 +44,7 @@ from hookfast.deliveries.messages import (
 )
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Reason
 from hookfast.deliveries.retry_plan import PlanSpec, parse_plan
+from hookfast.deliveries.wording import reason_text
 from hookfast.dispatch.lateness import Lateness
 from hookfast.dispatch.start_window import StartWindow
 from hookfast.endpoints.circuit import Admission, admit
@@ -302,6 +304,7 @@ def _result_of(life: Life, plan: PlanSpec, *, after: Outcome | None = None) -> S
         attempts=life.attempts,
         retries=life.retries,
         next_at=life.next_attempt_at,
+        held_since=life.waiting_since,
         waits_for=_waits_for(life, plan, after),
         last_error=life.last_error,
     )
@@ -314,10 +317,9 @@ def _waits_for(life: Life, plan: PlanSpec, after: Outcome | None) -> str:
     if life.place is Place.QUEUED:
         return "its turn: an earlier delivery of its lane is not done"
     if life.phase is Phase.PAUSED:
-        return "paused; send the signal `resume`, `resend` or `cancel`"
+        return f"paused; send the signal {names(DeliveryStatus.PAUSED)}"
     if life.phase is Phase.HELD:
-        paused = life.reason is Reason.ENDPOINT_PAUSED
-        return "held: its endpoint is paused" if paused else "held: its endpoint's circuit is open"
+        return f"a check ({reason_text(life.reason or '')})"
     if life.resend is not None:
         return f"attempt {life.attempts + 1}: resend"
     if life.attempts == 0:

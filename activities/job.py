@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from pydantic import ValidationError
@@ -20,7 +20,7 @@ from temporalio import activity
 
 from activities.heartbeat import heartbeat
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.facts import Action
+from hookfast.deliveries.actions import JOB_STEPS
 from hookfast.deliveries.job import JobInput, JobProgress, JobStatus, Rest, Spacing
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, jobs, selection
@@ -39,14 +39,6 @@ _MOST_UNDER_WAY = 100
 queue up in Temporal before other work."""
 _PATIENCE = timedelta(minutes=1)
 """A job does not wait for a resend whose turn, by its endpoint's limits, is further away."""
-
-_ACTIONS: Final = {
-    "pause": Action.PAUSE,
-    "resume": Action.RESUME,
-    "resend": Action.RESEND_YIELDING,
-    "cancel": Action.CANCEL,
-    "ask_again": Action.CHECK_LIMITS,
-}
 
 log = structlog.get_logger()
 
@@ -167,15 +159,20 @@ class JobActivities:
         ids = await selection.next_ids(connection, chosen, after=job.cursor, limit=limit)
         if not ids:
             return _Requested()
+        step = JOB_STEPS[job.action]
         changes = await actions.request_many(
-            connection, ids, _ACTIONS[job.action], among=chosen.statuses, now=self._clock()
+            connection,
+            ids,
+            step.fact,
+            among=chosen.statuses,
+            urgency=step.urgency,
+            now=self._clock(),
         )
         changed = [one for one in changes if one.after != one.before]
-        is_resend = job.action == "resend"
         return _Requested(
             last=ids[-1],
-            under_way=[one.delivery_id for one in changed] if is_resend else (),
-            done=0 if is_resend else len(changed),
+            under_way=[one.delivery_id for one in changed] if step.sends else (),
+            done=0 if step.sends else len(changed),
             skipped=len(ids) - len(changed),
             changes=changed,
         )

@@ -14,6 +14,8 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from hookfast.clock import rfc3339
+from hookfast.deliveries.actions import AuditName
+from hookfast.deliveries.evidence import MASK
 from hookfast.strict_json.text import to_text
 
 AuditAction = Literal[
@@ -21,10 +23,7 @@ AuditAction = Literal[
     "api_key.revoke",
     "audit.expire",
     "dead_letter.redrive",
-    "delivery.cancel",
-    "delivery.pause",
-    "delivery.resend",
-    "delivery.resume",
+    AuditName,
     "endpoint.create",
     "endpoint.delete",
     "endpoint.delete_authentication",
@@ -69,7 +68,6 @@ Differences = dict[str, dict[str, Any]]
 """The old (`before`) and new (`after`) value of each changed field. A side that did not have the
 field is left out."""
 
-MASK: Final = "***"
 MAX_VALUE_BYTES: Final = 16_384
 """A value whose JSON is longer is recorded as its length and SHA-256: the schema of an event type
 can be as long as a request."""

@@ -49,10 +49,10 @@ class Action(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     RESEND = "resend"
-    RESEND_YIELDING = "resend_yields"
+    RESEND_YIELDING = "resend_yielding"
     CANCEL = "cancel"
     RELEASE = "release"
-    CHECK_LIMITS = "ask_again"  # its endpoint's limits were raised: check them now
+    CHECK_LIMITS = "check_limits"  # its endpoint's limits were raised: check them now
     MOVE_UP = "move_up"  # it is the head of its lane from now on
     LEAVE_LANE = "leave_lane"  # a dead letter lets the next delivery of its lane go on
 

@@ -19,7 +19,7 @@ from hookfast.deliveries.facts import Attempt, Held, Limited, Undeliverable
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.life import next_step
 from hookfast.deliveries.outcome import Reason
-from hookfast.endpoints.circuit import Admission, EndpointState, Gate, admit
+from hookfast.endpoints.circuit import Admission, Gate, admit, hold_reason
 from hookfast.endpoints.limits import Go, Limits
 from hookfast.errors import NotFound
 from hookfast.storage.circuits import circuits
@@ -80,9 +80,9 @@ async def decide(
             reason = Reason(f"endpoint_{state}")
             fact = Undeliverable(attempt, reason, f"Nothing was sent: the endpoint is {state}.")
         case _:
-            paused = gate.endpoint_state is EndpointState.PAUSED
-            reason = Reason.ENDPOINT_PAUSED if paused else Reason.CIRCUIT_OPEN
-            fact = Held(attempt, reason, now + backstop)
+            held = hold_reason(gate)
+            assert held is not None  # noqa: S101 - `admit` holds for no other gate
+            fact = Held(attempt, held, now + backstop)
     changes = await lives.apply(
         connection, [(delivery_id, fact)], now=now, locked=locked, dead_letters=dead_letters
     )

@@ -202,7 +202,7 @@ WILD: dict[str, Move] = {
 }
 MOVES = CALM | ENDS | WILD
 OFTEN = ["begins", "fails", "begins and fails", "is held", "is limited", "time"]
-OFTEN += ["resend", "resend_yields", "release", "resume", "is next in line"]
+OFTEN += ["resend", "resend_yielding", "release", "resume", "is next in line"]
 PLACES = (None, Place.QUEUED, Place.HEAD)
 
 
@@ -492,8 +492,8 @@ def test_time_that_is_paused_held_or_limited_does_not_use_up_the_plan(moves: lis
 
 
 FAIL_ONLY = ["begins", "fails", "begins and fails", "is held", "is limited", "probe fails"]
-FAIL_ONLY += ["probe is held", "probe is limited", "pause", "resume", "resend", "resend_yields"]
-FAIL_ONLY += ["release", "ask_again", "1 s", "25 s", "2000 s", "time"]
+FAIL_ONLY += ["probe is held", "probe is limited", "pause", "resume", "resend", "resend_yielding"]
+FAIL_ONLY += ["release", "check_limits", "1 s", "25 s", "2000 s", "time"]
 
 
 @given(moves=names(FAIL_ONLY))

@@ -8,6 +8,7 @@ from typing import Any, Final, get_args
 
 import pytest
 
+from hookfast.deliveries.actions import JOB_STEPS, UserAction
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.life import Phase
 from hookfast.deliveries.messages import ReceivedSignals, Urgency
@@ -15,7 +16,6 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions
-from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.life_rows import Change
 from tests.integration.storage.deliveries.stored_lives import (
     BEFORE,
@@ -82,8 +82,12 @@ async def request_many(
     *,
     among: Sequence[DeliveryStatus] = (),
 ) -> list[Change]:
+    """Request what a job with this action does."""
+    [step] = [step for step in JOB_STEPS.values() if step.fact is action]
     async with database.write() as connection:
-        return await actions.request_many(connection, deliveries, action, among=among, now=at(NOW))
+        return await actions.request_many(
+            connection, deliveries, action, among=among, urgency=step.urgency, now=at(NOW)
+        )
 
 
 async def seed_all(database: Database, endpoint: str) -> dict[str, str]:

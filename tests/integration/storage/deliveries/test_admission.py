@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
+from hookfast.deliveries.actions import UserAction
 from hookfast.deliveries.facts import Attempt
 from hookfast.deliveries.life import Phase
 from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.limits import Go, Limits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, admission
-from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.life_rows import Change
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.storage.circuits.stored_circuits import (
