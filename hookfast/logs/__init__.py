@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Final, Literal, Protocol
 
 import orjson
 import structlog
@@ -104,6 +104,10 @@ def add_trace(_: object, __: str, line: EventDict) -> EventDict:
     return line
 
 
+_ORDINARY: Final = (Kind.DELIVERY_LIMITED, Kind.DELIVERY_QUEUED, Kind.DELIVERY_MOVED_UP)
+"""Kinds of lines that deliveries to an endpoint with limits, or in order, have without a fault."""
+
+
 class _Quiet:
     """Drops the lines of successes, or all, of what happens with every delivery or request."""
 
@@ -112,6 +116,7 @@ class _Quiet:
         if attempts != "all":
             self._drops[Kind.DELIVERY_ENDED] = _is_uneventful
             self._drops[Kind.ATTEMPT_ENDED] = _always if attempts == "none" else _has_succeeded
+            self._drops |= dict.fromkeys(_ORDINARY, _always)
         if requests != "all":
             self._drops[Kind.REQUEST] = _always if requests == "none" else _is_no_error
 

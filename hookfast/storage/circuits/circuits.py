@@ -38,6 +38,7 @@ class EndpointCircuit:
 
     endpoint_id: str
     tenant_id: str
+    description: str
     url: str
     endpoint_state: EndpointState
     state_reason: str | None
@@ -53,6 +54,7 @@ _STORED = tuple(
 _SELECT = select(
     _E.id.label("the_endpoint_id"),
     _E.tenant_id,
+    _E.description,
     _E.url,
     _E.state.label("endpoint_state"),
     _E.state_reason,
@@ -107,8 +109,11 @@ async def store(
     await connection.execute(
         update(_HEALTH).where(_H.endpoint_id == before.endpoint_id).values(values)
     )
-    ids = {"endpoint_id": before.endpoint_id, "tenant_id": before.tenant_id}
-    after_commit(connection, partial(log_transition, before.circuit, after, ids=ids))
+    endpoint = {"endpoint_id": before.endpoint_id, "tenant_id": before.tenant_id}
+    endpoint["endpoint_url"] = short_url(before.url)
+    if before.description:
+        endpoint["endpoint_name"] = before.description
+    after_commit(connection, partial(log_transition, before.circuit, after, endpoint=endpoint))
 
 
 async def change(
@@ -155,6 +160,7 @@ def _endpoint_circuit(row: Any) -> EndpointCircuit:
     return EndpointCircuit(
         endpoint_id=row["the_endpoint_id"],
         tenant_id=row["tenant_id"],
+        description=row["description"],
         url=row["url"],
         endpoint_state=_state_of(row["endpoint_state"], row["deleted_at"]),
         state_reason=row["state_reason"],

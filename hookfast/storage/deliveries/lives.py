@@ -19,9 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
 
-import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import LastAnswer
@@ -30,15 +28,12 @@ from hookfast.deliveries.lane import DeadLetterPolicy, Place
 from hookfast.deliveries.life import Life, Phase, apply_fact
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
-from hookfast.logs.catalogue import Kind
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.deliveries import life_rows
+from hookfast.storage.deliveries.life_log import log_transitions, report_ended
 from hookfast.storage.deliveries.life_rows import Change, Locked
 from hookfast.storage.events import lanes
 from hookfast.storage.owners.announcements import deliveries_dead
-from hookfast.telemetry import instruments
-
-log = structlog.get_logger()
 
 
 def _newest_answer(known: LastAnswer | None, ended: AttemptEnded, life: Life) -> LastAnswer | None:
@@ -75,6 +70,7 @@ async def apply(
     `dead_letters` says whether deliveries that end as dead letters leave their lanes.
     """
     facts = list(facts)
+    attempted = {delivery_id for delivery_id, fact in facts if isinstance(fact, AttemptEnded)}
     if locked is None:
         locked = await life_rows.lock(connection, {delivery_id for delivery_id, _ in facts})
     lives = {delivery_id: one.life for delivery_id, one in locked.items()}
@@ -112,7 +108,10 @@ async def apply(
     dead = [one.delivery_id for one in changed if one.died]
     await deliveries_dead(connection, dead, now=now)
     if ended := [one for one in changed if one.ended]:
-        after_commit(connection, partial(_report_ended, ended, traces or {}))
+        after_commit(connection, partial(report_ended, ended, traces or {}))
+    # an attempt has a line of its own, which says how the delivery goes on
+    if others := [one for one in changed if one.delivery_id not in attempted]:
+        after_commit(connection, partial(log_transitions, others))
     return changes
 
 
@@ -169,6 +168,7 @@ async def advance(
     known = [(one, _urgency_of(one)) for one in changes.values() if not one.never_started]
     await life_rows.save_and_start(connection, new, now=now)
     await life_rows.save_and_wake(connection, known, now=now)
+    after_commit(connection, partial(log_transitions, changes.values()))
     after = [
         replace(
             lane,
@@ -185,17 +185,3 @@ def _urgency_of(moved_up: Change) -> int:
     resend = moved_up.after.resend
     of_job = resend is not None and resend.yields_to_circuit
     return Urgency.JOB if of_job else Urgency.RETRY
-
-
-def _report_ended(ended: Iterable[Change], traces: Mapping[str, str]) -> None:
-    """Count deliveries that ended, and log them; `deliveries_dead` logs the dead letters."""
-    for one in ended:
-        status = one.after.status.value
-        instruments.DELIVERIES.add(outcome=status, tenant=one.locked.tenant_id)
-        if one.died:
-            continue
-        line: dict[str, Any] = one.locked.ids
-        line |= {"status": status, "attempts": one.after.attempts}
-        if (trace_id := traces.get(one.delivery_id)) is not None:
-            line["trace_id"] = trace_id
-        log.info("A delivery ended.", kind=Kind.DELIVERY_ENDED, **line)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import text
+from structlog.testing import capture_logs
 
+from hookfast.clock import rfc3339
 from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Limited, Undeliverable
 from hookfast.deliveries.life import Life, Phase, apply_fact, next_step
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
 from hookfast.events.operational import Kind
+from hookfast.logs.catalogue import Kind as LineKind
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import life_rows, lives
 from tests.integration.storage.circuits.stored_circuits import notified
@@ -263,3 +267,41 @@ async def _put_back(database: Database, delivery: str, *, wakes: int) -> None:
             text("UPDATE deliveries SET started_at = NULL, wakes = :wakes WHERE id = :id"),
             {"id": delivery, "wakes": wakes},
         )
+
+
+# -- log lines ------------------------------------------------------------------------------------
+
+
+async def test_a_hold_has_one_line_however_often_it_is_renewed(
+    database: Database, endpoint: str
+) -> None:
+    delivery = await seed_life(database, endpoint)
+    with capture_logs() as lines:
+        for hour, reason in [
+            (0, Reason.CIRCUIT_OPEN),
+            (6, Reason.CIRCUIT_OPEN),
+            (12, Reason.CIRCUIT_DRAINING),
+        ]:
+            now = hour * 3600.0
+            attempt = next_step(await stored_life(database, delivery), at(now))
+            assert isinstance(attempt, Attempt)
+            await apply(database, delivery, Held(attempt, reason, at(now + 21_600)), now=now)
+        await apply(database, delivery, Action.RELEASE, now=50_000)
+    assert [(line["kind"], line["reason"], line["until"]) for line in lines] == [
+        (LineKind.DELIVERY_HELD, "circuit_open", rfc3339(at(21_600))),
+        (LineKind.DELIVERY_HELD, "circuit_draining", rfc3339(at(64_800))),
+        (LineKind.DELIVERY_RELEASED, "circuit_draining", rfc3339(at(50_000))),
+    ]
+    assert {(line["delivery_id"], line["endpoint_id"]) for line in lines} == {(delivery, endpoint)}
+
+
+async def test_what_is_rolled_back_has_no_line(database: Database, endpoint: str) -> None:
+    delivery = await seed_life(database, endpoint)
+    with capture_logs() as lines:
+        with contextlib.suppress(ZeroDivisionError):
+            async with database.write() as connection:
+                await lives.apply(connection, [(delivery, Action.PAUSE)], now=at(0))
+                raise ZeroDivisionError
+        assert lines == []
+        await apply(database, delivery, Action.PAUSE, now=0)
+    assert [line["kind"] for line in lines] == [LineKind.DELIVERY_PAUSED]
