@@ -9,6 +9,9 @@ What each ordering protects against:
   with its record, or when the request is not made after all.
 - Where only the record fails, the attempt goes to the workflow, which records it: a crash after
   that repeats the record and never the request.
+- Where a worker is frozen during a request, Temporal has the step repeated, and its workflow awaits
+  that one. The late record wakes the workflow (`storage.deliveries.lives`), which would sleep for
+  hours if the repeated step had put the delivery on hold.
 
 `activities.attempt` makes the request itself.
 """

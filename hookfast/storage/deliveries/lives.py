@@ -23,9 +23,9 @@ from functools import partial
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import LastAnswer
-from hookfast.deliveries.facts import Action, AttemptEnded, Fact
+from hookfast.deliveries.facts import Action, AttemptEnded, Fact, Trigger
 from hookfast.deliveries.lane import DeadLetterPolicy, Place
-from hookfast.deliveries.life import Life, Phase, apply_fact
+from hookfast.deliveries.life import Life, Phase, apply_fact, next_step
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
 from hookfast.storage.database.after_commit import after_commit
@@ -63,14 +63,16 @@ async def apply(
     for every delivery that has a row. `locked` avoids locking the rows twice. Deliveries that end
     are counted and logged after the commit, with their trace ids from `traces`.
 
-    Without `wake`, the facts come from the delivery's own workflow, which acts on the result. With
-    it, changed deliveries go into the outbox with that urgency, so that their workflow is woken.
-    The facts of deliveries in `batched` come from a batch: a delivered one is done, and any other
+    Without `wake`, the facts come from the delivery's own workflow, which acts on the result; but
+    an attempt that a later step did not wait for is unknown to it, so it is woken. With `wake`,
+    changed deliveries go into the outbox with that urgency, so that their workflow is woken. The
+    facts of deliveries in `batched` come from a batch: a delivered one is done, and any other
     continues in its own workflow, as does one that requested a workflow in the meantime.
     `dead_letters` says whether deliveries that end as dead letters leave their lanes.
     """
     facts = list(facts)
     attempted = {delivery_id for delivery_id, fact in facts if isinstance(fact, AttemptEnded)}
+    late: set[str] = set()
     if locked is None:
         locked = await life_rows.lock(connection, {delivery_id for delivery_id, _ in facts})
     lives = {delivery_id: one.life for delivery_id, one in locked.items()}
@@ -80,6 +82,8 @@ async def apply(
             continue
         if isinstance(fact, AttemptEnded):
             answers[delivery_id] = _newest_answer(answers[delivery_id], fact, life)
+            if delivery_id not in batched and _is_late(life, fact, now):
+                late.add(delivery_id)
         lives[delivery_id] = apply_fact(life, fact, now=now)
         if _leaves_lane(lives[delivery_id], life, dead_letters):
             lives[delivery_id] = apply_fact(lives[delivery_id], Action.LEAVE_LANE, now=now)
@@ -95,6 +99,8 @@ async def apply(
         urgency = wake
         done = one.after.phase is Phase.DELIVERED and not locked[one.delivery_id].wakes
         if one.delivery_id in batched and not done:
+            urgency = Urgency.RETRY
+        if one.delivery_id in late and _is_news(one):
             urgency = Urgency.RETRY
         if one.after.place is Place.QUEUED or one.never_started:
             urgency = None  # no workflow exists, or it has nothing to do before the delivery's turn
@@ -113,6 +119,21 @@ async def apply(
     if others := [one for one in changed if one.delivery_id not in attempted]:
         after_commit(connection, partial(log_transitions, others))
     return changes
+
+
+def _is_late(life: Life, ended: AttemptEnded, now: datetime) -> bool:
+    """Whether another step has changed the delivery since this attempt was planned: its worker was
+    frozen, and Temporal had the step repeated. The workflow has the result of that other step."""
+    probe = ended.attempt.trigger is Trigger.PROBE
+    return next_step(life, now, probe=probe) != ended.attempt
+
+
+def _is_news(change: Change) -> bool:
+    """Whether a workflow that knows the life before has to do something else now."""
+    before, after = change.before, change.after
+    return change.ended or (
+        not before.phase.ended and after.next_attempt_at != before.next_attempt_at
+    )
 
 
 def _leaves_lane(life: Life, before: Life, policy: DeadLetterPolicy) -> bool:

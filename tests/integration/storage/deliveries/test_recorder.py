@@ -12,6 +12,7 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.evidence import Evidence
 from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Trigger
 from hookfast.deliveries.life import Phase, next_step
+from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
@@ -73,12 +74,22 @@ class Records:
             )
         return changes[self.delivery]
 
-    async def hold(self, *, at: float) -> None:
+    async def next_attempt(self, *, at: float, probe: bool = False) -> Attempt:
         async with self.database.read() as connection:
             life = await life_rows.read(connection, self.delivery)
         assert life is not None
-        attempt = next_step(life, self.at(at))
+        attempt = next_step(life, self.at(at), probe=probe)
         assert isinstance(attempt, Attempt), attempt
+        return attempt
+
+    async def attempt(self, status_code: int, *, at: float, probe: bool) -> Change:
+        """Make the attempt that is due, and record it."""
+        attempt = await self.next_attempt(at=at, probe=probe)
+        fact = ended(attempt, status_code, self.at(at), plan=MINUTES)
+        return await self.recorder.record(AttemptRecord(delivery_id=self.delivery, ended=fact))
+
+    async def hold(self, *, at: float) -> None:
+        attempt = await self.next_attempt(at=at)
         change = await self.apply(Held(attempt, Reason.CIRCUIT_OPEN, self.at(at + 3600)), at=at)
         assert change.after.phase is Phase.HELD
 
@@ -265,6 +276,67 @@ async def test_recording_the_same_attempt_again_changes_nothing(records: Records
     assert again.after == again.before
     assert await delivery_row(records.database, records.delivery) == before
     assert await records.recorded() == [(1, 500)]
+
+
+# -- an attempt whose step was repeated while its worker was frozen -------------------------------
+
+
+async def woken(records: Records) -> bool:
+    """Whether the delivery is in the outbox, to be woken."""
+    row = await delivery_row(records.database, records.delivery)
+    assert (row.started_at is None) == (row.wakes == 1)
+    return row.wakes == 1
+
+
+@pytest.mark.parametrize("status_code", [200, 410, 503])
+async def test_a_late_record_wakes_the_workflow_of_a_held_delivery(
+    records: Records, status_code: int
+) -> None:
+    """It waits for the end of the hold that the repeated step has found: hours."""
+    late = records.make(1, status_code, at=0)
+    await records.hold(at=20)
+    await records.recorder.record(late)
+    row = await delivery_row(records.database, records.delivery)
+    assert row.status == {200: "delivered", 410: "gone", 503: "retrying"}[status_code]
+    assert await woken(records)
+    assert row.urgency == Urgency.RETRY
+
+
+async def test_a_late_success_wakes_the_workflow_that_waits_for_a_retry(records: Records) -> None:
+    late = records.make(1, 200, at=0)
+    await records.record(1, 503, at=20)
+    assert not await woken(records)
+    await records.recorder.record(late)
+    assert await records.status() == ("delivered", 1)
+    assert await woken(records)
+
+
+async def test_a_late_failure_after_the_repeated_attempt_wakes_nobody(records: Records) -> None:
+    late = records.make(1, 503, at=0)
+    await records.record(1, 503, at=20)
+    await records.recorder.record(late)
+    assert not await woken(records)
+
+
+@pytest.mark.parametrize("status_code", [200, 503])
+@pytest.mark.parametrize("trigger", [Trigger.PROBE, Trigger.FIRST])
+async def test_the_attempt_of_a_probe_or_a_drained_delivery_wakes_nobody(
+    records: Records, trigger: Trigger, status_code: int
+) -> None:
+    """Their own steps await the results: a signal for each would double the work of a drain."""
+    await records.hold(at=20)
+    is_probe = trigger is Trigger.PROBE
+    if not is_probe:
+        await records.apply(Action.RELEASE, at=30)
+    await records.attempt(status_code, at=40, probe=is_probe)
+    assert (await records.status())[1] == 1
+    assert not await woken(records)
+
+
+async def test_a_late_record_of_a_cancelled_delivery_wakes_nobody(records: Records) -> None:
+    await records.apply(Action.CANCEL, at=1)
+    await records.record(1, 200, at=0)
+    assert not await woken(records)
 
 
 # -- together with actions of people --------------------------------------------------------------
