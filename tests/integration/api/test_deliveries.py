@@ -8,13 +8,13 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from api.process.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
-from hookfast.storage.tables import Attempt
+from hookfast.storage.tables import Attempt, Endpoint, EndpointHealth
 from tests.support.api_client import (
     OPERATOR_KEY,
     Json,
@@ -212,6 +212,57 @@ async def test_delivery_shows_its_attempts(
         "url": None,
         "kept_until": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("columns", "health", "reason"),
+    [
+        ({}, {"circuit": "open"}, "circuit_open"),
+        ({}, {"circuit": "half_open"}, "circuit_half_open"),
+        ({}, {"circuit": "draining"}, "circuit_draining"),
+        ({"state": "paused"}, {"circuit": "open"}, "endpoint_paused"),
+        # it has just closed: what held it until then
+        ({}, {"circuit": "closed"}, "circuit_open"),
+    ],
+)
+async def test_held_delivery_says_why_since_when_and_until_when(
+    client: httpx2.AsyncClient,
+    context: Context,
+    tenant: str,
+    columns: Json,
+    health: Json,
+    reason: str,
+) -> None:
+    """By the circuit as it is, although the delivery was put on hold when it was open."""
+    delivery = await emit(client, tenant)
+    since, check = utc_now(), utc_now() + timedelta(hours=6)
+    held = {"status": "held", "reason": "circuit_open"}
+    await change(context, delivery["id"], waiting_since=since, next_attempt_at=check, **held)
+    endpoint_id = delivery["endpoint_id"]
+    async with context.database.write() as connection:
+        await connection.execute(
+            insert(EndpointHealth).values(endpoint_id=endpoint_id, consecutive_failures=0, **health)
+        )
+        await connection.execute(
+            update(Endpoint)
+            .where(Endpoint.__table__.c.id == endpoint_id)
+            .values(updated_at=since, **columns)
+        )
+    [in_list] = (await client.get("/deliveries", params={"status": "held"})).json()["data"]
+    alone = (await client.get(f"/deliveries/{delivery['id']}")).json()
+    for shown in (in_list, alone):
+        assert (shown["status"], shown["reason"]) == ("held", reason)
+        assert (shown["held_since"], shown["next_check_at"]) == (rfc3339(since), rfc3339(check))
+        assert shown["next_attempt_at"] is None
+
+
+async def test_delivery_that_is_not_held_has_no_time_of_a_check(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
+    delivery = await emit(client, tenant)
+    shown = (await client.get(f"/deliveries/{delivery['id']}")).json()
+    assert shown["next_attempt_at"] is not None
+    assert (shown["held_since"], shown["next_check_at"]) == (None, None)
 
 
 async def test_newest_of_many_attempts_are_shown_oldest_first(
