@@ -25,10 +25,11 @@ from typing import Protocol
 
 import structlog
 
+from activities.batch_member import BatchMember
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
 from hookfast.deliveries.headers import JSON
-from hookfast.deliveries.life import Life, next_step
+from hookfast.deliveries.life import next_step
 from hookfast.deliveries.mapping import MappingFailed, mapped_body
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.time_budget import RECORD_SHARE
@@ -62,16 +63,6 @@ class Deadline(Protocol):
 
     def fits(self, seconds: float) -> bool:
         """Whether something that takes this long ends before then."""
-
-
-class BatchMember(Deadline, Protocol):
-    """A delivery that a batch attempts (`activities.batch_member`)."""
-
-    def covers(self, life: Life) -> bool:
-        """Whether a delivery with this life still belongs to the batch."""
-
-    def answered(self) -> None:
-        """Called when the request has ended."""
 
 
 @dataclass(frozen=True, slots=True)
