@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import cast
 
 from temporalio import workflow
 from temporalio.common import (
@@ -57,8 +57,8 @@ _ONCE = RetryPolicy(maximum_attempts=1)
 
 
 def _signal_of(action: ActionSpec) -> Callable[..., None]:
-    def receive(self: Any) -> None:
-        self._signals.append(action.fact)
+    def receive(self: object) -> None:
+        cast(DeliveryWorkflow, self)._signals.append(action.fact)
 
     return workflow.signal(name=action.name, description=action.effect)(receive)
 
