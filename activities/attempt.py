@@ -27,7 +27,7 @@ import structlog
 
 from activities.batch_member import BatchMember
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
+from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
 from hookfast.deliveries.headers import JSON
 from hookfast.deliveries.life import next_step
 from hookfast.deliveries.mapping import MappingFailed, mapped_body
@@ -71,7 +71,7 @@ class PlannedAttempt:
     `member` is set where a batch makes the attempt."""
 
     outgoing: Outgoing
-    attempt: Attempt
+    attempt: AttemptPlan
     now: Clock
     member: BatchMember | None = None
 
@@ -301,7 +301,7 @@ class _ObservedAttempt:
 
     def __init__(
         self,
-        attempt: Attempt,
+        attempt: AttemptPlan,
         outgoing: Outgoing,
         span: spans.AttemptSpan,
         *,
@@ -340,7 +340,7 @@ class _ObservedAttempt:
 
 @contextmanager
 def observed_attempt(
-    attempt: Attempt, outgoing: Outgoing, *, started_at: datetime
+    attempt: AttemptPlan, outgoing: Outgoing, *, started_at: datetime
 ) -> Iterator[_ObservedAttempt]:
     """Observe an attempt while the block makes it."""
     ids = {

@@ -43,7 +43,7 @@ from hookfast.deliveries.batch_messages import (
     summary,
     workflow_id,
 )
-from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
+from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
 from hookfast.deliveries.life import Phase, next_step
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
@@ -278,7 +278,7 @@ class BatchActivities:
         member.take(outgoing.endpoint)
         member.extend(life.batch_until, now=now)
         attempt = next_step(life, now, in_batch=True)
-        if not isinstance(attempt, Attempt) or attempt.trigger is not Trigger.FIRST:
+        if not isinstance(attempt, AttemptPlan) or attempt.trigger is not Trigger.FIRST:
             return _Result(_Status.LEAVES, life.status.value)
         decision = admit(
             outgoing.gate, member.delivery_id, attempt=attempt, released=outgoing.life.released

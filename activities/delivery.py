@@ -33,7 +33,7 @@ from activities.fast_lane import FastLane
 from activities.heartbeat import TimeLeft, heartbeat
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.actions import names
-from hookfast.deliveries.facts import Attempt, Trigger, Undeliverable
+from hookfast.deliveries.facts import AttemptPlan, Trigger, Undeliverable
 from hookfast.deliveries.lane import DeadLetterPolicy, Place
 from hookfast.deliveries.life import Life, Phase, next_step
 from hookfast.deliveries.mapping import MappingFailed
@@ -166,7 +166,7 @@ class DeliveryActivities:
         now = _clock_of(input.now, self._clock)
         attempt = next_step(outgoing.life, now(), probe=outgoing.gate.probes(input.delivery_id))
         step: _StepDone | StepResult = _StepDone(outgoing.life)
-        if isinstance(attempt, Attempt):
+        if isinstance(attempt, AttemptPlan):
             if attempt.trigger is Trigger.RETRY and input.due is not None:
                 # both by Temporal's clock, which fired the timer; ours may differ
                 self._lateness.note(activity.info().started_time - input.due)

@@ -29,7 +29,7 @@ import uvloop
 
 from activities.attempt import observed_attempt
 from hookfast.clock import utc_now
-from hookfast.deliveries.facts import Attempt, Trigger
+from hookfast.deliveries.facts import AttemptPlan, Trigger
 from hookfast.deliveries.life import Life
 from hookfast.deliveries.outcome import Outcome
 from hookfast.dispatch.request import outgoing_request
@@ -177,7 +177,7 @@ async def _sender() -> AsyncIterator[Sender]:
 
 async def _observe_and_post(sender: Sender, outgoing: Outgoing) -> None:
     """Observe and send as `activities.attempt` does."""
-    attempt = Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
+    attempt = AttemptPlan(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
     with observed_attempt(attempt, outgoing, started_at=utc_now()) as observed:
         with spans.request(
             outgoing.endpoint.url, outgoing.event.traceparent, resend_count=0

@@ -41,7 +41,7 @@ from hookfast.deliveries import batch_messages
 from hookfast.deliveries.actions import ACTIONS, ActionSpec, UserAction, names
 from hookfast.deliveries.answer import parse_answer
 from hookfast.deliveries.evidence import header_pairs
-from hookfast.deliveries.facts import Attempt as PlannedAttempt
+from hookfast.deliveries.facts import AttemptPlan
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.lane import Place, ordering_key_of
 from hookfast.deliveries.life import next_step
@@ -392,7 +392,7 @@ async def _act(
     # a worker's clock may be ahead
     soon = context.clock() + timedelta(seconds=1)
     step = next_step(change.before, soon, probe=probe, in_batch=True)
-    if action.stops and isinstance(step, PlannedAttempt):
+    if action.stops and isinstance(step, AttemptPlan):
         # A worker that read the delivery before the commit may still start its request within this
         # time. None starts after the response.
         await asyncio.sleep(FRESH_SECONDS)

@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum, auto
 from typing import Any, Final, assert_never
 
-from hookfast.deliveries.facts import Attempt, Trigger
+from hookfast.deliveries.facts import AttemptPlan, Trigger
 from hookfast.deliveries.outcome import Reason
 from hookfast.deliveries.retry_plan import PRESETS
 
@@ -397,7 +397,7 @@ _HOLD_REASONS: Final[Mapping[State, Reason]] = {
 }
 
 
-def admit(gate: Gate, delivery_id: str, *, attempt: Attempt, released: bool) -> Admission:
+def admit(gate: Gate, delivery_id: str, *, attempt: AttemptPlan, released: bool) -> Admission:
     """Decide whether an attempt may be made. A resend by a person is sent even while others are
     held. `released`: the drain has released the delivery."""
     match gate.endpoint_state:

@@ -15,7 +15,7 @@ from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
-from hookfast.deliveries.facts import Attempt, Held, Limited, Undeliverable
+from hookfast.deliveries.facts import AttemptPlan, Held, Limited, Undeliverable
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.life import next_step
 from hookfast.deliveries.outcome import Reason
@@ -50,7 +50,7 @@ async def decide(
     connection: AsyncConnection,
     delivery_id: str,
     endpoint_id: str,
-    attempt: Attempt,
+    attempt: AttemptPlan,
     *,
     backstop: timedelta,
     probe_lease: timedelta,
@@ -93,7 +93,7 @@ async def take_turn(
     connection: AsyncConnection,
     delivery_id: str,
     endpoint_id: str,
-    attempt: Attempt,
+    attempt: AttemptPlan,
     *,
     limits: Limits,
     waited: bool,

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from sqlalchemy import select
 
-from hookfast.deliveries.facts import Action, Attempt
+from hookfast.deliveries.facts import Action, AttemptPlan
 from hookfast.deliveries.life import Phase, next_step
 from hookfast.endpoints.circuit import (
     AttemptResult,
@@ -86,18 +86,18 @@ async def seed_due(database: Database, endpoint: str) -> str:
     return await seed_delivery(database, endpoint, due_at=NOON, next_attempt_at=NOON)
 
 
-async def planned(database: Database, endpoint: str, delivery: str) -> Attempt:
+async def planned(database: Database, endpoint: str, delivery: str) -> AttemptPlan:
     """Return the attempt that a delivery makes next, as its worker reads it."""
     life = await stored_life(database, delivery)
     async with database.read() as connection:
         gate = (await circuits.gates(connection, [endpoint]))[endpoint].gate
     attempt = next_step(life, at(600), probe=gate.probes(delivery))
-    assert isinstance(attempt, Attempt), attempt
+    assert isinstance(attempt, AttemptPlan), attempt
     return attempt
 
 
 async def decide(
-    database: Database, endpoint: str, delivery: str, attempt: Attempt | None = None
+    database: Database, endpoint: str, delivery: str, attempt: AttemptPlan | None = None
 ) -> Decision:
     """Decide on an attempt whose endpoint's gate is closed."""
     attempt = attempt or await planned(database, endpoint, delivery)

@@ -11,7 +11,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.facts import Action, Attempt, Fact
+from hookfast.deliveries.facts import Action, AttemptPlan, Fact
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.life import next_step
 from hookfast.ids import new_id
@@ -107,7 +107,7 @@ async def heads(database: Database) -> list[str]:
             .order_by(_D.lane, _D.lane_position)
         )
         later = utc_now() + timedelta(days=9)
-        return [row.id for row in found if isinstance(next_step(life_of(row), later), Attempt)]
+        return [row.id for row in found if isinstance(next_step(life_of(row), later), AttemptPlan)]
 
 
 async def apply(connection: AsyncConnection, delivery: str, fact: Fact, **more: Any) -> Change:
@@ -137,7 +137,7 @@ async def attempt(
     life = await life_rows.read(connection, delivery)
     assert life is not None
     step = next_step(life, utc_now() + timedelta(seconds=1))
-    assert isinstance(step, Attempt), (delivery, life)
+    assert isinstance(step, AttemptPlan), (delivery, life)
     fact = ended(step, status_code, utc_now(), plan=NO_RETRIES)
     return await apply(connection, delivery, fact, dead_letters=policy)
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from hookfast.deliveries.actions import UserAction
-from hookfast.deliveries.facts import Attempt
+from hookfast.deliveries.facts import AttemptPlan
 from hookfast.deliveries.life import Phase
 from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.limits import Go, Limits
@@ -42,7 +42,7 @@ async def do(database: Database, delivery: str, action: UserAction) -> None:
 
 
 async def turn(
-    database: Database, endpoint: str, delivery: str, attempt: Attempt | None = None
+    database: Database, endpoint: str, delivery: str, attempt: AttemptPlan | None = None
 ) -> Go | Change:
     """Take a turn for an attempt whose endpoint has limits."""
     attempt = attempt or await planned(database, endpoint, delivery)

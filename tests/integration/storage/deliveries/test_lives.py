@@ -13,7 +13,7 @@ from sqlalchemy import text
 from structlog.testing import capture_logs
 
 from hookfast.clock import rfc3339
-from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Limited, Undeliverable
+from hookfast.deliveries.facts import Action, AttemptPlan, Fact, Held, Limited, Undeliverable
 from hookfast.deliveries.life import Life, Phase, apply_fact, next_step
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
@@ -85,7 +85,7 @@ async def test_a_life_is_the_same_in_the_database_and_in_memory(
 
 def _any_fact(dice: random.Random, life: Life, now: float) -> Fact:
     step = next_step(life, at(now), probe=dice.random() < 0.3)
-    if isinstance(step, Attempt) and dice.random() < 0.8:
+    if isinstance(step, AttemptPlan) and dice.random() < 0.8:
         later = at(now) + timedelta(seconds=dice.choice([0.5, 90]))
         status = dice.choice([200, 503, 503, 503, 410])
         plan = dice.choice([MINUTES, MINUTES, NO_RETRIES])
@@ -284,7 +284,7 @@ async def test_a_hold_has_one_line_however_often_it_is_renewed(
         ]:
             now = hour * 3600.0
             attempt = next_step(await stored_life(database, delivery), at(now))
-            assert isinstance(attempt, Attempt)
+            assert isinstance(attempt, AttemptPlan)
             await apply(database, delivery, Held(attempt, reason, at(now + 21_600)), now=now)
         await apply(database, delivery, Action.RELEASE, now=50_000)
     assert [(line["kind"], line["reason"], line["until"]) for line in lines] == [

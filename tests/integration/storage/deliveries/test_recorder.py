@@ -10,7 +10,7 @@ import pytest
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.evidence import Evidence
-from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Trigger
+from hookfast.deliveries.facts import Action, AttemptPlan, Fact, Held, Trigger
 from hookfast.deliveries.life import Phase, next_step
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Outcome, Reason, Result
@@ -52,7 +52,7 @@ class Records:
         self, number: int, status_code: int, *, at: float, plan: PlanSpec = MINUTES, round: int = 0
     ) -> AttemptRecord:
         trigger = Trigger.FIRST if number == 1 else Trigger.RETRY
-        attempt = Attempt(
+        attempt = AttemptPlan(
             number=number, trigger=trigger, round=round, in_plan=True, position=number - 1
         )
         fact = ended(attempt, status_code, self.at(at), plan=plan)
@@ -74,12 +74,12 @@ class Records:
             )
         return changes[self.delivery]
 
-    async def next_attempt(self, *, at: float, probe: bool = False) -> Attempt:
+    async def next_attempt(self, *, at: float, probe: bool = False) -> AttemptPlan:
         async with self.database.read() as connection:
             life = await life_rows.read(connection, self.delivery)
         assert life is not None
         attempt = next_step(life, self.at(at), probe=probe)
-        assert isinstance(attempt, Attempt), attempt
+        assert isinstance(attempt, AttemptPlan), attempt
         return attempt
 
     async def attempt(self, status_code: int, *, at: float, probe: bool) -> Change:
@@ -361,7 +361,7 @@ async def test_resending_a_cancelled_delivery_starts_its_plan_again(records: Rec
     await records.recorder.record(in_flight)
     assert await records.status() == ("retrying", 1)
     attempt = next_step((await records.apply(Action.RESUME, at=3)).after, records.at(3))
-    assert isinstance(attempt, Attempt)
+    assert isinstance(attempt, AttemptPlan)
     assert (attempt.number, attempt.round) == (2, change.after.round)
     fact = ended(attempt, 500, records.at(3))
     await records.recorder.record(AttemptRecord(delivery_id=records.delivery, ended=fact))
@@ -404,7 +404,7 @@ async def test_the_last_answer_is_that_of_the_newest_attempt(records: Records) -
     change = await records.apply(Action.RESEND, at=700)
     assert await records.last_answer() == ("success", 200, 5.0, 661)
     resend = next_step(change.after, records.at(701))
-    assert isinstance(resend, Attempt)
+    assert isinstance(resend, AttemptPlan)
     fact = ended(resend, 500, records.at(701))
     unanswered = Outcome(result=Result.TIMEOUT, duration_ms=10_000, error="It took too long.")
     record = AttemptRecord(delivery_id=records.delivery, ended=replace(fact, outcome=unanswered))
