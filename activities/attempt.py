@@ -66,7 +66,7 @@ class Deadline(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedAttempt:
+class AttemptContext:
     """An attempt that is about to be made. `now` is the clock, never behind the workflow's;
     `member` is set where a batch makes the attempt."""
 
@@ -118,7 +118,7 @@ class AttemptRunner:
         self._clock = clock
         self._late: set[asyncio.Task[None]] = set()
 
-    async def send_and_record(self, planned: PlannedAttempt, left: Deadline) -> MadeAttempt:
+    async def send_and_record(self, planned: AttemptContext, left: Deadline) -> MadeAttempt:
         """Make the attempt. Raises MappingFailed, NoLongerDue or Unavailable if nothing was
         sent."""
         content = await self._content(planned.outgoing)
@@ -160,7 +160,7 @@ class AttemptRunner:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    async def _post(self, planned: PlannedAttempt, content: bytes, left: Deadline) -> Outcome:
+    async def _post(self, planned: AttemptContext, content: bytes, left: Deadline) -> Outcome:
         outgoing, number = planned.outgoing, planned.attempt.number
         endpoint, raw = outgoing.endpoint, outgoing.raw
         trace = outgoing.event.traceparent
@@ -194,7 +194,7 @@ class AttemptRunner:
             span.answered(outcome.result, outcome.status_code, succeeded=outcome.succeeded)
             return outcome
 
-    async def _confirm(self, planned: PlannedAttempt, left: Deadline) -> None:
+    async def _confirm(self, planned: AttemptContext, left: Deadline) -> None:
         """Check again that the attempt is due. The sender calls this when the connection is open
         and nothing was sent. Raises NoLongerDue if the delivery does something else next or may not
         be sent, and Unavailable if Temporal has given this step up: another worker may be making

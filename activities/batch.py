@@ -28,7 +28,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from activities.attempt import AttemptRunner, NoLongerDue, PlannedAttempt
+from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
 from activities.batch_member import BatchMember, EndpointSlots
 from activities.heartbeat import TimeLeft, heartbeat
 from hookfast.clock import Clock, utc_now
@@ -265,7 +265,7 @@ class BatchActivities:
             _Status.CONTINUES, str(made.outcome.status_code or made.outcome.result.value)
         )
 
-    async def _plan(self, member: BatchMember, batch_id: str) -> PlannedAttempt | _Result:
+    async def _plan(self, member: BatchMember, batch_id: str) -> AttemptContext | _Result:
         """Plan the first attempt, if the batch may make it; otherwise return how the delivery
         leaves."""
         outgoing = await self._loader.load(member.delivery_id, fresh=True)
@@ -287,7 +287,7 @@ class BatchActivities:
             return _Result(_Status.LEAVES, "its endpoint takes nothing now")
         if outgoing.endpoint.limits is not None:
             return _Result(_Status.LEAVES, "its endpoint has limits")
-        return PlannedAttempt(outgoing, attempt, self._clock, member)
+        return AttemptContext(outgoing, attempt, self._clock, member)
 
     async def _record(self, delivery_id: str, ended: AttemptEnded) -> None:
         try:

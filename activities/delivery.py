@@ -28,7 +28,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.attempt import AttemptRunner, NoLongerDue, PlannedAttempt
+from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
 from activities.fast_lane import FastLane
 from activities.heartbeat import TimeLeft, heartbeat
 from hookfast.clock import Clock, utc_now
@@ -170,12 +170,12 @@ class DeliveryActivities:
             if attempt.trigger is Trigger.RETRY and input.due is not None:
                 # both by Temporal's clock, which fired the timer; ours may differ
                 self._lateness.note(activity.info().started_time - input.due)
-            step = await self._attempt(PlannedAttempt(outgoing, attempt, now), left)
+            step = await self._attempt(AttemptContext(outgoing, attempt, now), left)
         if isinstance(step, StepResult):
             return step
         return _result_of(step.life, outgoing.plan, after=step.outcome)
 
-    async def _attempt(self, planned: PlannedAttempt, left: TimeLeft) -> _StepDone | StepResult:
+    async def _attempt(self, planned: AttemptContext, left: TimeLeft) -> _StepDone | StepResult:
         """Make the attempt, unless the circuit or the fast lane says no."""
         if (change := await self._admit(planned)) is not None:
             return _StepDone(change.after)
@@ -187,7 +187,7 @@ class DeliveryActivities:
                 return StepResult(lane_full=True)
             return await self._attempt_within_limits(planned, left)
 
-    async def _admit(self, planned: PlannedAttempt) -> Change | None:
+    async def _admit(self, planned: AttemptContext) -> Change | None:
         """None if the attempt may be made; otherwise how the delivery was changed."""
         outgoing = planned.outgoing
         decision = admit(
@@ -216,7 +216,7 @@ class DeliveryActivities:
         return decided.change
 
     async def _attempt_within_limits(
-        self, planned: PlannedAttempt, left: TimeLeft
+        self, planned: AttemptContext, left: TimeLeft
     ) -> _StepDone | StepResult:
         """Make the attempt, or wait for a turn if the endpoint's limits require it."""
         endpoint = planned.outgoing.endpoint
@@ -251,7 +251,7 @@ class DeliveryActivities:
             return StepResult(unrecorded=made.ended)
         return _StepDone(made.change.after, made.outcome)
 
-    async def _give_up(self, planned: PlannedAttempt, error: str) -> _StepDone:
+    async def _give_up(self, planned: AttemptContext, error: str) -> _StepDone:
         """Make the delivery a dead letter, because its mapping makes no body."""
         async with self._database.write() as connection:
             change = await admission.give_up(
@@ -266,7 +266,7 @@ class DeliveryActivities:
             self._on_commit(Committed.OUTBOX)
         return _StepDone(change.after)
 
-    async def _return_permit(self, planned: PlannedAttempt) -> None:
+    async def _return_permit(self, planned: AttemptContext) -> None:
         if planned.outgoing.endpoint.limits is None:
             return
         unused = permits.EndedRequest(
