@@ -63,7 +63,7 @@ from hookfast.storage.database.migrate import migrate
 from hookfast.storage.database.server_clock import using_server_clock
 from hookfast.storage.database.watch import watching as watching_database
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.deliveries.recorder import Committed, Recorder
+from hookfast.storage.deliveries.recorder import Recorder, Wakeup
 from hookfast.storage.figures import workers
 from hookfast.storage.keys.keyring import keyring_of
 from hookfast.telemetry import providers
@@ -117,11 +117,11 @@ async def running_worker(
     )
     doorbell = doorbell_for(database)
 
-    def on_commit(news: Committed) -> None:
-        if news & Committed.CIRCUIT:
+    def on_commit(news: Wakeup) -> None:
+        if news & Wakeup.CIRCUIT:
             loader.forget_primed()
             workflow_starter.wake()
-        if news & Committed.OUTBOX:
+        if news & Wakeup.OUTBOX:
             doorbell.ring()
 
     recorder = Recorder(
@@ -267,7 +267,7 @@ def _control_worker(
     settings: Settings,
     client: Client,
     database: Database,
-    on_commit: Callable[[Committed], None],
+    on_commit: Callable[[Wakeup], None],
     workflow_runner: WorkflowRunner | None,
     deployment: WorkerDeploymentConfig | None,
 ) -> Worker:

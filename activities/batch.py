@@ -57,7 +57,7 @@ from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder
+from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
 from hookfast.storage.endpoints import endpoints
 
 _CHECK_SECONDS = 0.1
@@ -114,7 +114,7 @@ class BatchActivities:
         recorder: Recorder,
         unhealthy: UnhealthyEndpoints,
         batches: Batches,
-        on_commit: Callable[[Committed], None],
+        on_commit: Callable[[Wakeup], None],
         clock: Clock = utc_now,
     ) -> None:
         self._client = client
@@ -206,7 +206,7 @@ class BatchActivities:
                     if one.endpoint_id in plans
                 )
             )
-        self._on_commit(Committed.OUTBOX)
+        self._on_commit(Wakeup.OUTBOX)
 
     async def close(self) -> None:
         """Wait for the requests that continue without their batch, and for their records."""
@@ -347,7 +347,7 @@ class BatchActivities:
                     {member.delivery_id: replace(result, status=_Status.LEAVES)}, batch_id
                 )
             case _:  # recorded, and its row requests its workflow
-                self._on_commit(Committed.OUTBOX)
+                self._on_commit(Wakeup.OUTBOX)
 
     async def _hand_over(self, late: Unrecorded, batch_id: str) -> None:
         """Keep in Temporal an attempt that could not be recorded in time."""
@@ -377,7 +377,7 @@ class BatchActivities:
             batch_id,
         )
         if len(results) > len(_with_status(results, _Status.DELIVERED)):
-            self._on_commit(Committed.OUTBOX)
+            self._on_commit(Wakeup.OUTBOX)
 
     async def _write(self, changes: Collection[_Write], batch_id: str) -> None:
         if not changes:

@@ -59,7 +59,7 @@ from hookfast.storage.deliveries import actions, admission, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
 from hookfast.storage.deliveries.life_rows import Change
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder
+from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
 
 _LEASE_MARGIN = timedelta(seconds=60)
 """If a worker dies, its permits are free again this long after the longest request: longer than the
@@ -89,7 +89,7 @@ class DeliveryActivities:
         recorder: Recorder,
         fast_lane: FastLane,
         held_backstop: timedelta,
-        on_commit: Callable[[Committed], None],
+        on_commit: Callable[[Wakeup], None],
         lateness: Lateness,
         window: StartWindow,
         dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
@@ -144,7 +144,7 @@ class DeliveryActivities:
                         connection, input.delivery_id, input.signals, now=self._clock()
                     )
                 if changed.locked.lane is not None:  # the next one may have moved up
-                    self._on_commit(Committed.OUTBOX)
+                    self._on_commit(Wakeup.OUTBOX)
             while True:
                 try:
                     return await self._read_and_attempt(input, left)
@@ -212,7 +212,7 @@ class DeliveryActivities:
         if decided.admitted:
             return None
         if decided.change.died:
-            self._on_commit(Committed.OUTBOX)
+            self._on_commit(Wakeup.OUTBOX)
         return decided.change
 
     async def _attempt_within_limits(
@@ -263,7 +263,7 @@ class DeliveryActivities:
                 now=planned.now(),
             )
         if change.died:
-            self._on_commit(Committed.OUTBOX)
+            self._on_commit(Wakeup.OUTBOX)
         return _StepDone(change.after)
 
     async def _return_permit(self, planned: AttemptContext) -> None:

@@ -25,7 +25,7 @@ from hookfast.deliveries.job import JobInput, JobProgress, JobStatus, Rest, Spac
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, jobs, selection
 from hookfast.storage.deliveries.life_rows import Change
-from hookfast.storage.deliveries.recorder import Committed
+from hookfast.storage.deliveries.recorder import Wakeup
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Job
 
@@ -61,7 +61,7 @@ class JobActivities:
         self,
         *,
         database: Database,
-        on_commit: Callable[[Committed], None],
+        on_commit: Callable[[Wakeup], None],
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
@@ -148,7 +148,7 @@ class JobActivities:
                 status = JobStatus.CANCELLED if cancelled else JobStatus.DONE
                 moved = await self._finish(connection, locked, status)
         if requested.changes:
-            self._on_commit(Committed.OUTBOX)
+            self._on_commit(Wakeup.OUTBOX)
         return moved or job
 
     async def _request(

@@ -60,7 +60,7 @@ class AttemptRecord:
     first_try: bool = False
 
 
-class Committed(Flag):
+class Wakeup(Flag):
     """The parts of the worker that have work to do after a commit."""
 
     CIRCUIT = auto()  # the workflow starter: a circuit or a notice requests its workflow
@@ -76,7 +76,7 @@ class Recorder:
         *,
         policy: Policy | None = None,
         dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-        on_commit: Callable[[Committed], None] | None = None,
+        on_commit: Callable[[Wakeup], None] | None = None,
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
@@ -130,7 +130,7 @@ async def _write(
     policy: Policy,
     now: datetime,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> tuple[dict[str, Change], Committed]:
+) -> tuple[dict[str, Change], Wakeup]:
     locked = await life_rows.lock(connection, {record.delivery_id for record in records})
     # a separate statement after the locks, so that it sees everything committed before them
     repeated = [record for record in records if not record.first_try]
@@ -162,7 +162,7 @@ async def _write(
     )
     # an operational event, or the next delivery of a lane
     waiting = any(one.died or one.left_lane for one in changes.values())
-    committed_for = Committed.OUTBOX if waiting else Committed(0)
+    committed_for = Wakeup.OUTBOX if waiting else Wakeup(0)
     if new:
         committed_for |= await _update_endpoints(connection, new, changes, policy=policy, now=now)
     return changes, committed_for
@@ -199,10 +199,10 @@ async def _update_endpoints(
     *,
     policy: Policy,
     now: datetime,
-) -> Committed:
+) -> Wakeup:
     """Release the attempts' permits, disable endpoints that answered 410, and update the health of
     all endpoints."""
-    committed_for = Committed(0)
+    committed_for = Wakeup(0)
     endpoint_of = {one.delivery_id: one.endpoint_id for one in changes.values()}
     await permits.release(
         connection,
@@ -225,7 +225,7 @@ async def _update_endpoints(
         if await endpoint_state.disable(
             connection, endpoint_id, cause=Cause.GONE, reason=GONE_REASON, now=now
         ):
-            committed_for |= Committed.CIRCUIT | Committed.OUTBOX
+            committed_for |= Wakeup.CIRCUIT | Wakeup.OUTBOX
     left_hold = {one.delivery_id for one in changes.values() if one.left_hold}
     results = []
     for record in new:
@@ -240,7 +240,7 @@ async def _update_endpoints(
         left_hold.discard(record.delivery_id)
         results.append((endpoint_of[record.delivery_id], result))
     if await endpoint_health.count(connection, results, policy=policy, now=now):
-        committed_for |= Committed.CIRCUIT | Committed.OUTBOX
+        committed_for |= Wakeup.CIRCUIT | Wakeup.OUTBOX
     return committed_for
 
 

@@ -22,7 +22,7 @@ from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import life_rows, lives
 from hookfast.storage.deliveries.life_rows import Change
-from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder, _write
+from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup, _write
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
 
@@ -41,7 +41,7 @@ class Records:
         self.delivery = delivery
         self.endpoint = endpoint
         self.created = utc_now()
-        self.committed_for: list[Committed] = []
+        self.committed_for: list[Wakeup] = []
         self.recorder = Recorder(
             database,
             on_commit=self.committed_for.append,
@@ -171,10 +171,10 @@ async def test_recording_an_attempt_leaves_a_woken_delivery_in_the_outbox(
 
 @pytest.mark.parametrize(
     ("status_code", "plan", "committed_for"),
-    [(200, MINUTES, []), (503, MINUTES, []), (503, NO_RETRIES, [Committed.OUTBOX])],
+    [(200, MINUTES, []), (503, MINUTES, []), (503, NO_RETRIES, [Wakeup.OUTBOX])],
 )
 async def test_only_a_dead_letter_is_reported_to_the_relay(
-    records: Records, status_code: int, plan: PlanSpec, committed_for: list[Committed]
+    records: Records, status_code: int, plan: PlanSpec, committed_for: list[Wakeup]
 ) -> None:
     await records.record(1, status_code, at=0, plan=plan)
     assert records.committed_for == committed_for
@@ -183,7 +183,7 @@ async def test_only_a_dead_letter_is_reported_to_the_relay(
 async def test_a_410_disables_the_endpoint_too(records: Records) -> None:
     await records.record(1, 410, at=0)
     assert await records.status() == ("gone", 1)
-    assert records.committed_for == [Committed.OUTBOX | Committed.CIRCUIT]
+    assert records.committed_for == [Wakeup.OUTBOX | Wakeup.CIRCUIT]
     async with records.database.read() as connection:
         stored = await circuits.get(connection, records.endpoint)
     assert stored is not None
