@@ -42,7 +42,7 @@ from hookfast.ids import new_id
 from hookfast.sender import Sender
 from hookfast.sender.failure import not_made
 from hookfast.storage.database.availability import is_transient
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.telemetry import instruments, spans
@@ -96,7 +96,7 @@ class MadeAttempt:
 
     ended: AttemptEnded
     outcome: Outcome
-    change: Change | None
+    change: LifeChange | None
 
 
 class AttemptRunner:
@@ -250,7 +250,7 @@ class AttemptRunner:
             url=f"{self._public_url}/v1/events/{event.event_id}",
         )
 
-    async def _try_to_record(self, record: AttemptRecord) -> Change | None:
+    async def _try_to_record(self, record: AttemptRecord) -> LifeChange | None:
         """Record the attempt. None if that could not be committed in time."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + RECORD_SHARE.total_seconds()
@@ -312,7 +312,7 @@ class _ObservedAttempt:
         self._span = span
         self._started_at = started_at
 
-    def ended(self, outcome: Outcome, change: Change | None) -> None:
+    def ended(self, outcome: Outcome, change: LifeChange | None) -> None:
         """Measure the result. `change` is what the attempt changed; None: not recorded yet."""
         result = outcome.result.value
         trigger = self._attempt.trigger

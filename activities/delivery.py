@@ -57,7 +57,7 @@ from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, admission, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
 
@@ -187,7 +187,7 @@ class DeliveryActivities:
                 return StepResult(lane_full=True)
             return await self._attempt_within_limits(planned, left)
 
-    async def _admit(self, planned: AttemptContext) -> Change | None:
+    async def _admit(self, planned: AttemptContext) -> LifeChange | None:
         """None if the attempt may be made; otherwise how the delivery was changed."""
         outgoing = planned.outgoing
         decision = admit(

@@ -24,7 +24,7 @@ from hookfast.deliveries.actions import JOB_STEPS
 from hookfast.deliveries.job import JobInput, JobProgress, JobStatus, Rest, Spacing
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, jobs, selection
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.recorder import Wakeup
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Job
@@ -51,7 +51,7 @@ class _Requested:
     under_way: Sequence[str] = ()
     done: int = 0
     skipped: int = 0
-    changes: Sequence[Change] = ()
+    changes: Sequence[LifeChange] = ()
 
 
 class JobActivities:

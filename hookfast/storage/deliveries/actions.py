@@ -19,7 +19,7 @@ from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.deliveries import life_rows, lives
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
@@ -28,7 +28,7 @@ _C = _DELIVERIES.c
 
 async def request(
     connection: AsyncConnection, delivery_id: str, action: UserAction, *, now: datetime
-) -> Change:
+) -> LifeChange:
     """Apply an action that a person requested. Raises NotFound, and Conflict if the action is
     impossible: the delivery has ended, or its endpoint is disabled or deleted."""
     locked = await life_rows.lock(connection, [delivery_id])
@@ -53,7 +53,7 @@ async def request_many(
     among: Collection[DeliveryStatus] = (),
     urgency: int = Urgency.JOB,
     now: datetime,
-) -> list[Change]:
+) -> list[LifeChange]:
     """Apply a job's action to many deliveries. Those for which it is impossible stay unchanged, and
     so do those whose status is no longer in `among` (empty: any status). A resend yields to
     circuits, and skips deliveries whose endpoint is disabled or deleted."""
@@ -74,7 +74,7 @@ async def request_many(
 
 async def apply_signals(
     connection: AsyncConnection, delivery_id: str, signals: ReceivedSignals, *, now: datetime
-) -> Change:
+) -> LifeChange:
     """Apply the signals that someone sent to the delivery's workflow directly. Each counts once,
     however often this call is repeated. Raises NotFound."""
     locked = await life_rows.lock(connection, [delivery_id])

@@ -24,7 +24,7 @@ from hookfast.endpoints.limits import Go, Limits
 from hookfast.errors import NotFound
 from hookfast.storage.circuits import circuits
 from hookfast.storage.deliveries import life_rows, lives, permits
-from hookfast.storage.deliveries.life_rows import Change, Locked
+from hookfast.storage.deliveries.life_rows import LifeChange, Locked
 from hookfast.storage.events import lanes
 from hookfast.storage.tables import Endpoint, EndpointHealth
 
@@ -43,7 +43,7 @@ class Decision:
     moved on since it was read is left unchanged."""
 
     admitted: bool
-    change: Change
+    change: LifeChange
 
 
 async def decide(
@@ -64,7 +64,7 @@ async def decide(
     if one.lane is not None:  # before the endpoint: it may leave its lane as a dead letter
         await lanes.lock(connection, [one.lane], now=now)
     gate = await _locked_gate(connection, endpoint_id)
-    unchanged = Change(one, one.life, one.answer)
+    unchanged = LifeChange(one, one.life, one.answer)
     if next_step(one.life, now, probe=gate.probes(delivery_id)) != attempt:
         return Decision(False, unchanged)
     fact: Held | Undeliverable
@@ -99,7 +99,7 @@ async def take_turn(
     waited: bool,
     lease: timedelta,
     clock: Clock,
-) -> Go | Change:
+) -> Go | LifeChange:
     """Take a permit from the endpoint's limits. A Go says when the attempt may start, and counts it
     as in flight. Otherwise the delivery waits for its turn without using up an attempt."""
     locked = await life_rows.lock(connection, [delivery_id])
@@ -126,7 +126,7 @@ async def give_up(
     *,
     now: datetime,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> Change:
+) -> LifeChange:
     """Make a delivery a dead letter whose admitted attempt has nothing to send. Raises NotFound if
     its row is missing."""
     locked = await life_rows.lock(connection, [delivery_id])
@@ -150,7 +150,7 @@ async def _apply(
     now: datetime,
     locked: Locked,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> Change:
+) -> LifeChange:
     """Apply a fact about an admitted attempt that is not made."""
     one = locked.delivery_id
     changes = await lives.apply(

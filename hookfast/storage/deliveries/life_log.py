@@ -12,7 +12,7 @@ import structlog
 from hookfast.clock import rfc3339
 from hookfast.deliveries.transition import Transition, transitions
 from hookfast.logs.catalogue import Kind
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.telemetry import instruments
 
 log = structlog.get_logger()
@@ -29,7 +29,7 @@ _SENTENCES: Final[Mapping[Transition, str]] = {
 }
 
 
-def log_transitions(changes: Iterable[Change]) -> None:
+def log_transitions(changes: Iterable[LifeChange]) -> None:
     """Log what happened to these deliveries, one line for each transition."""
     for one in changes:
         life = one.after
@@ -42,7 +42,7 @@ def log_transitions(changes: Iterable[Change]) -> None:
             log.info(_SENTENCES[transition], kind=Kind(f"delivery.{transition}"), **line)
 
 
-def report_ended(ended: Iterable[Change], traces: Mapping[str, str]) -> None:
+def report_ended(ended: Iterable[LifeChange], traces: Mapping[str, str]) -> None:
     """Count deliveries that ended, and log them; `deliveries_dead` logs the dead letters. `traces`
     has their trace ids."""
     for one in ended:

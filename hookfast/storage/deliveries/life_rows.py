@@ -83,7 +83,7 @@ class Locked:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LifeChange:
     """A delivery, as it was locked, and its life after facts were applied, which is the same if
     nothing changed. `answer` belongs to its newest recorded attempt, with those of the facts."""
 
@@ -202,14 +202,16 @@ async def lock_queued(
     return await _lock(connection, _LOCK_QUEUED, delivery_ids) if delivery_ids else {}
 
 
-async def save(connection: AsyncConnection, changes: Collection[Change], *, now: datetime) -> None:
+async def save(
+    connection: AsyncConnection, changes: Collection[LifeChange], *, now: datetime
+) -> None:
     """Save deliveries whose workflows act on the result by themselves."""
     if changes:
         await connection.execute(_SAVE, [_values(one, now) for one in changes])
 
 
 async def save_and_start(
-    connection: AsyncConnection, changes: Collection[Change], *, now: datetime
+    connection: AsyncConnection, changes: Collection[LifeChange], *, now: datetime
 ) -> None:
     """Save deliveries that were never in the outbox, and put them there as new ones."""
     if changes:
@@ -217,7 +219,7 @@ async def save_and_start(
 
 
 async def save_and_wake(
-    connection: AsyncConnection, changes: Iterable[tuple[Change, int]], *, now: datetime
+    connection: AsyncConnection, changes: Iterable[tuple[LifeChange, int]], *, now: datetime
 ) -> None:
     """Save deliveries, and put them into the outbox with an urgency each."""
     values = [_values(one, now) | {"b_urgency": urgency} for one, urgency in changes]
@@ -311,7 +313,7 @@ _SAVE_AND_WAKE = (
 )
 
 
-def _values(change: Change, now: datetime) -> dict[str, Any]:
+def _values(change: LifeChange, now: datetime) -> dict[str, Any]:
     life, resend, answer = change.after, change.after.resend, change.answer
     return {
         "b_id": change.delivery_id,

@@ -31,7 +31,7 @@ from hookfast.deliveries.outcome import Reason
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.deliveries import life_rows
 from hookfast.storage.deliveries.life_log import log_transitions, report_ended
-from hookfast.storage.deliveries.life_rows import Change, Locked
+from hookfast.storage.deliveries.life_rows import LifeChange, Locked
 from hookfast.storage.events import lanes
 from hookfast.storage.owners.announcements import deliveries_dead
 
@@ -58,7 +58,7 @@ async def apply(
     locked: Mapping[str, Locked] | None = None,
     traces: Mapping[str, str] | None = None,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> dict[str, Change]:
+) -> dict[str, LifeChange]:
     """Apply facts, each with its delivery's id, in order, to the current lives. Returns a change
     for every delivery that has a row. `locked` avoids locking the rows twice. Deliveries that end
     are counted and logged after the commit, with their trace ids from `traces`.
@@ -87,14 +87,14 @@ async def apply(
         lives[delivery_id] = apply_fact(life, fact, now=now)
         if _leaves_lane(lives[delivery_id], life, dead_letters):
             lives[delivery_id] = apply_fact(lives[delivery_id], Action.LEAVE_LANE, now=now)
-    changes = {key: Change(one, lives[key], answers[key]) for key, one in locked.items()}
+    changes = {key: LifeChange(one, lives[key], answers[key]) for key, one in locked.items()}
     changed = [
         one
         for one in changes.values()
         if one.after != one.before or one.answer is not one.locked.answer
     ]
-    silent: list[Change] = []
-    woken: list[tuple[Change, int]] = []
+    silent: list[LifeChange] = []
+    woken: list[tuple[LifeChange, int]] = []
     for one in changed:
         urgency = wake
         done = one.after.phase is Phase.DELIVERED and not locked[one.delivery_id].wakes
@@ -128,7 +128,7 @@ def _is_late(life: Life, ended: AttemptEnded, now: datetime) -> bool:
     return next_step(life, now, probe=probe) != ended.attempt
 
 
-def _is_news(change: Change) -> bool:
+def _is_news(change: LifeChange) -> bool:
     """Whether a workflow that knows the life before has to do something else now."""
     before, after = change.before, change.after
     return change.ended or (
@@ -145,8 +145,8 @@ def _leaves_lane(life: Life, before: Life, policy: DeadLetterPolicy) -> bool:
 
 
 async def _move_lanes(
-    connection: AsyncConnection, changed: Collection[Change], *, now: datetime
-) -> dict[str, Change]:
+    connection: AsyncConnection, changed: Collection[LifeChange], *, now: datetime
+) -> dict[str, LifeChange]:
     """Let the next deliveries move up where these left the head of their lane or joined the line.
     Returns those of the given changes that moved up."""
     left = {one.delivery_id for one in changed if one.left_lane}
@@ -167,7 +167,7 @@ async def advance(
     *,
     left: Collection[str] = (),
     now: datetime,
-) -> dict[str, Change]:
+) -> dict[str, LifeChange]:
     """Let the first queued delivery of each of these lanes move up, if the lane has no head or its
     head is in `left`. Returns their changes; ring the doorbell after the commit.
 
@@ -182,7 +182,7 @@ async def advance(
     first = await lanes.first_queued(connection, [lane.id for lane in free])
     found = await life_rows.lock_queued(connection, first.values())
     changes = {
-        key: Change(one, apply_fact(one.life, Action.MOVE_UP, now=now), one.answer)
+        key: LifeChange(one, apply_fact(one.life, Action.MOVE_UP, now=now), one.answer)
         for key, one in found.items()
     }
     new = [one for one in changes.values() if one.never_started]
@@ -202,7 +202,7 @@ async def advance(
     return changes
 
 
-def _urgency_of(moved_up: Change) -> int:
+def _urgency_of(moved_up: LifeChange) -> int:
     resend = moved_up.after.resend
     of_job = resend is not None and resend.yields_to_circuit
     return Urgency.JOB if of_job else Urgency.RETRY

@@ -27,7 +27,7 @@ from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.deliveries import attempts, life_rows, lives, permits
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
 from hookfast.storage.tables import Attempt
 
@@ -88,7 +88,9 @@ class Recorder:
             self._commit, name="recorder", most=_MAX_GROUP, patience=_PATIENCE_SECONDS
         )
 
-    async def record(self, record: AttemptRecord, *, within: float = _PATIENCE_SECONDS) -> Change:
+    async def record(
+        self, record: AttemptRecord, *, within: float = _PATIENCE_SECONDS
+    ) -> LifeChange:
         """Commit the record, and return how it changed its delivery.
 
         Recording an attempt again changes nothing, so a caller that does not know whether its
@@ -109,7 +111,7 @@ class Recorder:
         """Wait until all records are committed."""
         await self._group.close()
 
-    async def _commit(self, records: list[AttemptRecord]) -> list[Change | None]:
+    async def _commit(self, records: list[AttemptRecord]) -> list[LifeChange | None]:
         async with self._database.write(quick=len(records) <= _QUICK) as connection:
             changes, committed_for = await _write(
                 connection,
@@ -130,7 +132,7 @@ async def _write(
     policy: Policy,
     now: datetime,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> tuple[dict[str, Change], Wakeup]:
+) -> tuple[dict[str, LifeChange], Wakeup]:
     locked = await life_rows.lock(connection, {record.delivery_id for record in records})
     # a separate statement after the locks, so that it sees everything committed before them
     repeated = [record for record in records if not record.first_try]
@@ -146,7 +148,7 @@ async def _write(
         rows = [_attempt_row(one, locked[one.delivery_id].endpoint_id) for one in new]
         await connection.execute(_ADD, rows)
     facts = [(record.delivery_id, record.ended) for record in new]
-    changes: dict[str, Change] = {}
+    changes: dict[str, LifeChange] = {}
     # before `apply`, so that a delivery's last attempt is logged before its end
     after_commit(connection, lambda: _log_attempts(new, changes))
     # A life uses its workflow's time, which may be ahead of ours.
@@ -168,7 +170,7 @@ async def _write(
     return changes, committed_for
 
 
-def _log_attempts(records: Collection[AttemptRecord], changes: Mapping[str, Change]) -> None:
+def _log_attempts(records: Collection[AttemptRecord], changes: Mapping[str, LifeChange]) -> None:
     for record in records:
         change, ended = changes[record.delivery_id], record.ended
         life, outcome = change.after, ended.outcome
@@ -195,7 +197,7 @@ def _log_attempts(records: Collection[AttemptRecord], changes: Mapping[str, Chan
 async def _update_endpoints(
     connection: AsyncConnection,
     new: list[AttemptRecord],
-    changes: dict[str, Change],
+    changes: dict[str, LifeChange],
     *,
     policy: Policy,
     now: datetime,

@@ -17,7 +17,7 @@ from hookfast.deliveries.life import next_step
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import life_rows, lives
-from hookfast.storage.deliveries.life_rows import Change, life_of
+from hookfast.storage.deliveries.life_rows import LifeChange, life_of
 from hookfast.storage.emitting.emit import Accepted, Emitter
 from hookfast.storage.events.new_events import NewEvent
 from hookfast.storage.tables import (
@@ -110,7 +110,7 @@ async def heads(database: Database) -> list[str]:
         return [row.id for row in found if isinstance(next_step(life_of(row), later), AttemptPlan)]
 
 
-async def apply(connection: AsyncConnection, delivery: str, fact: Fact, **more: Any) -> Change:
+async def apply(connection: AsyncConnection, delivery: str, fact: Fact, **more: Any) -> LifeChange:
     changes = await lives.apply(connection, [(delivery, fact)], now=utc_now(), **more)
     return changes[delivery]
 
@@ -121,7 +121,7 @@ async def end(
     status_code: int = 200,
     *,
     policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> Change:
+) -> LifeChange:
     """Make the attempt that is due, with this answer; a failure is final."""
     async with database.write() as connection:
         return await attempt(connection, delivery, status_code, policy=policy)
@@ -133,7 +133,7 @@ async def attempt(
     status_code: int = 200,
     *,
     policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> Change:
+) -> LifeChange:
     life = await life_rows.read(connection, delivery)
     assert life is not None
     step = next_step(life, utc_now() + timedelta(seconds=1))
@@ -142,7 +142,7 @@ async def attempt(
     return await apply(connection, delivery, fact, dead_letters=policy)
 
 
-async def act(database: Database, delivery: str, action: Action) -> Change:
+async def act(database: Database, delivery: str, action: Action) -> LifeChange:
     """Request an action, as a job does."""
     async with database.write() as connection:
         return await apply(connection, delivery, action, wake=2)

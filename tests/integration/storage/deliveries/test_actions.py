@@ -16,7 +16,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from tests.integration.storage.deliveries.stored_lives import (
     BEFORE,
     ENDED,
@@ -70,7 +70,7 @@ ACTIONS: list[tuple[str, UserAction, tuple[str, Any] | None]] = [
 
 async def request(
     database: Database, delivery: str, action: UserAction, *, now: float = NOW
-) -> Change:
+) -> LifeChange:
     async with database.write() as connection:
         return await actions.request(connection, delivery, action, now=at(now))
 
@@ -81,7 +81,7 @@ async def request_many(
     action: Action,
     *,
     among: Sequence[DeliveryStatus] = (),
-) -> list[Change]:
+) -> list[LifeChange]:
     """Request what a job with this action does."""
     [step] = [step for step in JOB_STEPS.values() if step.fact is action]
     async with database.write() as connection:
@@ -280,7 +280,7 @@ MOMENTS = itertools.count(int(NOW) + 1)
 
 async def apply_signals(
     database: Database, delivery: str, run: str, count: int, *received: Action
-) -> Change:
+) -> LifeChange:
     """Apply these signals, the last of the `count` that the run has received. Each call happens a
     second after the one before."""
     async with database.write() as connection:

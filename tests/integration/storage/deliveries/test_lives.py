@@ -40,7 +40,7 @@ pytestmark = pytest.mark.anyio
 
 async def apply(
     database: Database, delivery: str, fact: Fact, *, now: float, wake: int | None = None
-) -> life_rows.Change:
+) -> life_rows.LifeChange:
     async with database.write() as connection:
         changes = await lives.apply(connection, [(delivery, fact)], now=at(now), wake=wake)
     return changes[delivery]

@@ -21,7 +21,7 @@ from hookfast.ids import new_id
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import life_rows, lives
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup, _write
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
@@ -62,11 +62,11 @@ class Records:
 
     async def record(
         self, number: int, status_code: int, *, at: float, plan: PlanSpec = MINUTES, round: int = 0
-    ) -> Change:
+    ) -> LifeChange:
         record = self.make(number, status_code, at=at, plan=plan, round=round)
         return await self.recorder.record(record)
 
-    async def apply(self, fact: Fact, *, at: float, wake: int | None = None) -> Change:
+    async def apply(self, fact: Fact, *, at: float, wake: int | None = None) -> LifeChange:
         """Apply a fact that is not an attempt."""
         async with self.database.write() as connection:
             changes = await lives.apply(
@@ -82,7 +82,7 @@ class Records:
         assert isinstance(attempt, AttemptPlan), attempt
         return attempt
 
-    async def attempt(self, status_code: int, *, at: float, probe: bool) -> Change:
+    async def attempt(self, status_code: int, *, at: float, probe: bool) -> LifeChange:
         """Make the attempt that is due, and record it."""
         attempt = await self.next_attempt(at=at, probe=probe)
         fact = ended(attempt, status_code, self.at(at), plan=MINUTES)
