@@ -95,7 +95,7 @@ CLI: Final = Actor(kind="cli")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class AuditedChange:
     """One change. `tenant_id` is the tenant that it concerns, None if it concerns only the
     operator; `resource` is the kind of thing that `resource_id` names."""
 

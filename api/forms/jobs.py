@@ -21,7 +21,7 @@ from api.access.authentication import Principal
 from api.http.fields import Input, Time
 from api.http.workflow_link import WorkflowView, workflow_view
 from api.process.context import Context
-from hookfast.audit import AuditAction, Change, differences
+from hookfast.audit import AuditAction, AuditedChange, differences
 from hookfast.deliveries.actions import ACTIONS, JOB_STEPS, JobAction, UserAction
 from hookfast.deliveries.job import MAX_RATE, MIN_RATE, JobKind, JobStatus, job_workflow_id
 from hookfast.deliveries.outcome import DeliveryStatus
@@ -228,7 +228,7 @@ async def draft_job(
     )
 
 
-def job_created(job: Job, *, owner: str | None, **more: Any) -> Change:
+def job_created(job: Job, *, owner: str | None, **more: Any) -> AuditedChange:
     """Return the audit log's entry for a new job. Its resource is the endpoint or event that the
     job is about, otherwise the job."""
     members = {"job_id": job.id, **facts(job)} | more
@@ -240,7 +240,7 @@ def job_created(job: Job, *, owner: str | None, **more: Any) -> Change:
         JobKind.REPLAY: ("event.replay", "event", job.chosen.get("event_id", job.id)),
     }
     action, resource, resource_id = actions[JobKind(job.kind)]
-    return Change(
+    return AuditedChange(
         action=action,
         resource=resource,
         resource_id=resource_id,

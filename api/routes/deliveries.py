@@ -36,7 +36,7 @@ from api.http.pagination import Listing, Page, PageQuery
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
 from api.process.context import AppContext, Context
-from hookfast.audit import Change
+from hookfast.audit import AuditedChange
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.actions import ACTIONS, ActionSpec, UserAction, names
 from hookfast.deliveries.answer import parse_answer
@@ -380,7 +380,7 @@ async def _act(
         delivery = owned(await deliveries.get(connection, delivery_id), principal)
         change = await actions.request(connection, delivery_id, action.name, now=context.clock())
         seen = await gates(connection, [delivery.endpoint_id])
-        entry = Change(
+        entry = AuditedChange(
             action=action.audit,
             resource="delivery",
             resource_id=delivery_id,
