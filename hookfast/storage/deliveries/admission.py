@@ -38,7 +38,7 @@ died and another worker may make the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Admitted:
     """Whether the attempt may be made, and how the delivery changed if not. A delivery that has
     moved on since it was read is left unchanged."""
 
@@ -56,7 +56,7 @@ async def decide(
     probe_lease: timedelta,
     now: datetime,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> Decision:
+) -> Admitted:
     """Decide on an attempt that the circuit would hold, turn into a dead letter or use as a probe.
     If the attempt may not be made, put its delivery on hold or make it a dead letter."""
     locked = await life_rows.lock(connection, [delivery_id])
@@ -66,15 +66,15 @@ async def decide(
     gate = await _locked_gate(connection, endpoint_id)
     unchanged = LifeChange(one, one.life, one.answer)
     if next_step(one.life, now, probe=gate.probes(delivery_id)) != attempt:
-        return Decision(False, unchanged)
+        return Admitted(False, unchanged)
     fact: Held | Undeliverable
     match admit(gate, delivery_id, attempt=attempt, released=one.life.released):
         case Admission.SEND:
-            return Decision(True, unchanged)
+            return Admitted(True, unchanged)
         case Admission.CLAIM if await circuits.claim_probe(
             connection, delivery_id, endpoint_id, until=now + probe_lease
         ):
-            return Decision(True, unchanged)
+            return Admitted(True, unchanged)
         case Admission.DEAD_LETTER:
             state = gate.endpoint_state
             reason = Reason(f"endpoint_{state}")
@@ -86,7 +86,7 @@ async def decide(
     changes = await lives.apply(
         connection, [(delivery_id, fact)], now=now, locked=locked, dead_letters=dead_letters
     )
-    return Decision(False, changes[delivery_id])
+    return Admitted(False, changes[delivery_id])
 
 
 async def take_turn(

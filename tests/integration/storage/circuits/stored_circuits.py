@@ -22,7 +22,7 @@ from hookfast.endpoints.circuit import (
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import admission, life_rows, lives
-from hookfast.storage.deliveries.admission import Decision
+from hookfast.storage.deliveries.admission import Admitted
 from hookfast.storage.endpoints import endpoint_health
 from hookfast.storage.owners import announcements
 from hookfast.storage.tables import Event, Notice
@@ -98,7 +98,7 @@ async def planned(database: Database, endpoint: str, delivery: str) -> AttemptPl
 
 async def decide(
     database: Database, endpoint: str, delivery: str, attempt: AttemptPlan | None = None
-) -> Decision:
+) -> Admitted:
     """Decide on an attempt whose endpoint's gate is closed."""
     attempt = attempt or await planned(database, endpoint, delivery)
     async with database.write() as connection:
