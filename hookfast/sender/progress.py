@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hookfast.sender.failure import RequestFailed
 
 
-class Phase(StrEnum):
+class RequestPhase(StrEnum):
     """The current step of a request; its value completes 'No answer within 5 s: …'."""
 
     QUEUED = "every connection to {peer} stayed in use by other requests."
@@ -42,7 +42,7 @@ class Progress:
     headers that were sent last. `head`: the status line and headers of the newest answer, as far as
     they have come."""
 
-    phase: Phase = Phase.QUEUED
+    phase: RequestPhase = RequestPhase.QUEUED
     ended: bool = False
     confirm: Callable[[], Awaitable[None]] | None = None
     unanswered: RequestFailed | None = None

@@ -20,7 +20,7 @@ from hookfast.errors import Unavailable
 from hookfast.sender.address_guard import is_address
 from hookfast.sender.dial import Connect, connect_first, connect_tcp
 from hookfast.sender.failure import OWN_SHORTAGES, TunnelRefused
-from hookfast.sender.progress import Phase, current_progress
+from hookfast.sender.progress import RequestPhase, current_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.url import peer_name
 from hookfast.settings.egress_proxy import EgressProxy
@@ -89,11 +89,13 @@ class Tunnels:
         would not to any other either, and OSError for a shortage of our own.
         """
         progress = current_progress()
-        if progress.phase is not Phase.TUNNEL:  # the proxy may be connecting to another address
-            progress.phase = Phase.PROXY
+        if (
+            progress.phase is not RequestPhase.TUNNEL
+        ):  # the proxy may be connecting to another address
+            progress.phase = RequestPhase.PROXY
         connection = await self._reach()
         try:
-            progress.phase = Phase.TUNNEL
+            progress.phase = RequestPhase.TUNNEL
             answer = await self._request(connection, peer_name(address, port))
             status = answer.status_code
             if _rejects_us(answer):
