@@ -51,7 +51,7 @@ from hookfast.deliveries.wording import reason_text
 from hookfast.dispatch.lateness import Lateness
 from hookfast.dispatch.start_window import StartWindow
 from hookfast.endpoints.circuit import Admission, admit
-from hookfast.endpoints.limits import Go
+from hookfast.endpoints.limits import Granted
 from hookfast.errors import NotFound, Unavailable
 from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
@@ -232,7 +232,7 @@ class DeliveryActivities:
                     lease=timedelta(seconds=endpoint.timeout_seconds) + _LEASE_MARGIN,
                     clock=planned.now,
                 )
-            if not isinstance(turn, Go):
+            if not isinstance(turn, Granted):
                 return _StepDone(turn.after)
             await asyncio.sleep(max(0.0, (turn.at - planned.now()).total_seconds()))
         if not left.fits(planned.time_needed):

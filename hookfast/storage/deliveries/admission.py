@@ -20,7 +20,7 @@ from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.life import next_step
 from hookfast.deliveries.outcome import Reason
 from hookfast.endpoints.circuit import Admission, Gate, admit, hold_reason
-from hookfast.endpoints.limits import Go, Limits
+from hookfast.endpoints.limits import Granted, Limits
 from hookfast.errors import NotFound
 from hookfast.storage.circuits import circuits
 from hookfast.storage.deliveries import life_rows, lives, permits
@@ -99,7 +99,7 @@ async def take_turn(
     waited: bool,
     lease: timedelta,
     clock: Clock,
-) -> Go | LifeChange:
+) -> Granted | LifeChange:
     """Take a permit from the endpoint's limits. A Go says when the attempt may start, and counts it
     as in flight. Otherwise the delivery waits for its turn without using up an attempt."""
     locked = await life_rows.lock(connection, [delivery_id])
@@ -112,7 +112,7 @@ async def take_turn(
         clock=clock,
         waited=waited,
     )
-    if isinstance(turn, Go):
+    if isinstance(turn, Granted):
         return turn
     limited = Limited(attempt, turn.until)
     return await _apply(connection, limited, endpoint_id, now=clock(), locked=locked[delivery_id])
