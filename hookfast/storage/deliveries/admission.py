@@ -100,8 +100,9 @@ async def take_turn(
     lease: timedelta,
     clock: Clock,
 ) -> Granted | LifeChange:
-    """Take a permit from the endpoint's limits. A Go says when the attempt may start, and counts it
-    as in flight. Otherwise the delivery waits for its turn without using up an attempt."""
+    """Take a permit from the endpoint's limits. `Granted` says when the attempt may start, and
+    counts it as in flight. Otherwise the delivery waits for its turn without using up an attempt.
+    """
     locked = await life_rows.lock(connection, [delivery_id])
     turn = await permits.acquire(
         connection,

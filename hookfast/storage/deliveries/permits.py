@@ -53,11 +53,11 @@ async def acquire(
     clock: Clock,
     waited: bool = True,
 ) -> LimitDecision:
-    """Decide whether a delivery may send now. A Go permits one request, which counts as in flight
-    from here on, for `lease` at most. A Wait takes no permit.
+    """Decide whether a delivery may send now. `Granted` permits one request, which counts as in
+    flight from here on, for `lease` at most. `Deferred` takes no permit.
 
     `clock` is read once the endpoint's row is locked, which may be a while after the call.
-    `waited`: the delivery returns because of an earlier Wait. A new one (False) queues behind those
+    `waited`: the delivery returns because it was deferred. A new one (False) queues behind those
     that wait. If in doubt, pass True, which costs only fairness.
     """
     if not limits.any:
