@@ -205,7 +205,7 @@ class AttemptRunner:
             raise Unavailable("The step was given up before its request began.")
         seen = await self._loader.refresh(planned.outgoing)
         probe = seen.gate.probes(planned.delivery_id)
-        if planned.member is not None and not planned.member.covers(seen.life):
+        if planned.member is not None and not planned.member.still_owns(seen.life):
             raise NoLongerDue
         in_batch = planned.member is not None
         if next_step(seen.life, planned.now(), probe=probe, in_batch=in_batch) != planned.attempt:

@@ -49,7 +49,6 @@ HOOK_EVENT_TYPE = SearchAttributeKey.for_keyword("HookEventType")
 HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
 
 _STEPS_PER_RUN = 24  # then continue as new: a run's history stays small enough to read
-_HEARTBEAT_TIMEOUT = HEARTBEAT
 _UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
 # A local step is tried once, then handed to the regular queue: while the database is away, retries
 # in place would occupy a workflow task, grow the history and delay the worker's shutdown.
@@ -218,7 +217,7 @@ class DeliveryWorkflow:
             result_type=StepResult,
             task_queue=RETRIES_QUEUE,
             start_to_close_timeout=timeout,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+            heartbeat_timeout=HEARTBEAT,
             retry_policy=_UNTIL_DONE,
             summary=summary or None,
             priority=Priority(priority_key=urgency, fairness_key=self._input.endpoint_id),
