@@ -97,7 +97,7 @@ class StepResult:
     def text(self, retries_planned: int) -> str:
         """Return the text that the Temporal UI shows, in Markdown."""
         at = "" if self.next_at is None else f", {rfc3339(self.next_at)}"
-        since = "" if self.held_since is None else f" since {rfc3339(self.held_since)},"
+        since = "" if self.held_since is None else f", waiting since {rfc3339(self.held_since)},"
         lines = [
             f"**{self.status.value}**{since} after {self.attempts} attempts"
             f" ({self.retries} of {retries_planned} retries)",

@@ -68,6 +68,6 @@ def test_temporal_shows_since_when_a_delivery_is_held_and_what_happens_next() ->
         held_since=datetime(2026, 11, 20, 12, tzinfo=UTC),
     )
     first, check, following = result.text(78).split("  \n")
-    assert first.startswith("**held** since 20")
+    assert first.startswith("**held**, waiting since 20")
     assert check.startswith("next: a check (the endpoint's circuit is half-open), 20")
     assert following == next_step(DeliveryStatus.HELD, Reason.CIRCUIT_HALF_OPEN, tone=Tone.OPERATOR)
