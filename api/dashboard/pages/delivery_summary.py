@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Final
 
 from api.routes.deliveries import AttemptView, DeliveryDetail
 from api.site.formatting import millis, number, span
+from hookfast.deliveries.answer import status_text
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result
 from hookfast.deliveries.wording import Tone, is_queued, next_step, state
@@ -90,17 +90,9 @@ def _answer(attempt: AttemptView, *, only: bool) -> str:
     took = millis(attempt.duration_ms)
     if attempt.status_code is not None:
         which = "the answer was" if only else "the last answer was"
-        return f"{which} {_status(attempt.status_code)} after {took}"
+        return f"{which} {status_text(attempt.status_code)} after {took}"
     which = "the attempt" if only else "the last attempt"
     return f"{which} failed after {took}: {(attempt.error or attempt.result.value).rstrip('.')}"
-
-
-def _status(code: int) -> str:
-    """Return a status code with its phrase (RFC 9110), if it has one."""
-    try:
-        return f"{code} {HTTPStatus(code).phrase}"
-    except ValueError:
-        return str(code)
 
 
 def _shortened(text: str | None) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
 from hookfast.cli.remote.screen import pluralize, printable, printable_lines
 from hookfast.cli.remote.times import format_time
 from hookfast.deliveries import wording
+from hookfast.deliveries.answer import status_text
 from hookfast.deliveries.outcome import DeliveryStatus
 
 _SHOWN_LINES, _SHOWN_CHARACTERS = 12, 800
@@ -31,14 +31,6 @@ def answer_summary(attempt: Mapping[str, Any]) -> str:
     code = attempt["status_code"]
     got = attempt["result"] if code is None else status_text(code)
     return f"{got} in {attempt['duration_ms']:,.0f} ms"
-
-
-def status_text(code: int) -> str:
-    """Return a status code with its phrase, if it is a registered one: `404 Not Found`."""
-    try:
-        return f"{code} {HTTPStatus(code).phrase}"
-    except ValueError:
-        return str(code)
 
 
 def answer_lines(attempt: Mapping[str, Any], *, whole: bool) -> tuple[str, str, bool]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from hookfast.cli.remote.delivery_summary import answer_lines, next_step, status_text
+from hookfast.cli.remote.delivery_summary import answer_lines, next_step
 from hookfast.cli.remote.times import format_time
+from hookfast.deliveries.answer import status_text
 
 _AT = "2026-11-25T10:00:00.000000Z"
 _WHEN = format_time(_AT)
