@@ -50,7 +50,7 @@ from hookfast.deliveries.outcome import ERROR_TEXT, DeliveryStatus, Reason, Resu
 from hookfast.deliveries.wording import REASON_LIST
 from hookfast.endpoints.circuit import hold_reason
 from hookfast.events.event_type import parse_event_type
-from hookfast.storage.circuits.circuits import gates
+from hookfast.storage.circuits.circuits import EndpointGate, gates
 from hookfast.storage.deliveries import actions, attempts, deliveries
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.outgoing import FRESH_SECONDS
@@ -74,10 +74,22 @@ class LastAnswerView(BaseModel):
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What views of deliveries show besides their rows: the heads of the lanes in which some are
-    queued, and for those that are held, why their endpoints hold deliveries now."""
+    queued, and the gates of the endpoints for which some are held."""
 
     heads: Mapping[str, str]
-    holds: Mapping[str, Reason]
+    gates: Mapping[str, EndpointGate]
+
+    def hold_of(self, delivery: Delivery) -> dict[str, Any]:
+        """Return the members of a held delivery that depend on what holds it now: its circuit may
+        have moved on since the row was written. The row has the time of its own check."""
+        members = {"next_attempt_at": None, "next_check_at": delivery.next_attempt_at}
+        if (current := self.gates.get(delivery.endpoint_id)) is None:
+            return members
+        reason = hold_reason(current.gate) or delivery.reason
+        probe = current.next_probe_at
+        if reason == Reason.CIRCUIT_OPEN and probe is not None:
+            members["next_check_at"] = min(probe, delivery.next_attempt_at or probe)
+        return members | {"reason": reason}
 
 
 class DeliveryView(BaseModel):
@@ -103,8 +115,8 @@ class DeliveryView(BaseModel):
         "after the other; null otherwise. That time uses up none of its retry plan."
     )
     next_check_at: Time | None = Field(
-        description="If it is `held`: when it checks by itself whether it may be sent, if nothing "
-        "releases it before; null otherwise."
+        description="If it is `held`: when Hookfast checks next whether it may be sent, by a probe "
+        "of its endpoint or by itself, if nothing releases it before; null otherwise."
     )
     last_answer: LastAnswerView | None = Field(
         description="The answer to the newest recorded attempt; null before the first."
@@ -138,11 +150,8 @@ class DeliveryView(BaseModel):
         queued = delivery.place == Place.QUEUED
         members["waits_behind"] = around.heads.get(lane) if queued else None
         members |= {"held_since": delivery.waiting_since, "next_check_at": None}
-        if delivery.status == DeliveryStatus.HELD:  # the row has the time of its next check
-            members["next_check_at"] = delivery.next_attempt_at
-            members["next_attempt_at"] = None
-            # the circuit may have moved on since the row was written
-            members["reason"] = around.holds.get(delivery.endpoint_id, delivery.reason)
+        if delivery.status == DeliveryStatus.HELD:
+            members |= around.hold_of(delivery)
         members["last_answer"] = delivery.last_result and LastAnswerView(
             result=delivery.last_result,
             status_code=delivery.last_status_code,
@@ -229,11 +238,9 @@ async def delivery_listing(
 async def _surroundings(connection: AsyncConnection, rows: Sequence[Delivery]) -> Surroundings:
     lane_ids = {row.lane for row in rows if row.lane is not None and row.place == Place.QUEUED}
     holding = {row.endpoint_id for row in rows if row.status == DeliveryStatus.HELD}
-    current = await gates(connection, holding) if holding else {}
-    reasons = {key: hold_reason(one.gate) for key, one in current.items()}
     return Surroundings(
         heads=await lanes.heads(connection, lane_ids),
-        holds={key: reason for key, reason in reasons.items() if reason is not None},
+        gates=await gates(connection, holding) if holding else {},
     )
 
 

@@ -192,6 +192,7 @@ _GATES = (
         _H.circuit,
         _H.probe_delivery_id,
         _H.drain_rate,
+        _H.next_probe_at,
     )
     .join_from(_ENDPOINTS, _HEALTH, _E.id == _H.endpoint_id, isouter=True)
     .where(_E.id.in_(bindparam("ids", expanding=True)))
@@ -200,10 +201,12 @@ _GATES = (
 
 @dataclass(frozen=True, slots=True)
 class EndpointGate:
-    """An endpoint's gate, and when the endpoint itself was last updated."""
+    """An endpoint's gate, when the endpoint itself was last updated, and when its circuit is probed
+    next, if it is open."""
 
     gate: Gate
     updated_at: datetime
+    next_probe_at: datetime | None
 
 
 async def gates(
@@ -211,7 +214,10 @@ async def gates(
 ) -> dict[str, EndpointGate]:
     """Return the current gates of these endpoints."""
     rows = await connection.execute(_GATES, {"ids": sorted(endpoint_ids)})
-    return {row["id"]: EndpointGate(_gate(row), row["updated_at"]) for row in rows.mappings()}
+    return {
+        row["id"]: EndpointGate(_gate(row), row["updated_at"], row["next_probe_at"])
+        for row in rows.mappings()
+    }
 
 
 def _gate(row: Any) -> Gate:

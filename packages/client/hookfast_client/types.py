@@ -203,8 +203,8 @@ class Delivery(TypedDict):
     other; null otherwise. That time uses up none of its retry plan."""
 
     next_check_at: str | None
-    """If it is `held`: when it checks by itself whether it may be sent, if nothing releases it
-    before; null otherwise."""
+    """If it is `held`: when Hookfast checks next whether it may be sent, by a probe of its endpoint
+    or by itself, if nothing releases it before; null otherwise."""
 
     last_answer: LastAnswer | None
     """The answer to the newest recorded attempt; null before the first."""
@@ -395,8 +395,8 @@ class DeliveryDetail(TypedDict):
     other; null otherwise. That time uses up none of its retry plan."""
 
     next_check_at: str | None
-    """If it is `held`: when it checks by itself whether it may be sent, if nothing releases it
-    before; null otherwise."""
+    """If it is `held`: when Hookfast checks next whether it may be sent, by a probe of its endpoint
+    or by itself, if nothing releases it before; null otherwise."""
 
     last_answer: LastAnswer | None
     """The answer to the newest recorded attempt; null before the first."""

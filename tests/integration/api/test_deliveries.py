@@ -215,44 +215,50 @@ async def test_delivery_shows_its_attempts(
 
 
 @pytest.mark.parametrize(
-    ("columns", "health", "reason"),
+    ("state", "circuit", "probe_hours", "reason", "check_hours"),
     [
-        ({}, {"circuit": "open"}, "circuit_open"),
-        ({}, {"circuit": "half_open"}, "circuit_half_open"),
-        ({}, {"circuit": "draining"}, "circuit_draining"),
-        ({"state": "paused"}, {"circuit": "open"}, "endpoint_paused"),
-        # it has just closed: what held it until then
-        ({}, {"circuit": "closed"}, "circuit_open"),
+        ("enabled", "open", 1, "circuit_open", 1),  # its endpoint is probed first
+        ("enabled", "open", 9, "circuit_open", 6),  # it checks by itself first
+        ("enabled", "half_open", 1, "circuit_half_open", 6),
+        ("enabled", "draining", None, "circuit_draining", 6),
+        ("paused", "open", 1, "endpoint_paused", 6),  # which is not probed
+        ("enabled", "closed", None, "circuit_open", 6),  # just now: what held it until then
     ],
 )
 async def test_held_delivery_says_why_since_when_and_until_when(
     client: httpx2.AsyncClient,
     context: Context,
     tenant: str,
-    columns: Json,
-    health: Json,
+    state: str,
+    circuit: str,
+    probe_hours: int | None,
     reason: str,
+    check_hours: int,
 ) -> None:
     """By the circuit as it is, although the delivery was put on hold when it was open."""
     delivery = await emit(client, tenant)
-    since, check = utc_now(), utc_now() + timedelta(hours=6)
+    since = utc_now()
+    at = {hours: since + timedelta(hours=hours) for hours in (1, 6, 9)}
     held = {"status": "held", "reason": "circuit_open"}
-    await change(context, delivery["id"], waiting_since=since, next_attempt_at=check, **held)
-    endpoint_id = delivery["endpoint_id"]
+    await change(context, delivery["id"], waiting_since=since, next_attempt_at=at[6], **held)
+    health = {
+        "endpoint_id": delivery["endpoint_id"],
+        "circuit": circuit,
+        "consecutive_failures": 5,
+        "next_probe_at": None if probe_hours is None else at[probe_hours],
+    }
+    table = Endpoint.__table__
     async with context.database.write() as connection:
+        await connection.execute(insert(EndpointHealth).values(health))
         await connection.execute(
-            insert(EndpointHealth).values(endpoint_id=endpoint_id, consecutive_failures=0, **health)
-        )
-        await connection.execute(
-            update(Endpoint)
-            .where(Endpoint.__table__.c.id == endpoint_id)
-            .values(updated_at=since, **columns)
+            update(table).where(table.c.id == delivery["endpoint_id"]).values(state=state)
         )
     [in_list] = (await client.get("/deliveries", params={"status": "held"})).json()["data"]
     alone = (await client.get(f"/deliveries/{delivery['id']}")).json()
     for shown in (in_list, alone):
         assert (shown["status"], shown["reason"]) == ("held", reason)
-        assert (shown["held_since"], shown["next_check_at"]) == (rfc3339(since), rfc3339(check))
+        assert shown["held_since"] == rfc3339(since)
+        assert shown["next_check_at"] == rfc3339(at[check_hours])
         assert shown["next_attempt_at"] is None
 
 
