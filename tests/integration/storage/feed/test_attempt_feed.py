@@ -21,7 +21,7 @@ from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.storage.feed import attempt_feed, feed
 from hookfast.storage.feed.attempt_feed import AttemptFilter, TailPage
 from hookfast.storage.feed.cursor import AttemptCursor
-from hookfast.storage.tables import AttemptPlan as AttemptRow
+from hookfast.storage.tables import Attempt as AttemptRow
 from tests.integration.storage.retention.ended import NO_RETRIES, ended
 from tests.support.seed import delivery_row, seed_delivery, seed_endpoint
 
