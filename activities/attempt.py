@@ -25,10 +25,11 @@ from typing import Protocol
 
 import structlog
 
+from activities.batch_member import BatchMember
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
+from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
 from hookfast.deliveries.headers import JSON
-from hookfast.deliveries.life import Life, next_step
+from hookfast.deliveries.life import next_step
 from hookfast.deliveries.mapping import MappingFailed, mapped_body
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.time_budget import RECORD_SHARE
@@ -41,7 +42,7 @@ from hookfast.outage_log import DATABASE
 from hookfast.sender import Sender
 from hookfast.sender.failure import not_made
 from hookfast.storage.database.availability import is_transient
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.telemetry import instruments, spans
@@ -64,23 +65,13 @@ class Deadline(Protocol):
         """Whether something that takes this long ends before then."""
 
 
-class BatchMember(Deadline, Protocol):
-    """A delivery that a batch attempts (`activities.batch_member`)."""
-
-    def covers(self, life: Life) -> bool:
-        """Whether a delivery with this life still belongs to the batch."""
-
-    def answered(self) -> None:
-        """Called when the request has ended."""
-
-
 @dataclass(frozen=True, slots=True)
-class PlannedAttempt:
+class AttemptContext:
     """An attempt that is about to be made. `now` is the clock, never behind the workflow's;
     `member` is set where a batch makes the attempt."""
 
     outgoing: Outgoing
-    attempt: Attempt
+    attempt: AttemptPlan
     now: Clock
     member: BatchMember | None = None
 
@@ -105,7 +96,7 @@ class MadeAttempt:
 
     ended: AttemptEnded
     outcome: Outcome
-    change: Change | None
+    change: LifeChange | None
 
 
 class AttemptRunner:
@@ -127,7 +118,7 @@ class AttemptRunner:
         self._clock = clock
         self._late: set[asyncio.Task[None]] = set()
 
-    async def send_and_record(self, planned: PlannedAttempt, left: Deadline) -> MadeAttempt:
+    async def send_and_record(self, planned: AttemptContext, left: Deadline) -> MadeAttempt:
         """Make the attempt. Raises MappingFailed, NoLongerDue or Unavailable if nothing was
         sent."""
         content = await self._content(planned.outgoing)
@@ -169,7 +160,7 @@ class AttemptRunner:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    async def _post(self, planned: PlannedAttempt, content: bytes, left: Deadline) -> Outcome:
+    async def _post(self, planned: AttemptContext, content: bytes, left: Deadline) -> Outcome:
         outgoing, number = planned.outgoing, planned.attempt.number
         endpoint, raw = outgoing.endpoint, outgoing.raw
         trace = outgoing.event.traceparent
@@ -203,7 +194,7 @@ class AttemptRunner:
             span.answered(outcome.result, outcome.status_code, succeeded=outcome.succeeded)
             return outcome
 
-    async def _confirm(self, planned: PlannedAttempt, left: Deadline) -> None:
+    async def _confirm(self, planned: AttemptContext, left: Deadline) -> None:
         """Check again that the attempt is due. The sender calls this when the connection is open
         and nothing was sent. Raises NoLongerDue if the delivery does something else next or may not
         be sent, and Unavailable if Temporal has given this step up: another worker may be making
@@ -214,7 +205,7 @@ class AttemptRunner:
             raise Unavailable("The step was given up before its request began.")
         seen = await self._loader.refresh(planned.outgoing)
         probe = seen.gate.probes(planned.delivery_id)
-        if planned.member is not None and not planned.member.covers(seen.life):
+        if planned.member is not None and not planned.member.still_owns(seen.life):
             raise NoLongerDue
         in_batch = planned.member is not None
         if next_step(seen.life, planned.now(), probe=probe, in_batch=in_batch) != planned.attempt:
@@ -259,7 +250,7 @@ class AttemptRunner:
             url=f"{self._public_url}/v1/events/{event.event_id}",
         )
 
-    async def _try_to_record(self, record: AttemptRecord) -> Change | None:
+    async def _try_to_record(self, record: AttemptRecord) -> LifeChange | None:
         """Record the attempt. None if that could not be committed in time."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + RECORD_SHARE.total_seconds()
@@ -310,7 +301,7 @@ class _ObservedAttempt:
 
     def __init__(
         self,
-        attempt: Attempt,
+        attempt: AttemptPlan,
         outgoing: Outgoing,
         span: spans.AttemptSpan,
         *,
@@ -321,7 +312,7 @@ class _ObservedAttempt:
         self._span = span
         self._started_at = started_at
 
-    def ended(self, outcome: Outcome, change: Change | None) -> None:
+    def ended(self, outcome: Outcome, change: LifeChange | None) -> None:
         """Measure the result. `change` is what the attempt changed; None: not recorded yet."""
         result = outcome.result.value
         trigger = self._attempt.trigger
@@ -349,7 +340,7 @@ class _ObservedAttempt:
 
 @contextmanager
 def observed_attempt(
-    attempt: Attempt, outgoing: Outgoing, *, started_at: datetime
+    attempt: AttemptPlan, outgoing: Outgoing, *, started_at: datetime
 ) -> Iterator[_ObservedAttempt]:
     """Observe an attempt while the block makes it."""
     ids = {

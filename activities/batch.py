@@ -28,7 +28,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from activities.attempt import AttemptRunner, NoLongerDue, PlannedAttempt
+from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
 from activities.batch_member import BatchMember, EndpointSlots
 from activities.heartbeat import TimeLeft, heartbeat
 from hookfast.clock import Clock, utc_now
@@ -43,7 +43,7 @@ from hookfast.deliveries.batch_messages import (
     summary,
     workflow_id,
 )
-from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
+from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
 from hookfast.deliveries.life import Phase, next_step
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
@@ -57,7 +57,7 @@ from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder
+from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
 from hookfast.storage.endpoints import endpoints
 
 _CHECK_SECONDS = 0.1
@@ -83,7 +83,7 @@ class _Status(Enum):
 
     DELIVERED = auto()
     CONTINUES = auto()  # its row says so already
-    LEAVES = auto()  # and its row has yet to say so
+    LEAVES_UNSAVED = auto()  # its row has yet to say so
     RETURNED = auto()  # nothing was begun
     UNRECORDED = auto()
 
@@ -114,7 +114,7 @@ class BatchActivities:
         recorder: Recorder,
         unhealthy: UnhealthyEndpoints,
         batches: Batches,
-        on_commit: Callable[[Committed], None],
+        on_commit: Callable[[Wakeup], None],
         clock: Clock = utc_now,
     ) -> None:
         self._client = client
@@ -180,7 +180,7 @@ class BatchActivities:
                 given_up = {member.delivery_id: _GIVEN_UP for member in pending.values()}
                 return results | ended | given_up
             for member in pending.values():
-                member.excuse(now - due)
+                member.extend_deadline(now - due)
             ended |= await self._leave_behind(pending, input.batch_id, everything=now > ends_at)
             results |= ended
             batch.finished(ended)
@@ -206,7 +206,7 @@ class BatchActivities:
                     if one.endpoint_id in plans
                 )
             )
-        self._on_commit(Committed.OUTBOX)
+        self._on_commit(Wakeup.OUTBOX)
 
     async def close(self) -> None:
         """Wait for the requests that continue without their batch, and for their records."""
@@ -231,12 +231,12 @@ class BatchActivities:
             log.error("A delivery has no row; it is left out.", delivery_id=member.delivery_id)
             return _Result(_Status.CONTINUES, "it has no row")
         except NoLongerDue:
-            return _Result(_Status.LEAVES, "it changed")
+            return _Result(_Status.LEAVES_UNSAVED, "it changed")
         except MappingFailed:
-            return _Result(_Status.LEAVES, "its mapping fails")
+            return _Result(_Status.LEAVES_UNSAVED, "its mapping fails")
         except EgressUnavailable:
             # Its own workflow waits between two tries; a relay would take it again at once.
-            return _Result(_Status.LEAVES, "the egress proxy does not work")
+            return _Result(_Status.LEAVES_UNSAVED, "the egress proxy does not work")
         except (HookfastError, SQLAlchemyError) as error:  # ours, and nothing was sent
             DATABASE.failed(
                 "A first attempt could not be made; it is tried again.",
@@ -251,7 +251,7 @@ class BatchActivities:
                 delivery_id=member.delivery_id,
                 exc_info=error,
             )
-            return _Result(_Status.LEAVES, "it failed unexpectedly")
+            return _Result(_Status.LEAVES_UNSAVED, "it failed unexpectedly")
         if made.change is None:
             late = Unrecorded.of(member.delivery_id, planned.endpoint_id, made.ended)
             return _Result(_Status.UNRECORDED, "recorded late", late)
@@ -265,7 +265,7 @@ class BatchActivities:
             _Status.CONTINUES, str(made.outcome.status_code or made.outcome.result.value)
         )
 
-    async def _plan(self, member: BatchMember, batch_id: str) -> PlannedAttempt | _Result:
+    async def _plan(self, member: BatchMember, batch_id: str) -> AttemptContext | _Result:
         """Plan the first attempt, if the batch may make it; otherwise return how the delivery
         leaves."""
         outgoing = await self._loader.load(member.delivery_id, fresh=True)
@@ -278,16 +278,16 @@ class BatchActivities:
         member.take(outgoing.endpoint)
         member.extend(life.batch_until, now=now)
         attempt = next_step(life, now, in_batch=True)
-        if not isinstance(attempt, Attempt) or attempt.trigger is not Trigger.FIRST:
-            return _Result(_Status.LEAVES, life.status.value)
+        if not isinstance(attempt, AttemptPlan) or attempt.trigger is not Trigger.FIRST:
+            return _Result(_Status.LEAVES_UNSAVED, life.status.value)
         decision = admit(
             outgoing.gate, member.delivery_id, attempt=attempt, released=outgoing.life.released
         )
         if decision is not Admission.SEND:
-            return _Result(_Status.LEAVES, "its endpoint takes nothing now")
+            return _Result(_Status.LEAVES_UNSAVED, "its endpoint takes nothing now")
         if outgoing.endpoint.limits is not None:
-            return _Result(_Status.LEAVES, "its endpoint has limits")
-        return PlannedAttempt(outgoing, attempt, self._clock, member)
+            return _Result(_Status.LEAVES_UNSAVED, "its endpoint has limits")
+        return AttemptContext(outgoing, attempt, self._clock, member)
 
     async def _record(self, delivery_id: str, ended: AttemptEnded) -> None:
         try:
@@ -342,12 +342,12 @@ class BatchActivities:
         match result.status:
             case _Status.UNRECORDED if result.unrecorded is not None:
                 await self._hand_over(result.unrecorded, batch_id)
-            case _Status.LEAVES | _Status.RETURNED:
+            case _Status.LEAVES_UNSAVED | _Status.RETURNED:
                 await self._settle(
-                    {member.delivery_id: replace(result, status=_Status.LEAVES)}, batch_id
+                    {member.delivery_id: replace(result, status=_Status.LEAVES_UNSAVED)}, batch_id
                 )
             case _:  # recorded, and its row requests its workflow
-                self._on_commit(Committed.OUTBOX)
+                self._on_commit(Wakeup.OUTBOX)
 
     async def _hand_over(self, late: Unrecorded, batch_id: str) -> None:
         """Keep in Temporal an attempt that could not be recorded in time."""
@@ -367,7 +367,7 @@ class BatchActivities:
 
     async def _settle(self, results: dict[str, _Result], batch_id: str) -> None:
         """Write the results that the rows do not have yet."""
-        leaving = _with_status(results, _Status.LEAVES)
+        leaving = _with_status(results, _Status.LEAVES_UNSAVED)
         returned = _with_status(results, _Status.RETURNED)
         await self._write(
             [
@@ -377,7 +377,7 @@ class BatchActivities:
             batch_id,
         )
         if len(results) > len(_with_status(results, _Status.DELIVERED)):
-            self._on_commit(Committed.OUTBOX)
+            self._on_commit(Wakeup.OUTBOX)
 
     async def _write(self, changes: Collection[_Write], batch_id: str) -> None:
         if not changes:
@@ -419,7 +419,7 @@ def _result_of(results: dict[str, _Result]) -> BatchResult:
     continued = {
         delivery_id: result.why
         for delivery_id, result in results.items()
-        if result.status in (_Status.CONTINUES, _Status.LEAVES, _Status.UNRECORDED)
+        if result.status in (_Status.CONTINUES, _Status.LEAVES_UNSAVED, _Status.UNRECORDED)
     }
     line = summary(
         len(results),

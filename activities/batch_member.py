@@ -53,7 +53,7 @@ class BatchMember:
         self.begun = True
         self.unanswered_since = asyncio.get_running_loop().time()
 
-    def excuse(self, late: float) -> None:
+    def extend_deadline(self, late: float) -> None:
         """Ignore so many seconds, in which this worker was too busy to see an answer."""
         if self.unanswered_since is not None:
             self.unanswered_since += max(0.0, late)
@@ -75,7 +75,7 @@ class BatchMember:
         since = self.unanswered_since
         return since is not None and asyncio.get_running_loop().time() - since > seconds
 
-    def covers(self, life: Life) -> bool:
+    def still_owns(self, life: Life) -> bool:
         """Whether the delivery still belongs to this batch."""
         return life.batch_until in self._untils
 

@@ -35,7 +35,7 @@ from hookfast.storage.circuits.circuits import EndpointCircuit
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import deliveries, lives, outbox, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
-from hookfast.storage.deliveries.recorder import Committed
+from hookfast.storage.deliveries.recorder import Wakeup
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.owners import notifications
 
@@ -55,7 +55,7 @@ class CircuitActivities:
         *,
         database: Database,
         policy: Policy,
-        on_commit: Callable[[Committed], None],
+        on_commit: Callable[[Wakeup], None],
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
@@ -93,7 +93,7 @@ class CircuitActivities:
                 # After the circuit's commit: a delivery that is woken earlier is not the probe yet.
                 async with self._database.write() as connection:
                     await outbox.wake(connection, [probe])
-                self._on_commit(Committed.OUTBOX)
+                self._on_commit(Wakeup.OUTBOX)
                 await self._wait_for_probe(endpoint_id, probe)
             return await self.read_circuit(endpoint_id)
 
@@ -190,7 +190,7 @@ class CircuitActivities:
                 wake=Urgency.RETRY,
             )
         if ids:
-            self._on_commit(Committed.OUTBOX)
+            self._on_commit(Wakeup.OUTBOX)
 
     async def _close(self, endpoint_id: str) -> bool:
         """Close the circuit if nothing is held. Return whether it is closed."""
@@ -209,7 +209,7 @@ class CircuitActivities:
             await permits.reset(connection, endpoint_id, now=now)
             policy = self._policy_of(owned)
             await notifications.circuit_changed(connection, owned, after, policy=policy, now=now)
-        self._on_commit(Committed.CIRCUIT | Committed.OUTBOX)
+        self._on_commit(Wakeup.CIRCUIT | Wakeup.OUTBOX)
         return True
 
     @activity.defn
@@ -230,7 +230,7 @@ class CircuitActivities:
                 await endpoint_state.disable(
                     connection, endpoint_id, cause=Cause.GAVE_UP, reason=reason, now=now
                 )
-        self._on_commit(Committed.CIRCUIT | Committed.OUTBOX)
+        self._on_commit(Wakeup.CIRCUIT | Wakeup.OUTBOX)
         return await self.read_circuit(endpoint_id)
 
     @activity.defn
@@ -258,7 +258,7 @@ class CircuitActivities:
                         policy=self._policy_of(owned),
                         now=now,
                     )
-        self._on_commit(Committed.CIRCUIT)
+        self._on_commit(Wakeup.CIRCUIT)
         return await self.read_circuit(endpoint_id)
 
     async def _change(

@@ -9,6 +9,9 @@ What each ordering protects against:
   with its record, or when the request is not made after all.
 - Where only the record fails, the attempt goes to the workflow, which records it: a crash after
   that repeats the record and never the request.
+- Where a worker is frozen during a request, Temporal has the step repeated, and its workflow awaits
+  that one. The late record wakes the workflow (`storage.deliveries.lives`), which would sleep for
+  hours if the repeated step had put the delivery on hold.
 
 `activities.attempt` makes the request itself.
 """
@@ -25,11 +28,12 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.attempt import AttemptRunner, NoLongerDue, PlannedAttempt
+from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
 from activities.fast_lane import FastLane
 from activities.heartbeat import TimeLeft, heartbeat
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.facts import Attempt, Trigger, Undeliverable
+from hookfast.deliveries.actions import names
+from hookfast.deliveries.facts import AttemptPlan, Trigger, Undeliverable
 from hookfast.deliveries.lane import DeadLetterPolicy, Place
 from hookfast.deliveries.life import Life, Phase, next_step
 from hookfast.deliveries.mapping import MappingFailed
@@ -43,18 +47,19 @@ from hookfast.deliveries.messages import (
 )
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Reason
 from hookfast.deliveries.retry_plan import PlanSpec, parse_plan
+from hookfast.deliveries.wording import reason_text
 from hookfast.dispatch.retry_lag import RetryLag
 from hookfast.dispatch.start_window import StartWindow
 from hookfast.endpoints.circuit import Admission, admit
-from hookfast.endpoints.limits import Go
+from hookfast.endpoints.limits import Granted
 from hookfast.errors import NotFound, Unavailable
 from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, admission, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder
+from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
 
 _LEASE_MARGIN = timedelta(seconds=60)
 """If a worker dies, its permits are free again this long after the longest request: longer than the
@@ -84,7 +89,7 @@ class DeliveryActivities:
         recorder: Recorder,
         fast_lane: FastLane,
         held_backstop: timedelta,
-        on_commit: Callable[[Committed], None],
+        on_commit: Callable[[Wakeup], None],
         retry_lag: RetryLag,
         window: StartWindow,
         dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
@@ -139,7 +144,7 @@ class DeliveryActivities:
                         connection, input.delivery_id, input.signals, now=self._clock()
                     )
                 if changed.locked.lane is not None:  # the next one may have moved up
-                    self._on_commit(Committed.OUTBOX)
+                    self._on_commit(Wakeup.OUTBOX)
             while True:
                 try:
                     return await self._read_and_attempt(input, left)
@@ -161,16 +166,16 @@ class DeliveryActivities:
         now = _clock_of(input.now, self._clock)
         attempt = next_step(outgoing.life, now(), probe=outgoing.gate.probes(input.delivery_id))
         step: _StepDone | StepResult = _StepDone(outgoing.life)
-        if isinstance(attempt, Attempt):
+        if isinstance(attempt, AttemptPlan):
             if attempt.trigger is Trigger.RETRY and input.due is not None:
                 # both by Temporal's clock, which fired the timer; ours may differ
                 self._retry_lag.note(activity.info().started_time - input.due)
-            step = await self._attempt(PlannedAttempt(outgoing, attempt, now), left)
+            step = await self._attempt(AttemptContext(outgoing, attempt, now), left)
         if isinstance(step, StepResult):
             return step
         return _result_of(step.life, outgoing.plan, after=step.outcome)
 
-    async def _attempt(self, planned: PlannedAttempt, left: TimeLeft) -> _StepDone | StepResult:
+    async def _attempt(self, planned: AttemptContext, left: TimeLeft) -> _StepDone | StepResult:
         """Make the attempt, unless the circuit or the fast lane says no."""
         if (change := await self._admit(planned)) is not None:
             return _StepDone(change.after)
@@ -182,7 +187,7 @@ class DeliveryActivities:
                 return StepResult(lane_full=True)
             return await self._attempt_within_limits(planned, left)
 
-    async def _admit(self, planned: PlannedAttempt) -> Change | None:
+    async def _admit(self, planned: AttemptContext) -> LifeChange | None:
         """None if the attempt may be made; otherwise how the delivery was changed."""
         outgoing = planned.outgoing
         decision = admit(
@@ -207,11 +212,11 @@ class DeliveryActivities:
         if decided.admitted:
             return None
         if decided.change.died:
-            self._on_commit(Committed.OUTBOX)
+            self._on_commit(Wakeup.OUTBOX)
         return decided.change
 
     async def _attempt_within_limits(
-        self, planned: PlannedAttempt, left: TimeLeft
+        self, planned: AttemptContext, left: TimeLeft
     ) -> _StepDone | StepResult:
         """Make the attempt, or wait for a turn if the endpoint's limits require it."""
         endpoint = planned.outgoing.endpoint
@@ -227,7 +232,7 @@ class DeliveryActivities:
                     lease=timedelta(seconds=endpoint.timeout_seconds) + _LEASE_MARGIN,
                     clock=planned.now,
                 )
-            if not isinstance(turn, Go):
+            if not isinstance(turn, Granted):
                 return _StepDone(turn.after)
             await asyncio.sleep(max(0.0, (turn.at - planned.now()).total_seconds()))
         if not left.fits(planned.time_needed):
@@ -246,7 +251,7 @@ class DeliveryActivities:
             return StepResult(unrecorded=made.ended)
         return _StepDone(made.change.after, made.outcome)
 
-    async def _give_up(self, planned: PlannedAttempt, error: str) -> _StepDone:
+    async def _give_up(self, planned: AttemptContext, error: str) -> _StepDone:
         """Make the delivery a dead letter, because its mapping makes no body."""
         async with self._database.write() as connection:
             change = await admission.give_up(
@@ -258,10 +263,10 @@ class DeliveryActivities:
                 now=planned.now(),
             )
         if change.died:
-            self._on_commit(Committed.OUTBOX)
+            self._on_commit(Wakeup.OUTBOX)
         return _StepDone(change.after)
 
-    async def _return_permit(self, planned: PlannedAttempt) -> None:
+    async def _return_permit(self, planned: AttemptContext) -> None:
         if planned.outgoing.endpoint.limits is None:
             return
         unused = permits.EndedRequest(
@@ -302,6 +307,7 @@ def _result_of(life: Life, plan: PlanSpec, *, after: Outcome | None = None) -> S
         attempts=life.attempts,
         retries=life.retries,
         next_at=life.next_attempt_at,
+        held_since=life.waiting_since,
         waits_for=_waits_for(life, plan, after),
         last_error=life.last_error,
     )
@@ -314,10 +320,9 @@ def _waits_for(life: Life, plan: PlanSpec, after: Outcome | None) -> str:
     if life.place is Place.QUEUED:
         return "its turn: an earlier delivery of its lane is not done"
     if life.phase is Phase.PAUSED:
-        return "paused; send the signal `resume`, `resend` or `cancel`"
+        return f"paused; send the signal {names(DeliveryStatus.PAUSED)}"
     if life.phase is Phase.HELD:
-        paused = life.reason is Reason.ENDPOINT_PAUSED
-        return "held: its endpoint is paused" if paused else "held: its endpoint's circuit is open"
+        return f"a check ({reason_text(life.reason or '')})"
     if life.resend is not None:
         return f"attempt {life.attempts + 1}: resend"
     if life.attempts == 0:

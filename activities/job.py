@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from pydantic import ValidationError
@@ -20,12 +20,12 @@ from temporalio import activity
 
 from activities.heartbeat import heartbeat
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.facts import Action
+from hookfast.deliveries.actions import JOB_STEPS
 from hookfast.deliveries.job import JobInput, JobProgress, JobStatus, Rest, Spacing
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, jobs, selection
-from hookfast.storage.deliveries.life_rows import Change
-from hookfast.storage.deliveries.recorder import Committed
+from hookfast.storage.deliveries.life_rows import LifeChange
+from hookfast.storage.deliveries.recorder import Wakeup
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Job
 
@@ -40,14 +40,6 @@ queue up in Temporal before other work."""
 _PATIENCE = timedelta(minutes=1)
 """A job does not wait for a resend whose turn, by its endpoint's limits, is further away."""
 
-_ACTIONS: Final = {
-    "pause": Action.PAUSE,
-    "resume": Action.RESUME,
-    "resend": Action.RESEND_YIELDING,
-    "cancel": Action.CANCEL,
-    "ask_again": Action.CHECK_LIMITS,
-}
-
 log = structlog.get_logger()
 
 
@@ -59,7 +51,7 @@ class _Requested:
     under_way: Sequence[str] = ()
     done: int = 0
     skipped: int = 0
-    changes: Sequence[Change] = ()
+    changes: Sequence[LifeChange] = ()
 
 
 class JobActivities:
@@ -69,7 +61,7 @@ class JobActivities:
         self,
         *,
         database: Database,
-        on_commit: Callable[[Committed], None],
+        on_commit: Callable[[Wakeup], None],
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
@@ -156,7 +148,7 @@ class JobActivities:
                 status = JobStatus.CANCELLED if cancelled else JobStatus.DONE
                 moved = await self._finish(connection, locked, status)
         if requested.changes:
-            self._on_commit(Committed.OUTBOX)
+            self._on_commit(Wakeup.OUTBOX)
         return moved or job
 
     async def _request(
@@ -167,15 +159,20 @@ class JobActivities:
         ids = await selection.next_ids(connection, chosen, after=job.cursor, limit=limit)
         if not ids:
             return _Requested()
+        step = JOB_STEPS[job.action]
         changes = await actions.request_many(
-            connection, ids, _ACTIONS[job.action], among=chosen.statuses, now=self._clock()
+            connection,
+            ids,
+            step.fact,
+            among=chosen.statuses,
+            urgency=step.urgency,
+            now=self._clock(),
         )
         changed = [one for one in changes if one.after != one.before]
-        is_resend = job.action == "resend"
         return _Requested(
             last=ids[-1],
-            under_way=[one.delivery_id for one in changed] if is_resend else (),
-            done=0 if is_resend else len(changed),
+            under_way=[one.delivery_id for one in changed] if step.sends else (),
+            done=0 if step.sends else len(changed),
             skipped=len(ids) - len(changed),
             changes=changed,
         )

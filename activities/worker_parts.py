@@ -31,7 +31,7 @@ from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.deliveries.recorder import Committed, Recorder
+from hookfast.storage.deliveries.recorder import Recorder, Wakeup
 from hookfast.storage.keys.keyring import keyring_of
 
 Activities = Sequence[Callable[..., Any]]
@@ -60,11 +60,11 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
     sender = sender_of(settings)
     doorbell = doorbell_for(database)
 
-    def on_commit(news: Committed) -> None:
-        if news & Committed.CIRCUIT:
+    def on_commit(news: Wakeup) -> None:
+        if news & Wakeup.CIRCUIT:
             loader.forget_primed()
             workflow_starter.wake()
-        if news & Committed.OUTBOX:
+        if news & Wakeup.OUTBOX:
             doorbell.ring()
 
     recorder = Recorder(
@@ -135,7 +135,7 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
 
 
 def _control_activities(
-    settings: Settings, database: Database, on_commit: Callable[[Committed], None]
+    settings: Settings, database: Database, on_commit: Callable[[Wakeup], None]
 ) -> Activities:
     """Return the activities of circuits, jobs, owners' mail, the daily run and retention."""
     circuits = CircuitActivities(

@@ -14,6 +14,8 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from hookfast.clock import rfc3339
+from hookfast.deliveries.actions import AuditName
+from hookfast.deliveries.evidence import MASK
 from hookfast.strict_json.text import to_text
 
 AuditAction = Literal[
@@ -21,10 +23,7 @@ AuditAction = Literal[
     "api_key.revoke",
     "audit.expire",
     "dead_letter.redrive",
-    "delivery.cancel",
-    "delivery.pause",
-    "delivery.resend",
-    "delivery.resume",
+    AuditName,
     "endpoint.create",
     "endpoint.delete",
     "endpoint.delete_authentication",
@@ -69,7 +68,6 @@ Differences = dict[str, dict[str, Any]]
 """The old (`before`) and new (`after`) value of each changed field. A side that did not have the
 field is left out."""
 
-MASK: Final = "***"
 MAX_VALUE_BYTES: Final = 16_384
 """A value whose JSON is longer is recorded as its length and SHA-256: the schema of an event type
 can be as long as a request."""
@@ -97,7 +95,7 @@ CLI: Final = Actor(kind="cli")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class AuditedChange:
     """One change. `tenant_id` is the tenant that it concerns, None if it concerns only the
     operator; `resource` is the kind of thing that `resource_id` names."""
 

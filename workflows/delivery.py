@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import cast
 
 from temporalio import workflow
 from temporalio.common import (
@@ -20,6 +22,7 @@ from temporalio.common import (
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 
 from hookfast.deliveries import search_attributes
+from hookfast.deliveries.actions import ACTIONS, ActionSpec
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.messages import (
     CANCELLED_IN_ITS_ROW,
@@ -41,17 +44,31 @@ from hookfast.deliveries.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVI
 from hookfast.workflow_input import NO_INPUT, InvalidInput, require
 
 _STEPS_PER_RUN = 24  # then continue as new: a run's history stays small enough to read
-_HEARTBEAT_TIMEOUT = HEARTBEAT
 _UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
 # A local step is tried once, then handed to the regular queue: while the database is away, retries
 # in place would occupy a workflow task, grow the history and delay the worker's shutdown.
 _ONCE = RetryPolicy(maximum_attempts=1)
 
 
+def _signal_of(action: ActionSpec) -> Callable[..., None]:
+    def receive(self: object) -> None:
+        cast(DeliveryWorkflow, self)._signals.append(action.fact)
+
+    return workflow.signal(name=action.name, description=action.effect)(receive)
+
+
+def _with_action_signals(workflow_class: type[DeliveryWorkflow]) -> type[DeliveryWorkflow]:
+    """Add a signal for each action, to be sent by hand from the Temporal UI or CLI."""
+    for action in ACTIONS.values():
+        setattr(workflow_class, action.name, _signal_of(action))
+    return workflow_class
+
+
 @workflow.defn(name=WORKFLOW_TYPE, failure_exception_types=[InvalidInput])
+@_with_action_signals
 class DeliveryWorkflow:
-    """One (event, subscription) pair. Signals: `pause`, `resume`, `resend`, `cancel`, `release` and
-    `wake`, in any order, at any time, any number of times. Query: `state`."""
+    """One (event, subscription) pair. Signals: the actions, `release` and `wake`, in any order, at
+    any time, any number of times. Query: `state`."""
 
     @workflow.init
     def __init__(self, input: DeliveryInput = NO_INPUT) -> None:
@@ -95,27 +112,6 @@ class DeliveryWorkflow:
         self._urgency = min(urgency, self._urgency or urgency)
 
     @workflow.signal
-    def pause(self) -> None:
-        """Make no attempts until `resume`. The paused time does not use up the retry plan."""
-        self._signals.append(Action.PAUSE)
-
-    @workflow.signal
-    def resume(self) -> None:
-        """Continue: at once if an attempt fell due meanwhile, otherwise when it is due."""
-        self._signals.append(Action.RESUME)
-
-    @workflow.signal
-    def resend(self) -> None:
-        """Make one attempt now, even if paused, or as soon as the endpoint's limits allow. If it
-        fails, the retry plan continues unchanged. After `cancel`, the plan starts again."""
-        self._signals.append(Action.RESEND)
-
-    @workflow.signal
-    def cancel(self) -> None:
-        """End the delivery without another attempt. An attempt in progress is recorded."""
-        self._signals.append(Action.CANCEL)
-
-    @workflow.signal
     def release(self, probe: bool = False) -> None:
         """Stop holding the delivery. With `probe`: check whether it is the circuit's probe."""
         self._woken = True
@@ -153,7 +149,7 @@ class DeliveryWorkflow:
     def _cancelled(self) -> None:
         """Treat Temporal's cancellation as the signal `cancel`, unless our own step sent it."""
         if workflow.cancellation_reason() != CANCELLED_IN_ITS_ROW:
-            self.cancel()
+            self._signals.append(Action.CANCEL)
 
     async def _step(self, *, in_fast_lane: bool) -> None:
         """Do what the row says now, and keep the result in `_now`."""
@@ -216,7 +212,7 @@ class DeliveryWorkflow:
             result_type=StepResult,
             task_queue=RETRIES_QUEUE,
             start_to_close_timeout=timeout,
-            heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+            heartbeat_timeout=HEARTBEAT,
             retry_policy=_UNTIL_DONE,
             summary=summary or None,
             priority=Priority(priority_key=urgency, fairness_key=self._input.endpoint_id),

@@ -21,7 +21,7 @@ from api.access.authentication import Principal
 from api.access.client_address import client_address
 from api.answers.request_id import request_id
 from api.context.context import Context
-from hookfast.audit import PORTAL, Actor, Change
+from hookfast.audit import PORTAL, Actor, AuditedChange
 from hookfast.storage.audit import audit_log
 
 
@@ -34,7 +34,7 @@ class RequestAudit:
         self._context = context
         self.actor = actor
 
-    async def record(self, connection: AsyncConnection, change: Change | None) -> None:
+    async def record(self, connection: AsyncConnection, change: AuditedChange | None) -> None:
         """Log a change as part of the connection's transaction. None means that nothing changed,
         and logs nothing."""
         if change is not None:

@@ -3,7 +3,6 @@ the caller confirms that it means all deliveries."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import Field, Strict
@@ -19,22 +18,15 @@ from api.http.fields import (
     TenantFilter,
     TimeInput,
 )
+from hookfast.deliveries.actions import ACTIONS, UserAction
 from hookfast.deliveries.answer import ANSWERS, parse_answer
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, parse_reason
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type
-from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.selection import MAX_IDS, DeliverySelection
 
 _Status = Annotated[DeliveryStatus, Strict(False)]
 
-ACTS_ON: Final[Mapping[UserAction, tuple[DeliveryStatus, ...]]] = {
-    "pause": (DeliveryStatus.PENDING, DeliveryStatus.RETRYING, DeliveryStatus.HELD),
-    "resume": (DeliveryStatus.PAUSED,),
-    "resend": tuple(DeliveryStatus),
-    "cancel": tuple(status for status in DeliveryStatus if not status.finished),
-}
-"""The statuses in which each action has an effect."""
 REASONS: Final = f"One of {', '.join(f'`{reason}`' for reason in Reason)}."
 """The documentation of the filter `reason`."""
 STATUSES: Final = (
@@ -94,7 +86,7 @@ class DeliveryChoiceForm(DeadLetterChoiceForm):
     def selection_for(self, action: UserAction) -> DeliverySelection:
         """Return the selection, limited to statuses in which `action` has an effect. Raises
         InvalidInput if none of the statuses is left."""
-        possible = ACTS_ON[action]
+        possible = ACTIONS[action].acts_on
         if self.status is None:
             return self.selection(*(() if len(possible) == len(DeliveryStatus) else possible))
         named = self.status if isinstance(self.status, list) else [self.status]

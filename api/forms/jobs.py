@@ -21,28 +21,18 @@ from api.access.authentication import Principal
 from api.context.context import Context
 from api.http.fields import Input, Time
 from api.http.workflow_link import WorkflowView, workflow_view
-from hookfast.audit import AuditAction, Change, differences
+from hookfast.audit import AuditAction, AuditedChange, differences
+from hookfast.deliveries.actions import ACTIONS, JOB_STEPS, JobAction, UserAction
 from hookfast.deliveries.job import MAX_RATE, MIN_RATE, JobKind, JobStatus, job_workflow_id
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
 from hookfast.storage.audit.audited import facts
 from hookfast.storage.deliveries import jobs, selection
-from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.jobs import progress_of
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Job
 
-AUDIT_ACTIONS: Final[Mapping[str, AuditAction]] = {
-    "pause": "delivery.pause",
-    "resume": "delivery.resume",
-    "resend": "delivery.resend",
-    "cancel": "delivery.cancel",
-}
-"""The names in the audit log of actions on one delivery or many."""
-JobAction = Literal[UserAction, "ask_again"]
-"""The actions of jobs. `ask_again`: deliveries that wait for their endpoint's limits check them
-again, because these were raised."""
 _INTERNAL: Final = ("up_to", "after", "without")
 """The members of a stored filter that we add."""
 _MEASURABLE = timedelta(seconds=5)
@@ -71,8 +61,8 @@ class JobView(BaseModel):
         "dead letters, `recover` of an endpoint, `replay` of an event, or raised `limits`."
     )
     action: JobAction = Field(
-        description="What is done with each delivery. `ask_again`: it checks its endpoint's limits "
-        "again, because these were raised."
+        description="What is done with each delivery. `check_limits`: it checks its endpoint's "
+        "limits again, because these were raised."
     )
     status: JobStatus = Field(
         description="`pending` until a worker begins it, then `running`; at the end `done`, "
@@ -158,7 +148,7 @@ async def create_or_count(
     """Create a job, or for a dry run only count. `owner` is the tenant that owns the deliveries, if
     they are of one tenant."""
     if options.dry_run:
-        counted = await count(context, principal, chosen, resend=action == "resend")
+        counted = await count(context, principal, chosen, action=action)
         return dry_run_response(DryRun.of(counted))
     job = await create_job(
         context,
@@ -219,7 +209,7 @@ async def draft_job(
         chosen = replace(
             chosen,
             up_to=await selection.newest_id(connection),
-            without=await _being_resent(connection) if action == "resend" else (),
+            without=await _being_resent(connection) if JOB_STEPS[action].sends else (),
         )
         counted = await selection.count(connection, chosen)
     now = context.clock()
@@ -238,19 +228,19 @@ async def draft_job(
     )
 
 
-def job_created(job: Job, *, owner: str | None, **more: Any) -> Change:
+def job_created(job: Job, *, owner: str | None, **more: Any) -> AuditedChange:
     """Return the audit log's entry for a new job. Its resource is the endpoint or event that the
     job is about, otherwise the job."""
     members = {"job_id": job.id, **facts(job)} | more
     members["filter"] = _filter(job)
     actions: Mapping[JobKind, tuple[AuditAction, str, str]] = {
-        JobKind.ACTION: (AUDIT_ACTIONS[job.action], "job", job.id),
+        JobKind.ACTION: (ACTIONS[job.action].audit, "job", job.id),
         JobKind.REDRIVE: ("dead_letter.redrive", "job", job.id),
         JobKind.RECOVER: ("endpoint.recover", "endpoint", job.filter.get("endpoint_id", job.id)),
         JobKind.REPLAY: ("event.replay", "event", job.filter.get("event_id", job.id)),
     }
     action, resource, resource_id = actions[JobKind(job.kind)]
-    return Change(
+    return AuditedChange(
         action=action,
         resource=resource,
         resource_id=resource_id,
@@ -260,12 +250,12 @@ def job_created(job: Job, *, owner: str | None, **more: Any) -> Change:
 
 
 async def count(
-    context: Context, principal: Principal, chosen: DeliverySelection, *, resend: bool
+    context: Context, principal: Principal, chosen: DeliverySelection, *, action: JobAction
 ) -> dict[DeliveryStatus, int]:
-    """Count the deliveries that a job would act on, by status. With `resend`, leave out those that
-    a running resend job has yet to send."""
+    """Count the deliveries that a job would act on, by status. If it sends them, leave out those
+    that a running job has yet to send."""
     async with context.database.read() as connection:
-        if resend:
+        if JOB_STEPS[action].sends:
             chosen = replace(chosen, without=await _being_resent(connection))
         return await selection.count(connection, _within_scope(chosen, principal))
 

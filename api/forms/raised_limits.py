@@ -35,7 +35,7 @@ async def draft(
         context,
         principal,
         kind=JobKind.LIMITS,
-        action="ask_again",
+        action="check_limits",
         chosen=DeliverySelection(
             endpoint_id=endpoint.id,
             # a paused delivery may wait for the turn of its resend

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
+from hookfast.deliveries.actions import ACTIONS
+
 _HEX: Final = "019a0b3c5d6e7f8091a2b3c4d5e6f708"
 IDS: Final[Mapping[str, str]] = {
     noun: f"{prefix}_{_HEX}"
@@ -227,7 +229,7 @@ PRESENT: Final = frozenset({"job", "last_answer", "latency_ms", "result", "subsc
 
 OPERATIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "act_on_deliveries": {"kind": "action"},
-    "cancel_delivery": {"action": "cancel"},
+    **{f"{name}_delivery": {"action": name} for name in ACTIONS},
     "cancel_job": {"status": "cancelled", "cancel_requested": True, "eta_seconds": None},
     "create_operator_key": {"tenant_id": None, "scope": "emit", "name": "order service"},
     "disable_endpoint": {
@@ -244,7 +246,6 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Any]]] = {
         "status_code": 503,
     },
     "list_operator_keys": {"tenant_id": None, "scope": "operator", "name": "platform"},
-    "pause_delivery": {"action": "pause"},
     "pause_endpoint": {
         "state": "paused",
         "state_reason": "Paused by request.",
@@ -261,7 +262,6 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Any]]] = {
         "matching": 1,
         "by_status": {"delivered": 1},
     },
-    "resume_delivery": {"action": "resume"},
 }
 """What differs in the examples of an operation, by its id."""
 

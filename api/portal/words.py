@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result, reason_text
+from api.routes.deliveries import DeliveryView
+from api.site.formatting import tone
+from hookfast.deliveries import wording
+from hookfast.deliveries.outcome import DeliveryStatus, Result
+from hookfast.deliveries.wording import Tone
 from hookfast.endpoints.health import Health, is_by_request
 
 
@@ -38,29 +42,7 @@ _ENDPOINT: Final[Mapping[Health, State]] = {
         "off", "bad", "Nothing is sent. New messages fail until you switch it on again."
     ),
 }
-_DELIVERY: Final[Mapping[DeliveryStatus, State]] = {
-    DeliveryStatus.PENDING: State("sending", "wait", "The first attempt is due."),
-    DeliveryStatus.RETRYING: State(
-        "retrying", "warn", "Not delivered yet. It will be tried again."
-    ),
-    DeliveryStatus.HELD: State("waiting", "hold", "It is sent when the endpoint can take it."),
-    DeliveryStatus.PAUSED: State("paused", "hold", "It is sent when you resume it."),
-    DeliveryStatus.DELIVERED: State("delivered", "good", "Your endpoint accepted it."),
-    DeliveryStatus.DEAD: State("failed", "bad", "It was not delivered. You can resend it."),
-    DeliveryStatus.GONE: State("failed", "bad", "It was not delivered. You can resend it."),
-    DeliveryStatus.CANCELLED: State("cancelled", "off", "It was cancelled. You can resend it."),
-}
 _NOT_SENT: Final = State("not sent", "off", "The endpoint is off, so it is about to fail.")
-
-_REASONS: Final[Mapping[str, str]] = {
-    Reason.ENDPOINT_LIMIT: "the endpoint's rate limit is reached",
-    Reason.CIRCUIT_OPEN: "the endpoint failed too often and is on hold",
-    Reason.RETRIES_EXHAUSTED: "every attempt failed",
-    Reason.PLAN_EXPIRED: "it could not be delivered in time",
-    Reason.NOT_RETRYABLE: "this answer is not tried again",
-    Reason.ENDPOINT_DISABLED: "the endpoint was off",
-    Reason.MAPPING_FAILED: "no body could be made of the event",
-}
 
 
 def endpoint_state(health: Health, reason: str | None) -> State:
@@ -70,16 +52,16 @@ def endpoint_state(health: Health, reason: str | None) -> State:
     return replace(state, tone="off") if is_by_request(health, reason) else state
 
 
-def delivery_state(status: DeliveryStatus, *, is_off: bool) -> State:
-    """Return what a delivery's status means to the owner of its endpoint, which may be off."""
+def delivery_state(delivery: DeliveryView, *, is_off: bool) -> State:
+    """Return what a delivery's state means to the owner of its endpoint, which may be off."""
+    status, reason = delivery.status, delivery.reason
     if is_off and status in (DeliveryStatus.PENDING, DeliveryStatus.RETRYING):
         return _NOT_SENT
-    return _DELIVERY[status]
-
-
-def reason_of(reason: str | None) -> str:
-    """Return why a delivery waits or ended, for use within a sentence; '' for no reason."""
-    return "" if reason is None else _REASONS.get(reason, reason_text(reason))
+    said = wording.state(status, reason, tone=Tone.CUSTOMER, place=delivery.place)
+    following = wording.next_step(status, reason, tone=Tone.CUSTOMER, place=delivery.place)
+    return State(
+        wording.customer_label(status), tone(status.value), f"{said}. {following}".rstrip()
+    )
 
 
 def state_of_test(result: Result) -> State:

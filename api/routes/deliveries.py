@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
@@ -17,7 +18,7 @@ from api.access.ownership import owned
 from api.context.context import AppContext, Context
 from api.forms import jobs
 from api.forms.delivery_filter import STATUSES, DeliveryChoiceForm, FilteredJobOptions
-from api.forms.jobs import AUDIT_ACTIONS, JOB_ROUTE, JobView
+from api.forms.jobs import JOB_ROUTE, JobView
 from api.http.fields import (
     AnswerQuery,
     DeliveryPath,
@@ -34,21 +35,23 @@ from api.http.fields import (
 from api.http.pagination import Listing, Page, PageQuery
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
-from hookfast.audit import Change
+from hookfast.audit import AuditedChange
 from hookfast.deliveries import batch_messages
+from hookfast.deliveries.actions import ACTIONS, ActionSpec, UserAction, names
 from hookfast.deliveries.answer import parse_answer
 from hookfast.deliveries.evidence import header_pairs
-from hookfast.deliveries.facts import Attempt as PlannedAttempt
+from hookfast.deliveries.facts import AttemptPlan
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.lane import Place, ordering_key_of
 from hookfast.deliveries.life import next_step
 from hookfast.deliveries.messages import workflow_id
-from hookfast.deliveries.outcome import ERROR_TEXT, DeliveryStatus, Result
+from hookfast.deliveries.outcome import ERROR_TEXT, DeliveryStatus, Reason, Result
+from hookfast.deliveries.wording import REASON_LIST
+from hookfast.endpoints.circuit import hold_reason
 from hookfast.events.event_type import parse_event_type
 from hookfast.resources.subscription import PayloadStyle
-from hookfast.storage.circuits.circuits import gates
+from hookfast.storage.circuits.circuits import EndpointGate, gates
 from hookfast.storage.deliveries import actions, attempts, deliveries
-from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.outgoing import FRESH_SECONDS
 from hookfast.storage.events import lanes
@@ -68,6 +71,27 @@ class LastAnswerView(BaseModel):
     attempt_at: Time = Field(description="When the attempt began.")
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What views of deliveries show besides their rows: the heads of the lanes in which some are
+    queued, and the gates of the endpoints for which some are held."""
+
+    heads: Mapping[str, str]
+    gates: Mapping[str, EndpointGate]
+
+    def hold_of(self, delivery: Delivery) -> dict[str, Any]:
+        """Return the members of a held delivery that depend on what holds it now: its circuit may
+        have moved on since the row was written. The row has the time of its own check."""
+        members = {"next_attempt_at": None, "next_check_at": delivery.next_attempt_at}
+        if (current := self.gates.get(delivery.endpoint_id)) is None:
+            return members
+        reason = hold_reason(current.gate) or delivery.reason
+        probe = current.next_probe_at
+        if reason == Reason.CIRCUIT_OPEN and probe is not None:
+            members["next_check_at"] = min(probe, delivery.next_attempt_at or probe)
+        return members | {"reason": reason}
+
+
 class DeliveryView(BaseModel):
     """One event on its way to one subscription. Its id is the message id the receiver sees."""
 
@@ -82,7 +106,18 @@ class DeliveryView(BaseModel):
     tenant_id: str
     payload: PayloadStyle
     status: DeliveryStatus = Field(description=STATUSES)
-    reason: str | None = Field(description="Why it ended or waits; null if there is no problem.")
+    reason: str | None = Field(
+        description="Why it waits or ended; null if there is no problem. While it is `held`, this "
+        f"is what holds it at the moment. {REASON_LIST}."
+    )
+    held_since: Time | None = Field(
+        description="Since when it has been held, paused or waiting for its endpoint's limits, one "
+        "after the other; null otherwise. That time uses up none of its retry plan."
+    )
+    next_check_at: Time | None = Field(
+        description="If it is `held`: when Hookfast checks next whether it may be sent, by a probe "
+        "of its endpoint or by itself, if nothing releases it before; null otherwise."
+    )
     last_answer: LastAnswerView | None = Field(
         description="The answer to the newest recorded attempt; null before the first."
     )
@@ -107,15 +142,16 @@ class DeliveryView(BaseModel):
     finished_at: Time | None
 
     @classmethod
-    def of(cls, delivery: Delivery, *, heads: Mapping[str, str], **more: object) -> Self:
-        """Return the view of a delivery. `heads` has the head of its lane if it is queued."""
+    def of(cls, delivery: Delivery, *, around: Surroundings, **more: object) -> Self:
+        """Return the view of a delivery, with what is known of its endpoint and its lane."""
         members = delivery.model_dump()
         lane = delivery.lane or ""
         members["ordering_key"] = ordering_key_of(lane)
         queued = delivery.place == Place.QUEUED
-        members["waits_behind"] = heads.get(lane) if queued else None
-        if delivery.status == DeliveryStatus.HELD:  # the row has the time of its next check
-            members["next_attempt_at"] = None
+        members["waits_behind"] = around.heads.get(lane) if queued else None
+        members |= {"held_since": delivery.waiting_since, "next_check_at": None}
+        if delivery.status == DeliveryStatus.HELD:
+            members |= around.hold_of(delivery)
         members["last_answer"] = delivery.last_result and LastAnswerView(
             result=delivery.last_result,
             status_code=delivery.last_status_code,
@@ -191,14 +227,17 @@ async def delivery_listing(
     connection: AsyncConnection, page: Page, rows: Sequence[Delivery]
 ) -> Listing[DeliveryView]:
     """Return the page of these rows."""
-    heads = await _heads(connection, rows)
-    return page.listing(rows, lambda delivery: DeliveryView.of(delivery, heads=heads))
+    around = await _surroundings(connection, rows)
+    return page.listing(rows, lambda delivery: DeliveryView.of(delivery, around=around))
 
 
-async def _heads(connection: AsyncConnection, rows: Iterable[Delivery]) -> dict[str, str]:
-    """Return the heads of the lanes in which some of these deliveries are queued."""
+async def _surroundings(connection: AsyncConnection, rows: Sequence[Delivery]) -> Surroundings:
     lane_ids = {row.lane for row in rows if row.lane is not None and row.place == Place.QUEUED}
-    return await lanes.heads(connection, lane_ids)
+    holding = {row.endpoint_id for row in rows if row.status == DeliveryStatus.HELD}
+    return Surroundings(
+        heads=await lanes.heads(connection, lane_ids),
+        gates=await gates(connection, holding) if holding else {},
+    )
 
 
 class AcceptedAction(BaseModel):
@@ -266,13 +305,13 @@ async def get_delivery(
     async with context.database.read() as connection:
         delivery = owned(await deliveries.get(connection, delivery_id), principal)
         made = await attempts.list_newest(connection, delivery_id)
-        heads = await _heads(connection, [delivery])
+        around = await _surroundings(connection, [delivery])
         waiting = 0
         if delivery.lane is not None and delivery.place == Place.HEAD:
             waiting = await lanes.count_queued(connection, delivery.lane, most=_MOST_COUNTED)
     return DeliveryDetail.of(
         delivery,
-        heads=heads,
+        around=around,
         waiting_behind=waiting,
         attempts=[AttemptView.of(attempt) for attempt in made],
         workflow=workflow_view(context, _workflow_id(delivery), closed_at=delivery.finished_at),
@@ -293,48 +332,33 @@ def _workflow_id(delivery: Delivery) -> str:
     return workflow_id(delivery.id)
 
 
-@routes.post("/deliveries/{delivery_id}/pause", status_code=202, summary="Pause a delivery")
-async def pause_delivery(
-    delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
-) -> AcceptedAction:
-    """Makes no attempts until it is resumed; the pause does not use up its retry plan."""
-    return await _act(delivery_id, "pause", context=context, audit=audit, principal=principal)
+def _add_action(action: ActionSpec) -> Callable[..., Any]:
+    """Add the route that requests an action on one delivery."""
+
+    async def act(
+        delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
+    ) -> AcceptedAction:
+        return await _act(delivery_id, action, context=context, audit=audit, principal=principal)
+
+    act.__name__ = f"{action.name}_delivery"
+    return routes.post(
+        f"/deliveries/{{delivery_id}}/{action.name}",
+        status_code=202,
+        summary=action.title,
+        description=f"{action.effect} {action.api_note}".rstrip(),
+    )(act)
 
 
-@routes.post("/deliveries/{delivery_id}/resume", status_code=202, summary="Resume a delivery")
-async def resume_delivery(
-    delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
-) -> AcceptedAction:
-    """Continues where it was paused: at once, if an attempt fell due meanwhile."""
-    return await _act(delivery_id, "resume", context=context, audit=audit, principal=principal)
+ACTION_ROUTES: Final = {name: _add_action(action) for name, action in ACTIONS.items()}
+"""The function of the route of each action, for pages that offer it."""
 
 
-@routes.post("/deliveries/{delivery_id}/resend", status_code=202, summary="Send a delivery now")
-async def resend_delivery(
-    delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
-) -> AcceptedAction:
-    """Makes one attempt now, even if the delivery is paused or finished. If it fails, the retry
-    plan continues unchanged. Responds with 409 if the endpoint is disabled or deleted."""
-    return await _act(delivery_id, "resend", context=context, audit=audit, principal=principal)
-
-
-@routes.post("/deliveries/{delivery_id}/cancel", status_code=202, summary="Cancel a delivery")
-async def cancel_delivery(
-    delivery_id: DeliveryPath, context: AppContext, audit: Audit, principal: Writer
-) -> AcceptedAction:
-    """Ends the delivery without another attempt. Where deliveries are ordered, a dead letter that
-    holds up those behind it can be cancelled too, which lets them go on."""
-    return await _act(delivery_id, "cancel", context=context, audit=audit, principal=principal)
-
-
-@routes.post(
-    "/deliveries/actions", summary="Pause, resume, resend or cancel many deliveries", **JOB_ROUTE
-)
+@routes.post("/deliveries/actions", summary=f"{names().capitalize()} many deliveries", **JOB_ROUTE)
 async def act_on_deliveries(
     form: DeliveryActionForm, context: AppContext, audit: Audit, principal: Writer
 ) -> JobView | Response:
     """A job acts on the deliveries that match the filter now, oldest first, at its rate; a dry run
-    only counts them. Resends by a job wait for endpoints whose circuit is open."""
+    only counts them. Resends by a job wait for endpoints whose circuit holds deliveries."""
     form.check(form.filter)
     return await jobs.create_or_count(
         context,
@@ -349,7 +373,7 @@ async def act_on_deliveries(
 
 async def _act(
     delivery_id: str,
-    action: UserAction,
+    action: ActionSpec,
     *,
     context: Context,
     audit: RequestAudit,
@@ -357,10 +381,10 @@ async def _act(
 ) -> AcceptedAction:
     async with context.database.write() as connection:
         delivery = owned(await deliveries.get(connection, delivery_id), principal)
-        change = await actions.request(connection, delivery_id, action, now=context.clock())
+        change = await actions.request(connection, delivery_id, action.name, now=context.clock())
         seen = await gates(connection, [delivery.endpoint_id])
-        entry = Change(
-            action=AUDIT_ACTIONS[action],
+        entry = AuditedChange(
+            action=action.audit,
             resource="delivery",
             resource_id=delivery_id,
             tenant_id=delivery.tenant_id,
@@ -371,8 +395,8 @@ async def _act(
     # a worker's clock may be ahead
     soon = context.clock() + timedelta(seconds=1)
     step = next_step(change.before, soon, probe=probe, in_batch=True)
-    if action in ("pause", "cancel") and isinstance(step, PlannedAttempt):
+    if action.stops and isinstance(step, AttemptPlan):
         # A worker that read the delivery before the commit may still start its request within this
         # time. None starts after the response.
         await asyncio.sleep(FRESH_SECONDS)
-    return AcceptedAction(id=delivery_id, action=action)
+    return AcceptedAction(id=delivery_id, action=action.name)

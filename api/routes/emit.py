@@ -32,7 +32,7 @@ from api.limits.backlog import check_backlog
 from hookfast.clock import rfc3339
 from hookfast.errors import HookfastError
 from hookfast.storage.emitting.emit import Accepted, EmitResult
-from hookfast.storage.events.new_events import Committed, NewEvent
+from hookfast.storage.events.new_events import CommittedEvent, NewEvent
 from hookfast.telemetry import spans, traceparent
 
 routes = router("Events", LeanRoute)
@@ -225,7 +225,7 @@ def _accepted(document: dict[str, Any]) -> Response:
     return Response(text, status_code=202, media_type="application/json")
 
 
-def _members(event: Committed) -> dict[str, Any]:
+def _members(event: CommittedEvent) -> dict[str, Any]:
     return {
         "id": event.id,
         "type": event.type,

@@ -13,7 +13,7 @@ from api.access.ownership import found, owned
 from api.context.context import AppContext
 from api.http.fields import EndpointId, Input, TenantPath, Time, example
 from api.http.routing import router
-from hookfast.audit import Change, differences
+from hookfast.audit import AuditedChange, differences
 from hookfast.errors import InvalidInput
 from hookfast.signing.portal_link import MAX_LIFETIME, PortalLink
 from hookfast.storage.accounts import tenants
@@ -87,7 +87,7 @@ async def create_portal_link(
             endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
             if endpoint.tenant_id != tenant_id:
                 raise InvalidInput.at("/endpoint_id", "this endpoint belongs to another tenant")
-        change = Change(
+        change = AuditedChange(
             action="portal_link.create",
             resource="tenant",
             resource_id=tenant_id,

@@ -177,7 +177,7 @@ async def _count(
     event: EventSummary,
     late: LateScope | None,
 ) -> Response:
-    counted = await jobs.count(context, principal, chosen, resend=True)
+    counted = await jobs.count(context, principal, chosen, action="resend")
     new = 0
     if late is not None:
         async with context.database.read() as connection:

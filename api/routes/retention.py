@@ -14,7 +14,7 @@ from api.context.context import AppContext, Context
 from api.http.fields import Input, Time, example
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
-from hookfast.audit import Change
+from hookfast.audit import AuditedChange
 from hookfast.dispatch import retention_schedule
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS
@@ -132,7 +132,7 @@ async def start_retention(
     if not dry_run:
         # Logged after the start, which may fail: a crash in between loses the entry, but a run that
         # never started is never logged. The run's own row (`retention_runs`) exists in any case.
-        change = Change(
+        change = AuditedChange(
             action="retention.run", resource="retention", resource_id=run_id, tenant_id=None
         )
         async with context.database.write() as connection:

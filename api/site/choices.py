@@ -15,7 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.forms.search import SearchText
 from api.routes.search import scope_of
 from api.site.page import Choice, InvalidField, View
-from hookfast.deliveries.outcome import Reason, reason_text
+from hookfast.deliveries.outcome import Reason
+from hookfast.deliveries.wording import reason_text
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import is_event_type
 from hookfast.ids import Prefix, is_id
@@ -38,8 +39,6 @@ _PREFIXES: Final[Mapping[Kind, Prefix]] = {
     "source": "src",
     "api_key": "key",
 }
-_WAITING: Final = (Reason.ENDPOINT_LIMIT, Reason.ENDPOINT_PAUSED, Reason.CIRCUIT_OPEN)
-"""The reasons why deliveries wait, which no dead letter has."""
 _NOUNS: Final[Mapping[Kind, str]] = {
     "endpoint": "an endpoint",
     "tenant": "a tenant",
@@ -80,7 +79,7 @@ async def offer(view: View, **fields: Kind) -> None:
 async def suggest(view: View, connection: AsyncConnection, kind: Kind, text: str) -> list[Choice]:
     """Return the suggestions for a text, one more than are offered; for none, the newest."""
     if kind == "reason":
-        return [_of_reason(each) for each in Reason if each not in _WAITING]
+        return [_of_reason(each) for each in Reason if not each.waits]
     searched = (text,) if text else ()
     found = await names.find(connection, kind, searched, scope=scope_for(view), limit=OFFERED + 1)
     return _choices(found)

@@ -12,7 +12,7 @@ from api.forms.endpoint import EndpointView
 from api.routes.deliveries import LastAnswerView
 from hookfast.clock import parse_rfc3339, to_utc
 from hookfast.deliveries.answer import answer_name, has_telling_duration
-from hookfast.deliveries.outcome import reason_text
+from hookfast.deliveries.wording import reason_text
 from hookfast.endpoints.health import EXPLANATIONS, Health, is_by_request
 from hookfast.events.filter import filter_text
 

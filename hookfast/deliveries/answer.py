@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from typing import Final
 
 from hookfast.deliveries.outcome import Result
@@ -66,6 +67,14 @@ class AnswerFilter:
 def answer_name(result: Result, status_code: int | None) -> str:
     """Return an answer in a few words: its status code, or what went wrong."""
     return _NAMES.get(result, result.value) if status_code is None else str(status_code)
+
+
+def status_text(code: int) -> str:
+    """Return a status code with its phrase, if it is a registered one: `404 Not Found`."""
+    try:
+        return f"{code} {HTTPStatus(code).phrase}"
+    except ValueError:
+        return str(code)
 
 
 def has_telling_duration(result: Result) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Self
 
-from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
+from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.workflow_input import workflow_input
@@ -77,7 +77,7 @@ class Unrecorded:
         """Return the attempt as the fact to record, under the given retry plan."""
         return AttemptEnded(
             attempt_id=self.attempt_id,
-            attempt=Attempt(number=1, trigger=Trigger.FIRST, round=self.round, in_plan=True),
+            attempt=AttemptPlan(number=1, trigger=Trigger.FIRST, round=self.round, in_plan=True),
             started_at=self.started_at,
             outcome=self.outcome,
             plan=plan,

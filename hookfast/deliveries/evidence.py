@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from hookfast.audit import MASK
-
+MASK: Final = "***"
+"""What is shown in place of a secret value."""
 MAX_FIELDS: Final = 64
 MAX_NAME: Final = 100
 MAX_VALUE: Final = 1024

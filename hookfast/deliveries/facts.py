@@ -25,7 +25,7 @@ class Trigger(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class AttemptPlan:
     """One planned attempt. It equals another exactly if nothing that matters has changed.
 
     `in_plan`: it uses up the plan, and its failure moves the plan on. `resend_asked_at` is when the
@@ -49,10 +49,10 @@ class Action(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     RESEND = "resend"
-    RESEND_YIELDING = "resend_yields"
+    RESEND_YIELDING = "resend_yielding"
     CANCEL = "cancel"
     RELEASE = "release"
-    CHECK_LIMITS = "ask_again"  # its endpoint's limits were raised: check them now
+    CHECK_LIMITS = "check_limits"  # its endpoint's limits were raised: check them now
     MOVE_UP = "move_up"  # it is the head of its lane from now on
     LEAVE_LANE = "leave_lane"  # a dead letter lets the next delivery of its lane go on
 
@@ -61,7 +61,7 @@ class Action(StrEnum):
 class Held:
     """The circuit, or its paused endpoint, holds this attempt. It is checked again at `until`."""
 
-    attempt: Attempt
+    attempt: AttemptPlan
     reason: Reason
     until: datetime
 
@@ -70,7 +70,7 @@ class Held:
 class Limited:
     """The endpoint's limits give this attempt a turn at `until`."""
 
-    attempt: Attempt
+    attempt: AttemptPlan
     until: datetime
 
 
@@ -78,7 +78,7 @@ class Limited:
 class Undeliverable:
     """The endpoint is disabled or deleted, or there is no body: nothing is sent."""
 
-    attempt: Attempt
+    attempt: AttemptPlan
     reason: Reason
     error: str
 
@@ -89,7 +89,7 @@ class AttemptEnded:
     the endpoint's `timeout_seconds` decide what follows."""
 
     attempt_id: str
-    attempt: Attempt
+    attempt: AttemptPlan
     started_at: datetime
     outcome: Outcome
     plan: PlanSpec

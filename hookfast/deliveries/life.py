@@ -42,8 +42,8 @@ from typing import Final, TypeAlias, assert_never
 
 from hookfast.deliveries.facts import (
     Action,
-    Attempt,
     AttemptEnded,
+    AttemptPlan,
     Fact,
     Held,
     Limited,
@@ -182,7 +182,7 @@ class End:
     """The delivery has ended."""
 
 
-Step: TypeAlias = "Attempt | Wait | End"
+Step: TypeAlias = "AttemptPlan | Wait | End"
 
 
 def next_step(life: Life, now: datetime, *, probe: bool = False, in_batch: bool = False) -> Step:
@@ -213,7 +213,7 @@ def next_step(life: Life, now: datetime, *, probe: bool = False, in_batch: bool 
     return Wait(life.next_attempt_at)
 
 
-def _attempt(life: Life, trigger: Trigger) -> Attempt:
+def _attempt(life: Life, trigger: Trigger) -> AttemptPlan:
     resend = life.resend if trigger is Trigger.RESEND else None
     in_plan = trigger is not Trigger.PROBE
     if resend is not None:
@@ -221,7 +221,7 @@ def _attempt(life: Life, trigger: Trigger) -> Attempt:
         # made beside it and leaves it as it was.
         postponed = life.phase in (Phase.HELD, Phase.LIMITED) and not resend.yields_to_circuit
         in_plan = life.began_at is None and not postponed
-    return Attempt(
+    return AttemptPlan(
         number=life.attempts + 1,
         trigger=trigger,
         round=life.round,

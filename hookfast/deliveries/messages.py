@@ -15,6 +15,7 @@ from hookfast.clock import rfc3339
 from hookfast.deliveries.facts import Action, AttemptEnded
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.deliveries.retry_plan import PlanSpec
+from hookfast.deliveries.wording import Tone, next_step
 from hookfast.workflow_input import workflow_input
 
 WORKFLOW_TYPE: Final = "DeliveryWorkflow"
@@ -64,9 +65,10 @@ class StepResult:
     """The delivery's row after a step.
 
     `next_at` is when to step again (None: when a signal comes), and `waits_for` says why, for
-    people. `lane_full`: nothing was done because the fast lane is full or too slow; step in the
-    regular lane. `unrecorded`: the request was made and its record could not be committed in time;
-    record it, and do not repeat the request.
+    people. `held_since` is when it began to be held, paused or limited. `lane_full`: nothing was
+    done because the fast lane is full or too slow; step in the regular lane. `unrecorded`: the
+    request was made and its record could not be committed in time; record it, and do not repeat the
+    request.
     """
 
     status: DeliveryStatus = DeliveryStatus.PENDING
@@ -78,6 +80,7 @@ class StepResult:
     last_error: str | None = None
     lane_full: bool = False
     unrecorded: AttemptEnded | None = None
+    held_since: datetime | None = None
 
     def state(self, retries_planned: int) -> DeliveryState:
         """Return the result of the query `state` after this step."""
@@ -94,10 +97,12 @@ class StepResult:
     def text(self, retries_planned: int) -> str:
         """Return the text that the Temporal UI shows, in Markdown."""
         at = "" if self.next_at is None else f", {rfc3339(self.next_at)}"
+        since = "" if self.held_since is None else f", waiting since {rfc3339(self.held_since)},"
         lines = [
-            f"**{self.status.value}** after {self.attempts} attempts"
+            f"**{self.status.value}**{since} after {self.attempts} attempts"
             f" ({self.retries} of {retries_planned} retries)",
             f"next: {self.waits_for}{at}" if self.waits_for else "",
+            next_step(self.status, self.reason, tone=Tone.OPERATOR),
             f"last error: {self.last_error}" if self.last_error else "",
         ]
         return "  \n".join(line for line in lines if line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Self
@@ -68,6 +67,8 @@ class Reason(StrEnum):
     ENDPOINT_LIMIT = "endpoint_limit"  # it waits for its turn by the endpoint's limits
     ENDPOINT_PAUSED = "endpoint_paused"
     CIRCUIT_OPEN = "circuit_open"
+    CIRCUIT_HALF_OPEN = "circuit_half_open"  # a probe is in progress, or the next delivery is one
+    CIRCUIT_DRAINING = "circuit_draining"  # held deliveries are sent, at a rising rate
     RETRIES_EXHAUSTED = "retries_exhausted"
     PLAN_EXPIRED = "plan_expired"  # the whole length of its retry plan has passed
     NOT_RETRYABLE = "not_retryable"  # its retry plan treats the answer as final
@@ -77,26 +78,21 @@ class Reason(StrEnum):
     ENDPOINT_DELETED = "endpoint_deleted"
     MAPPING_FAILED = "mapping_failed"  # the subscription's mapping makes no body of the event
 
-
-_REASON_TEXTS: Mapping[str, str] = {
-    Reason.ENDPOINT_LIMIT: "waiting for the endpoint's limits",
-    Reason.ENDPOINT_PAUSED: "the endpoint is paused",
-    Reason.CIRCUIT_OPEN: "the endpoint's circuit is open",
-    Reason.RETRIES_EXHAUSTED: "all retries are used up",
-    Reason.PLAN_EXPIRED: "the retry plan expired",
-    Reason.NOT_RETRYABLE: "the retry plan does not retry this answer",
-    Reason.LOOP_DETECTED: "the receiver answered 508: the event goes round in a loop",
-    Reason.GONE: "the receiver answered 410 Gone",
-    Reason.ENDPOINT_DISABLED: "the endpoint is disabled",
-    Reason.ENDPOINT_DELETED: "the endpoint was deleted",
-    Reason.MAPPING_FAILED: "the subscription's mapping failed",
-    "not_found": "the delivery does not exist any more",
-}
+    @property
+    def waits(self) -> bool:
+        """Whether a delivery with this reason waits. Otherwise it has ended."""
+        return self in _WAITING
 
 
-def reason_text(reason: str) -> str:
-    """Return in words why a delivery ended or waits, for use within a sentence."""
-    return _REASON_TEXTS.get(reason, reason.replace("_", " "))
+_WAITING = frozenset(
+    {
+        Reason.ENDPOINT_LIMIT,
+        Reason.ENDPOINT_PAUSED,
+        Reason.CIRCUIT_OPEN,
+        Reason.CIRCUIT_HALF_OPEN,
+        Reason.CIRCUIT_DRAINING,
+    }
+)
 
 
 def parse_reason(text: str, *, pointer: str) -> Reason:

@@ -22,9 +22,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum, auto
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
-from hookfast.deliveries.facts import Attempt, Trigger
+from hookfast.deliveries.facts import AttemptPlan, Trigger
+from hookfast.deliveries.outcome import Reason
 from hookfast.deliveries.retry_plan import PRESETS
 
 PROBE_DELAYS: tuple[float, ...] = PRESETS["hourly"].delays[:7]
@@ -376,7 +377,27 @@ class Gate:
         return self.state is State.HALF_OPEN and self.probe_delivery_id == delivery_id
 
 
-def admit(gate: Gate, delivery_id: str, *, attempt: Attempt, released: bool) -> Admission:
+def hold_reason(gate: Gate) -> Reason | None:
+    """Return why an endpoint holds deliveries; None if it holds none."""
+    match gate.endpoint_state:
+        case EndpointState.PAUSED:
+            return Reason.ENDPOINT_PAUSED
+        case EndpointState.DISABLED | EndpointState.DELETED:
+            return None
+        case EndpointState.ENABLED:
+            return _HOLD_REASONS.get(gate.state)
+        case _:
+            assert_never(gate.endpoint_state)
+
+
+_HOLD_REASONS: Final[Mapping[State, Reason]] = {
+    State.OPEN: Reason.CIRCUIT_OPEN,
+    State.HALF_OPEN: Reason.CIRCUIT_HALF_OPEN,
+    State.DRAINING: Reason.CIRCUIT_DRAINING,
+}
+
+
+def admit(gate: Gate, delivery_id: str, *, attempt: AttemptPlan, released: bool) -> Admission:
     """Decide whether an attempt may be made. A resend by a person is sent even while others are
     held. `released`: the drain has released the delivery."""
     match gate.endpoint_state:

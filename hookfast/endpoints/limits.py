@@ -85,20 +85,20 @@ class LimitState:
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
+class Granted:
     """The request may start at `at`, which is at most PATIENCE away."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Deferred:
     """Check again at `until`."""
 
     until: datetime
 
 
-LimitDecision: TypeAlias = "Go | Wait"
+LimitDecision: TypeAlias = "Granted | Deferred"
 
 
 def decide(
@@ -106,7 +106,7 @@ def decide(
 ) -> tuple[LimitDecision, LimitState]:
     """Decide whether one more request may start. Return the decision and the state after it.
 
-    `in_flight` counts the other requests. `waited`: the delivery comes back after a `Wait`.
+    `in_flight` counts the other requests. `waited`: the delivery comes back after a `Deferred`.
     `spread` (0 to 1, different for each delivery) scatters hints that would lie beyond HORIZON.
     """
     slot = min(max(state.next_slot_at, now), now + PATIENCE + limits.spacing)
@@ -120,11 +120,11 @@ def decide(
         state = replace(state, promised_until=now)
     if waited and now + PATIENCE < slot <= now + PATIENCE + limits.spacing / 2:
         # The queue is late by less than one place: the delivery keeps its place.
-        return Wait(slot - EARLY), state
+        return Deferred(slot - EARLY), state
     overtakes = not waited and state.promised_until > max(slot, now + PATIENCE)
     if overtakes or slot > now + PATIENCE:
         return _wait_for_slot(state, limits, slot=slot, spread=spread, now=now)
-    return Go(slot), replace(state, next_slot_at=slot + limits.spacing)
+    return Granted(slot), replace(state, next_slot_at=slot + limits.spacing)
 
 
 def mean_after(mean_seconds: float, durations: Sequence[float]) -> float:
@@ -145,17 +145,17 @@ def _promises_lapsed(state: LimitState, limits: Limits, now: datetime) -> bool:
 
 def _wait_for_slot(
     state: LimitState, limits: Limits, *, slot: datetime, spread: float, now: datetime
-) -> tuple[Wait, LimitState]:
+) -> tuple[Deferred, LimitState]:
     promise = max(state.promised_until, slot)
     if promise >= now + HORIZON:
         return _wait_beyond_horizon(state, spread=spread, now=now)
     until = max(promise - EARLY, now + _LEAST_WAIT)
-    return Wait(until), replace(state, promised_until=promise + _hint_spacing(state, limits))
+    return Deferred(until), replace(state, promised_until=promise + _hint_spacing(state, limits))
 
 
 def _wait_for_room(
     state: LimitState, limits: Limits, *, spread: float, now: datetime
-) -> tuple[Wait, LimitState]:
+) -> tuple[Deferred, LimitState]:
     promise = max(state.promised_until, now) + _hint_spacing(state, limits)
     if promise >= now + HORIZON:
         return _wait_beyond_horizon(state, spread=spread, now=now)
@@ -163,14 +163,14 @@ def _wait_for_room(
     # less and less often keeps one slow request from costing hundreds of checks.
     stalled = max(now - state.next_slot_at, timedelta(0))
     until = max(promise, now + _LEAST_WAIT, now + min(stalled / 4, HORIZON))
-    return Wait(until), replace(state, promised_until=promise)
+    return Deferred(until), replace(state, promised_until=promise)
 
 
 def _wait_beyond_horizon(
     state: LimitState, *, spread: float, now: datetime
-) -> tuple[Wait, LimitState]:
+) -> tuple[Deferred, LimitState]:
     until = now + HORIZON * (0.5 + spread / 2)
-    return Wait(until), replace(state, promised_until=now + HORIZON)
+    return Deferred(until), replace(state, promised_until=now + HORIZON)
 
 
 def _hint_spacing(state: LimitState, limits: Limits) -> timedelta:

@@ -116,6 +116,11 @@ class _Quiet:
                 dropped = line["status"] == "delivered" and line["attempts"] == 1
             case Kind.ATTEMPT_ENDED if self._attempts != "all":
                 dropped = self._attempts == "none" or line["result"] == "success"
+            case (
+                # of endpoints with limits, or in order, without a fault
+                Kind.DELIVERY_LIMITED | Kind.DELIVERY_QUEUED | Kind.DELIVERY_MOVED_UP
+            ) if self._attempts != "all":
+                dropped = True
             case Kind.REQUEST if self._requests != "all":
                 dropped = self._requests == "none" or line.get("status_code", 400) < 400
             case _:

@@ -1,8 +1,9 @@
 """The schema of the log: every field that a line may have, and the kinds of lines that report what
 happened. `docs/log-schema.json` and the tables in `docs/telemetry.md` are made from it.
 
-A line never has a body, a header, a secret, or the URL of a receiver. Only Hookfast's own sentences
-are in `event`, so lines can be grouped by it; what varies is in the other fields.
+A line never has a body, a header or a secret, and of a receiver's URL only the short form. Only
+Hookfast's own sentences are in `event`, so lines can be grouped by it; what varies is in the other
+fields.
 """
 
 from __future__ import annotations
@@ -21,6 +22,14 @@ class Kind(StrEnum):
     ATTEMPT_ENDED = "attempt.ended"
     DELIVERY_ENDED = "delivery.ended"
     DEAD_LETTER = "delivery.dead_letter"
+    DELIVERY_HELD = "delivery.held"
+    DELIVERY_RELEASED = "delivery.released"
+    DELIVERY_PAUSED = "delivery.paused"
+    DELIVERY_RESUMED = "delivery.resumed"
+    DELIVERY_LIMITED = "delivery.limited"
+    DELIVERY_QUEUED = "delivery.queued"
+    DELIVERY_MOVED_UP = "delivery.moved_up"
+    DELIVERY_RESENT = "delivery.resent"
     CIRCUIT_OPENED = "circuit.opened"
     CIRCUIT_PROBED = "circuit.probed"
     CIRCUIT_DRAINING = "circuit.draining"
@@ -54,7 +63,7 @@ class Line:
 
 
 _DELIVERY = ("delivery_id", "event_id", "endpoint_id", "tenant_id", "event_type")
-_CIRCUIT = ("endpoint_id", "tenant_id", "outage")
+_CIRCUIT = ("endpoint_id", "endpoint_url", "tenant_id", "outage")
 
 KINDS: Final[Mapping[Kind, Line]] = {
     Kind.EVENT_ACCEPTED: Line(
@@ -73,12 +82,38 @@ KINDS: Final[Mapping[Kind, Line]] = {
         "A delivery ended without success: `status` is `dead` or `gone`.",
         (*_DELIVERY, "status", "reason", "attempts"),
     ),
+    Kind.DELIVERY_HELD: Line(
+        "A delivery waits because of its endpoint; `until` is when it checks again by itself. One "
+        "that goes on waiting for the same reason has no other line.",
+        (*_DELIVERY, "status", "reason"),
+    ),
+    Kind.DELIVERY_RELEASED: Line(
+        "A held delivery may be sent: its endpoint's circuit drains, or holds it no longer.",
+        (*_DELIVERY, "status"),
+    ),
+    Kind.DELIVERY_PAUSED: Line("A person or a job paused a delivery.", (*_DELIVERY, "status")),
+    Kind.DELIVERY_RESUMED: Line(
+        "A person or a job resumed a paused delivery.", (*_DELIVERY, "status")
+    ),
+    Kind.DELIVERY_LIMITED: Line(
+        "An attempt was due, and the endpoint's limits gave it a later turn, at `until`.",
+        (*_DELIVERY, "status"),
+    ),
+    Kind.DELIVERY_QUEUED: Line(
+        "A delivery that had left its lane waits behind others there again.",
+        (*_DELIVERY, "status"),
+    ),
+    Kind.DELIVERY_MOVED_UP: Line(
+        "A delivery is the next of its lane to be sent.", (*_DELIVERY, "status")
+    ),
+    Kind.DELIVERY_RESENT: Line("A person or a job resent a delivery.", (*_DELIVERY, "status")),
     Kind.CIRCUIT_OPENED: Line(
         "An endpoint failed too often: its deliveries are held from now on.",
         (*_CIRCUIT, "failures"),
     ),
     Kind.CIRCUIT_PROBED: Line(
-        "A probe failed, so the circuit stays open until the next one.", (*_CIRCUIT, "probes")
+        "A probe failed, so the circuit stays open until the next one; or it succeeded.",
+        (*_CIRCUIT, "probes"),
     ),
     Kind.CIRCUIT_DRAINING: Line(
         "Held deliveries are sent at a rising rate, or end if the endpoint is disabled.",
@@ -156,6 +191,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "deliveries": Field("integer", "The deliveries that the event has."),
     "duration_ms": Field("number", "How long the attempt, the request or the batch took."),
     "next_attempt_at": Field("string", "When the next attempt is due; missing if none is."),
+    "until": Field("string", "Until when it waits, or when it checks again by itself."),
     "origin": Field("string", "Where the event came from: `api` or `inbox`."),
     "reason": Field("string", "Why: of a delivery, its `reason` in the API."),
     "result": Field("string", "The attempt's result: `success`, `status`, `timeout`, `dns`, …"),
@@ -168,8 +204,11 @@ FIELDS: Final[Mapping[str, Field]] = {
     "cause": Field("string", "What began the outage: `failures`, `gone`, `disabled`, …"),
     "done": Field("integer", "The job's deliveries that acted."),
     "failed": Field("integer", "The job's deliveries that could not act."),
+    "endpoint_name": Field("string", "The endpoint's description; missing if it has none."),
+    "endpoint_url": Field("string", "The endpoint's URL, up to the first part of its path."),
     "failures": Field("integer", "Consecutive failures of the endpoint."),
     "job": Field("string", "The job's kind."),
+    "last_error": Field("string", "The endpoint's last failure, in Hookfast's words."),
     "mail": Field("string", "The mail's kind: `opened`, `recovered`, `disabled`, …"),
     "next_probe_at": Field("string", "When the open circuit is probed next."),
     "outage": Field("integer", "The number of the endpoint's outage."),

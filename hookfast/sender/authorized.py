@@ -21,7 +21,7 @@ from hookfast.endpoints.credentials import Access, Authentication, OAuth2, TlsId
 from hookfast.sender.connection import Answer
 from hookfast.sender.failure import RequestFailed
 from hookfast.sender.oauth2 import AccessTokens
-from hookfast.sender.phase import Phase
+from hookfast.sender.phase import RequestPhase
 from hookfast.sender.progress import current_progress
 from hookfast.sender.tls import TlsContexts
 from hookfast.sender.transport import CUT, OriginTransport
@@ -91,10 +91,10 @@ class AuthorizedRequests:
         if not isinstance(credential, OAuth2):
             yield credential.authorization
             return
-        current_progress().phase = Phase.AUTHORIZING
+        current_progress().phase = RequestPhase.AUTHORIZING
         token = await self._tokens.get(credential)
         yield f"Bearer {token}"
-        current_progress().phase = Phase.AUTHORIZING
+        current_progress().phase = RequestPhase.AUTHORIZING
         other = await self._tokens.get(credential, rejected=token)
         if other != token:
             yield f"Bearer {other}"
@@ -143,5 +143,5 @@ def _rejects_certificate(failed: RequestFailed) -> bool:
     progress = current_progress()
     if progress.accepted is not None:
         return False
-    unanswered = progress.phase in (Phase.HANDSHAKE, Phase.WAITING)
+    unanswered = progress.phase in (RequestPhase.HANDSHAKE, RequestPhase.WAITING)
     return failed.result is Result.TLS or (failed.result is Result.RESET and unanswered)

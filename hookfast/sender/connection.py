@@ -14,7 +14,7 @@ import h11
 
 from hookfast.sender.chunked import ChunkedBody, InvalidChunk
 from hookfast.sender.failure import broken, not_http
-from hookfast.sender.phase import Phase
+from hookfast.sender.phase import RequestPhase
 from hookfast.sender.progress import current_progress
 from hookfast.sender.stream import Stream
 
@@ -56,12 +56,12 @@ class Connection:
         Raises RequestFailed, any error of `confirm`, and h11.LocalProtocolError when the body's
         length is not the request's Content-Length."""
         progress = self._progress = current_progress()
-        progress.phase, progress.ended, progress.head = Phase.WAITING, False, b""
+        progress.phase, progress.ended, progress.head = RequestPhase.WAITING, False, b""
         parts = [self._protocol.send(event) for event in (request, h11.Data(data=body), _END)]
         if progress.confirm is not None:
-            progress.phase = Phase.CONFIRMING
+            progress.phase = RequestPhase.CONFIRMING
             await progress.confirm()
-            progress.phase = Phase.WAITING
+            progress.phase = RequestPhase.WAITING
         progress.sent = request.headers.raw_items()
         self._stream.write(b"".join(part for part in parts if part))
         try:
@@ -105,7 +105,7 @@ class Connection:
     async def _receive_body(self, head: h11.Response) -> tuple[bytes, bool]:
         """Read the body, framed by its headers (RFC 9112, section 6.3). Return it, and whether it
         was cut."""
-        self._progress.phase = Phase.BODY
+        self._progress.phase = RequestPhase.BODY
         self._remaining = MAX_BODY
         headers = dict(head.headers)  # names are in lower case; h11 has validated these two
         self._length = int(headers.get(b"content-length", MAX_BODY))
@@ -127,7 +127,7 @@ class Connection:
         chunks = ChunkedBody()
         while self._remaining:
             if not await self._wait_for_data():
-                raise broken(self._peer, Phase.BODY, None)
+                raise broken(self._peer, RequestPhase.BODY, None)
             taken = chunks.feed(self._stream.buffer, limit=self._remaining)
             self._stream.take(taken)
             self._remaining -= taken
@@ -148,7 +148,7 @@ class Connection:
         if not await self._wait_for_data():
             raise broken(self._peer, self._progress.phase, None)
         progress = self._progress
-        progress.phase = Phase.HEADERS
+        progress.phase = RequestPhase.HEADERS
         data = self._take_head(progress.head)
         progress.head += data
         # Without this check, an SSH or SMTP banner would be read until the deadline.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from hookfast.sender.address_guard import AddressBlocked, AddressGuard
 from hookfast.sender.addresses import Network
 from hookfast.sender.failure import address_blocked, not_connected, unresolved
-from hookfast.sender.phase import Phase
+from hookfast.sender.phase import RequestPhase
 from hookfast.sender.progress import current_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.url import peer_name
@@ -53,9 +53,9 @@ class Dialer:
         The caller cancels it at its deadline.
         """
         progress = current_progress()
-        progress.phase = Phase.RESOLVING
+        progress.phase = RequestPhase.RESOLVING
         addresses = await self.allowed_addresses(host, port, within=within)
-        progress.phase = Phase.CONNECTING
+        progress.phase = RequestPhase.CONNECTING
         try:
             return await connect_first(
                 addresses[:_MAX_DIALLED], port, connect=self._connect, stagger=self._stagger

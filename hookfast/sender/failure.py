@@ -17,7 +17,7 @@ import structlog
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.errors import HookfastError, Unavailable
 from hookfast.sender.address_guard import AddressBlocked
-from hookfast.sender.phase import Phase
+from hookfast.sender.phase import RequestPhase
 
 log = structlog.get_logger()
 
@@ -31,9 +31,9 @@ class RequestFailed(Exception):
         self.sentence = sentence
 
 
-def timed_out(phase: Phase, peer: str, timeout: float) -> RequestFailed:
+def timed_out(phase: RequestPhase, peer: str, timeout: float) -> RequestFailed:
     """Return the failure when the total deadline of `timeout` seconds passed in `phase`."""
-    answer = "complete answer" if phase in (Phase.HEADERS, Phase.BODY) else "answer"
+    answer = "complete answer" if phase in (RequestPhase.HEADERS, RequestPhase.BODY) else "answer"
     return RequestFailed(
         Result.TIMEOUT, f"No {answer} within {timeout:g} s: {phase.value.format(peer=peer)}"
     )
@@ -186,7 +186,7 @@ def _certificate_rejection(error: ssl.SSLError) -> str | None:
     return next((text for name, text in _CERTIFICATE_ALERTS.items() if reason.endswith(name)), None)
 
 
-def broken(peer: str, phase: Phase, error: OSError | None) -> RequestFailed:
+def broken(peer: str, phase: RequestPhase, error: OSError | None) -> RequestFailed:
     """Return the failure when the connection ended before the response was complete. `error` is
     None when the peer closed it in an orderly way."""
     if isinstance(error, ssl.SSLError):
@@ -198,8 +198,8 @@ def broken(peer: str, phase: Phase, error: OSError | None) -> RequestFailed:
         )
     action = "closed" if error is None else "reset"
     when = {
-        Phase.HEADERS: "in the middle of the answer's headers",
-        Phase.BODY: "in the middle of the answer's body",
+        RequestPhase.HEADERS: "in the middle of the answer's headers",
+        RequestPhase.BODY: "in the middle of the answer's body",
     }.get(phase, "without answering")
     return RequestFailed(Result.RESET, f"{peer} {action} the connection {when}.")
 

@@ -24,7 +24,7 @@ from hookfast.sender.addresses import Network
 from hookfast.sender.connection import Answer, Connection
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import RequestFailed, broken, handshake_failed
-from hookfast.sender.phase import Phase
+from hookfast.sender.phase import RequestPhase
 from hookfast.sender.progress import current_progress
 from hookfast.sender.proxy import EgressUnavailable
 from hookfast.sender.stream import Stream
@@ -97,19 +97,21 @@ class Origin:
             try:
                 answer = await self._exchange(idle, request, body)
             except RequestFailed as failed:
-                if progress.phase is not Phase.WAITING:
+                if progress.phase is not RequestPhase.WAITING:
                     raise
                 progress.unanswered = failed
             else:
                 if not _ends_idle_connection(answer):
                     return answer
-                progress.unanswered = broken(self._peer, Phase.WAITING, None)
+                progress.unanswered = broken(self._peer, RequestPhase.WAITING, None)
             instruments.REPEATED_REQUESTS.add(cause="connection")
             try:
                 return await self._exchange(await self._open(), request, body)
             except Exception as error:
                 # Its first sending cannot be undone by what prevents the second.
-                if progress.phase is Phase.CONFIRMING or isinstance(error, EgressUnavailable):
+                if progress.phase is RequestPhase.CONFIRMING or isinstance(
+                    error, EgressUnavailable
+                ):
                     raise progress.unanswered from error
                 raise
 
@@ -159,7 +161,7 @@ class Origin:
             return await self._connect(connected)
         # Nothing has been read yet, so a plain-text greeting reaches the handshake, which can tell
         # a server that does not speak TLS from a silent one.
-        current_progress().phase = Phase.HANDSHAKE
+        current_progress().phase = RequestPhase.HANDSHAKE
         try:
             return await self._connect(connected, ssl=ssl_context, server_hostname=host)
         except OSError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Phase(StrEnum):
+class RequestPhase(StrEnum):
     """The current step of a request; its value completes 'No answer within 5 s: …'."""
 
     QUEUED = "every connection to {peer} stayed in use by other requests."

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from hookfast.sender.failure import RequestFailed
-from hookfast.sender.phase import Phase
+from hookfast.sender.phase import RequestPhase
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Progress:
     headers that were sent last. `head`: the status line and headers of the newest answer, as far as
     they have come."""
 
-    phase: Phase = Phase.QUEUED
+    phase: RequestPhase = RequestPhase.QUEUED
     ended: bool = False
     confirm: Callable[[], Awaitable[None]] | None = None
     unanswered: RequestFailed | None = None

@@ -18,7 +18,7 @@ import structlog
 from hookfast.errors import Unavailable
 from hookfast.sender.dial import Connect, connect_first, connect_tcp
 from hookfast.sender.failure import OWN_SHORTAGES, TunnelRefused
-from hookfast.sender.phase import Phase
+from hookfast.sender.phase import RequestPhase
 from hookfast.sender.progress import current_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.url import peer_name
@@ -88,11 +88,13 @@ class Tunnels:
         would not to any other either, and OSError for a shortage of our own.
         """
         progress = current_progress()
-        if progress.phase is not Phase.TUNNEL:  # the proxy may be connecting to another address
-            progress.phase = Phase.PROXY
+        if (
+            progress.phase is not RequestPhase.TUNNEL
+        ):  # the proxy may be connecting to another address
+            progress.phase = RequestPhase.PROXY
         connection = await self._reach()
         try:
-            progress.phase = Phase.TUNNEL
+            progress.phase = RequestPhase.TUNNEL
             answer = await self._request(connection, peer_name(address, port))
             status = answer.status_code
             if _rejects_us(answer):

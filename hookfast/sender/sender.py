@@ -31,7 +31,7 @@ from hookfast.sender.connection import Answer
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, internal_error, timed_out
 from hookfast.sender.oauth2 import AccessTokens
-from hookfast.sender.phase import Phase
+from hookfast.sender.phase import RequestPhase
 from hookfast.sender.progress import begin_progress, current_progress
 from hookfast.sender.proxy import STAGGER_SECONDS as TUNNEL_STAGGER
 from hookfast.sender.proxy import Tunnels, not_reached
@@ -220,7 +220,7 @@ class Sender:
         except Unavailable:
             raise
         except Exception as error:
-            if progress.phase is Phase.CONFIRMING:  # an error of `confirm`
+            if progress.phase is RequestPhase.CONFIRMING:  # an error of `confirm`
                 raise
             failed = internal_error(error)
         return _without_answer(failed, progress.accepted, _milliseconds_since(started)), None
@@ -234,7 +234,7 @@ class Sender:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            if progress.phase not in (Phase.PROXY, Phase.CONFIRMING):
+            if progress.phase not in (RequestPhase.PROXY, RequestPhase.CONFIRMING):
                 raise timed_out(progress.phase, peer, timeout) from None
             raise progress.unanswered or self._not_sent(progress.phase) from None
 
@@ -247,10 +247,10 @@ class Sender:
         answer = await self._requests.send(build, PUBLIC)
         return answer.status, answer.body
 
-    def _not_sent(self, phase: Phase) -> Unavailable:
+    def _not_sent(self, phase: RequestPhase) -> Unavailable:
         """Return the error when the deadline passed while we waited for a part of our own. That
         says nothing about the receiver, so it is not an attempt."""
-        if phase is Phase.CONFIRMING or self._tunnels is None:
+        if phase is RequestPhase.CONFIRMING or self._tunnels is None:
             return Unavailable("The database did not confirm the attempt in time.")
         error = not_reached()
         self._tunnels.note(error)

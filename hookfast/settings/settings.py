@@ -293,8 +293,8 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
     log_attempts: Literal["all", "failures", "none"] = Field(
         "all",
         description="Log lines of attempts and ended deliveries. `failures`: failed attempts, and "
-        "deliveries that were not delivered at once; `none`: no attempts. Dead letters are always "
-        "logged.",
+        "deliveries that were not delivered at once; `none`: no attempts. Both leave out waits for "
+        "an endpoint's limits or in a lane. Dead letters are always logged.",
     )
     log_requests: Literal["all", "failures", "none"] = Field(
         "all",

@@ -73,7 +73,7 @@ def test_two_clicks_from_the_overview_to_why_a_given_delivery_failed(
         expect(page).to_have_url(re.compile(r"/dashboard/dead-letters\?"))
         page.get_by_role("table").locator(f"a[href$={failed}]").click()  # and the second
         why = page.locator("#summary")
-        expect(why).to_contain_text("Retries exhausted: 1 attempt")
+        expect(why).to_contain_text("Dead letter: all retries are used up; 1 attempt")
         expect(why).to_be_in_viewport()
         # a failure that has just happened is one click away
         page.goto("/dashboard")

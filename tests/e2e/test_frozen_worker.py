@@ -19,12 +19,12 @@ from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
 from hookfast.deliveries import batch_messages
+from hookfast.deliveries.actions import UserAction
 from hookfast.deliveries.messages import workflow_id
 from hookfast.endpoints.circuit import Cause
 from hookfast.errors import Conflict
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions
-from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.endpoints import endpoint_state
 from tests.e2e.breakpoints import THAWED_ENDED
 from tests.e2e.processes import environment, running, worker

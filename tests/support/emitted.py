@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import httpx2
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
 from api.context.context import Context
 from hookfast.deliveries.job import JobStatus
 from hookfast.storage.deliveries import jobs
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables import Delivery, EndpointHealth
 from tests.support.api_client import Json
 
 TYPE = "order.invoice.paid"
@@ -38,6 +39,23 @@ async def change(context: Context, delivery_id: str, **values: Any) -> None:
     table = Delivery.__table__
     async with context.database.write() as connection:
         await connection.execute(update(table).where(table.c.id == delivery_id).values(values))
+
+
+async def hold(context: Context, delivery_id: str, endpoint_id: str, *, circuit: str) -> None:
+    """Hold a delivery since an hour ago, for an endpoint whose circuit has this state now and was
+    open when the delivery last checked."""
+    now = context.clock()
+    await change(
+        context,
+        delivery_id,
+        status="held",
+        reason="circuit_open",
+        waiting_since=now - timedelta(hours=1),
+        next_attempt_at=now + timedelta(hours=5, minutes=1),
+    )
+    health = {"endpoint_id": endpoint_id, "consecutive_failures": 5, "circuit": circuit}
+    async with context.database.write() as connection:
+        await connection.execute(insert(EndpointHealth).values(health))
 
 
 async def emit_as(

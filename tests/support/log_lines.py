@@ -12,6 +12,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from structlog.typing import EventDict
 
+from hookfast.endpoints.short_url import short_url
 from hookfast.logs.catalogue import FIELDS, KINDS, Kind, schema
 
 LEVELS = {"debug", "info", "warning", "error", "critical"}
@@ -25,14 +26,21 @@ PRIVATE = {
 }
 _DOCUMENTATION = re.compile(r"https://(?:docs\.python\.org|sqlalche\.me|errors\.pydantic\.dev)/\S*")
 """Libraries link to their documentation in tracebacks."""
+_ENDPOINT_URL = re.compile(r'"endpoint_url": ?("[^"]*")')
+"""The only field with a URL of a receiver, in its short form."""
 _VALIDATOR = Draft202012Validator(schema())
 found: list[str] = []
 """The faults of the lines that were logged since the list was last emptied."""
 
 
+def _without_short_form(field: re.Match[str]) -> str:
+    url = json.loads(field[1])
+    return "" if url == short_url(url) else field[0]
+
+
 def privacy_faults(text: str) -> Iterator[str]:
     """Yield what the text of a line must not have."""
-    text = _DOCUMENTATION.sub("", text)
+    text = _ENDPOINT_URL.sub(_without_short_form, _DOCUMENTATION.sub("", text))
     for name, pattern in PRIVATE.items():
         if pattern.search(text):
             yield f"{name} in a log line: {text[:2000]}"

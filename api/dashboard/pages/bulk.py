@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from fastapi import Response
 
@@ -16,8 +16,8 @@ from api.site.form import Form, validated
 from api.site.formatting import number
 from api.site.page import PageView
 from api.site.page_route import PageRouter
+from hookfast.deliveries.actions import ACTIONS
 from hookfast.errors import InvalidInput
-from hookfast.storage.deliveries.actions import UserAction
 
 routes = PageRouter(DASHBOARD)
 
@@ -25,12 +25,6 @@ _FILTERS: Final = (
     *("status", "endpoint_id", "subscription_id", "event_id", "event_type"),
     *("answer", "tenant_id", "since", "until"),
 )
-_EFFECTS: Final[dict[str, str]] = {
-    "pause": "They wait until you resume them. Paused time does not use up the retry plan.",
-    "resume": "They continue where they were paused.",
-    "resend": "Each is sent again with its own message id. Where a circuit is open, they wait.",
-    "cancel": "They end without another attempt. You can resend them later.",
-}
 
 
 @routes.post("/deliveries/actions")
@@ -41,15 +35,17 @@ async def preview(view: PageView, principal: Writer) -> Response:
         view.context,
         principal,
         form.filter.selection_for(form.action),
-        resend=form.action == "resend",
+        action=form.action,
     )
+    action = ACTIONS[form.action]
     return view.preview(
         "bulk.html",
-        verb=form.action.capitalize(),
+        verb=action.label,
+        ends=action.ends,
         nouns=("delivery", "deliveries"),
         counted=counted,
         given=_given(view.form),
-        effect=_EFFECTS[form.action],
+        effect=action.effect_on_each,
         no_effect="This does nothing for any of them now.",
     )
 
@@ -67,7 +63,7 @@ async def run(view: PageView, audit: Audit, principal: Writer) -> Response:
 def _action_form(form: Form) -> DeliveryActionForm:
     """Return the API's form with the submitted fields. Raises InvalidInput."""
     action = form.get("action", "")
-    if action not in get_args(UserAction):
+    if action not in ACTIONS:
         raise InvalidInput.at("/action", "choose an action")
     members = {"action": action} | selection(form, _given(form), noun="deliveries")
     action_form = validated(DeliveryActionForm, members)

@@ -98,6 +98,7 @@ async def preview(view: PageView, audit: Audit, principal: Writer) -> Response:
     return view.preview(
         "bulk.html",
         verb="Redrive",
+        ends=False,
         nouns=("dead letter", "dead letters"),
         counted={status: count for status, count in counted.items() if count},
         given=given_filter(view.form, _FILTERS),

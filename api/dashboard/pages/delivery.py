@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import Depends, Response
 
@@ -14,16 +14,10 @@ from api.dashboard.pages.delivery_summary import summary_of
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.http.fields import DeliveryPath
-from api.routes.deliveries import (
-    DeliveryDetail,
-    cancel_delivery,
-    get_delivery,
-    pause_delivery,
-    resend_delivery,
-    resume_delivery,
-)
+from api.routes.deliveries import DeliveryDetail, get_delivery
 from api.routes.endpoints import get_endpoint
 from api.site import live
+from api.site.delivery_actions import FOR_OPERATORS, add_actions, buttons
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 from hookfast.errors import NotFound
@@ -48,21 +42,7 @@ async def delivery_live(delivery_id: DeliveryPath, view: PageView, principal: Re
     return live.stream(view, "delivery_timeline.html", read, every=_EVERY_SECONDS)
 
 
-routes.action("/deliveries/{delivery_id}/pause", pause_delivery, "The delivery is paused.")
-routes.action("/deliveries/{delivery_id}/resume", resume_delivery, "The delivery is resumed.")
-routes.action("/deliveries/{delivery_id}/resend", resend_delivery, "The delivery is being resent.")
-
-
-routes.confirmed_action(
-    "/deliveries/{delivery_id}/cancel",
-    cancel_delivery,
-    "The delivery is being cancelled.",
-    of=Annotated[DeliveryDetail, Depends(get_delivery)],
-    title="Cancel this delivery?",
-    about=lambda delivery: f"{delivery.event_type}, {delivery.id}",
-    text="It ends without another attempt. You can resend it later.",
-    button="Cancel delivery",
-)
+add_actions(routes, "/deliveries/{delivery_id}", FOR_OPERATORS, noun="delivery")
 
 
 async def _timeline(delivery_id: str, context: Context, principal: Principal) -> dict[str, Any]:
@@ -80,6 +60,7 @@ async def _timeline(delivery_id: str, context: Context, principal: Principal) ->
     return {
         "delivery": delivery,
         "summary": summary_of(delivery),
+        "buttons": buttons(delivery, FOR_OPERATORS),
         "endpoint": endpoint,
         "curl": curl,
     }

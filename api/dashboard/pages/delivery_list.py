@@ -19,6 +19,7 @@ from api.site import live
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.time_range import RangeQuery
+from hookfast.deliveries.actions import ACTIONS
 from hookfast.deliveries.answer import SUGGESTED_ANSWERS, parse_answer
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.deliveries.deliveries import DeliveryFilter as StoredFilter
@@ -94,6 +95,7 @@ async def deliveries_page(
         members=chosen.members(view),
         endpoints=endpoints,
         names=names_of(endpoints),
+        actions=sorted(ACTIONS.values(), key=lambda action: not action.sends),
         statuses=[(status.value, status.value) for status in DeliveryStatus],
         answers=SUGGESTED_ANSWERS,
         is_first=page.after is None,

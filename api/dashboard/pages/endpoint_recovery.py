@@ -50,7 +50,7 @@ async def recover_page(
         view,
         endpoint,
         times,
-        counted=await count(view.context, principal, chosen, resend=True),
+        counted=await count(view.context, principal, chosen, action="resend"),
         members=members | {"since": rfc3339(start)},
         replays=False,
     )
@@ -87,7 +87,7 @@ async def replay_page(
         endpoint,
         times,
         counted=await count(
-            view.context, principal, form.filter.selection_for("resend"), resend=True
+            view.context, principal, form.filter.selection_for("resend"), action="resend"
         ),
         members=members,
         replays=True,

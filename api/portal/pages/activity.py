@@ -16,20 +16,18 @@ from api.http.fields import DeliveryPath, EndpointId
 from api.http.pagination import MAX_LIMIT, Listing, Page, PageQuery
 from api.portal.pages.event_types import catalogue
 from api.portal.site import PORTAL
-from api.portal.words import State, delivery_state, reason_of, state_of_test
+from api.portal.words import State, delivery_state, state_of_test
 from api.routes.dead_letters import list_dead_letters
 from api.routes.deliveries import (
     DeliveryDetail,
     DeliveryView,
-    cancel_delivery,
     get_delivery,
     list_deliveries,
-    resend_delivery,
-    resume_delivery,
 )
 from api.routes.endpoint_tests import get_test, list_tests
 from api.routes.endpoints import get_endpoint, list_endpoints
 from api.site import live
+from api.site.delivery_actions import FOR_CUSTOMERS, add_actions, buttons
 from api.site.formatting import answer, endpoint_name
 from api.site.json_view import pretty
 from api.site.page import PageView, View
@@ -37,6 +35,7 @@ from api.site.page_route import PageRouter
 from api.site.time_range import RangeQuery
 from hookfast.deliveries.answer import answer_name
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.deliveries.wording import Tone, reason_text
 from hookfast.errors import NotFound
 from hookfast.storage.events import events
 
@@ -85,13 +84,13 @@ class Entry:
             endpoint_id=delivery.endpoint_id,
             at=delivery.created_at,
             is_test=False,
-            state=delivery_state(delivery.status, is_off=is_off),
+            state=delivery_state(delivery, is_off=is_off),
             answer=None if last is None else answer(last),
             attempts=delivery.attempt_count,
             next_attempt_at=None
             if delivery.status.finished or is_off
             else delivery.next_attempt_at,
-            reason=reason_of(delivery.reason),
+            reason="" if delivery.reason is None else reason_text(delivery.reason, Tone.CUSTOMER),
         )
 
     @classmethod
@@ -180,28 +179,15 @@ async def message_page(delivery_id: DeliveryPath, view: PageView, principal: Rea
     return view.render(
         "message.html",
         delivery=delivery,
-        state=delivery_state(delivery.status, is_off=is_off),
-        reason=reason_of(delivery.reason),
+        buttons=buttons(delivery, FOR_CUSTOMERS, send_now="Send now"),
+        state=delivery_state(delivery, is_off=is_off),
         body=await _body(delivery, view.context),
         names=names,
         is_off=is_off,
     )
 
 
-routes.action("/activity/{delivery_id}/resend", resend_delivery, "The message is being resent.")
-routes.action("/activity/{delivery_id}/resume", resume_delivery, "The message is being sent.")
-
-
-routes.confirmed_action(
-    "/activity/{delivery_id}/cancel",
-    cancel_delivery,
-    "The message is being cancelled.",
-    of=Annotated[DeliveryDetail, Depends(get_delivery)],
-    title="Cancel this message?",
-    about=lambda delivery: delivery.event_type,
-    text="It is not tried again. You can resend it later.",
-    button="Cancel the message",
-)
+add_actions(routes, "/activity/{delivery_id}", FOR_CUSTOMERS, noun="message")
 
 
 async def entries(

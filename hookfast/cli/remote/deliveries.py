@@ -1,4 +1,4 @@
-"""`hookfast deliveries`: list them, wait for them, and pause, resume, resend or cancel them."""
+"""`hookfast deliveries`: list them, wait for them, and act on one or many."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from hookfast.cli.remote.screen import (
     truncate,
 )
 from hookfast.cli.remote.times import format_distance, format_time, format_time_if_set
+from hookfast.deliveries.actions import ACTIONS, ActionSpec
 
 app = typer.Typer()
 
@@ -58,12 +59,6 @@ _ATTEMPT_COLUMNS: Columns = {
     "result": Column(value="result", priority=4),
     "status": lambda row: None if row["status_code"] is None else str(row["status_code"]),
     "error": Column(value="error", least=30, wraps=True),
-}
-_ACTIONS = {
-    "pause": "Make no attempts until the deliveries are resumed.",
-    "resume": "Continue paused deliveries.",
-    "resend": "Send deliveries now, finished ones too.",
-    "cancel": "End deliveries without another attempt.",
 }
 _POLL_SECONDS = 0.2
 _MAX_AWAITED = 1000
@@ -126,6 +121,8 @@ def show(
             "tenant": remote.named("tenant", delivery["tenant_id"]),
             "status": delivery["status"],
             "reason": delivery["reason"],
+            "held since": format_time_if_set(delivery["held_since"]),
+            "next check": format_time_if_set(delivery["next_check_at"]),
             "attempts": f"{delivery['attempt_count']}, {delivery['retry_count']} of them retries",
             "next attempt": format_time_if_set(delivery["next_attempt_at"]),
             "deliver at": format_time_if_set(delivery["deliver_at"]),
@@ -168,8 +165,8 @@ def _print_evidence(attempt: dict[str, Any]) -> None:
             typer.echo(f"{mark} {printable(': '.join(header))}")
 
 
-def _add_action(action: str, description: str) -> None:
-    """Add the command that requests `action` for deliveries by id, or for all that match."""
+def _add_action(action: ActionSpec) -> None:
+    """Add the command that requests an action for deliveries by id, or for all that match."""
 
     def request(
         remote: Remote,
@@ -182,19 +179,19 @@ def _add_action(action: str, description: str) -> None:
         if ids:
             if filters or everything or job.dry_run:
                 raise typer.BadParameter("give ids or filters, not both")
-            _request_each(remote, action, ids)
+            _request_each(remote, action.name, ids)
             return
         if not filters and not everything:
             raise typer.BadParameter("give ids, filters such as --status dead, or --all")
-        body = {"action": action, "filter": filters, "all": everything}
-        act(remote, "/deliveries/actions", body, verb=action.capitalize(), options=job)
+        body = {"action": action.name, "filter": filters, "all": everything}
+        act(remote, "/deliveries/actions", body, verb=action.label, options=job)
 
-    help_text = f"{description} Give ids, or filters, or --all."
-    command(app, action, help=help_text)(request)
+    help_text = f"{action.label} deliveries. {action.effect} Give ids, or filters, or --all."
+    command(app, action.name, help=help_text)(request)
 
 
-for _action, _description in _ACTIONS.items():
-    _add_action(_action, _description)
+for _action in ACTIONS.values():
+    _add_action(_action)
 
 
 @command(app, "wait")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
 from hookfast.cli.remote.screen import printable, printable_lines
 from hookfast.cli.remote.times import format_time
-from hookfast.deliveries.outcome import reason_text
+from hookfast.deliveries import wording
+from hookfast.deliveries.answer import status_text
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.plural import pluralize
 
 _SHOWN_LINES, _SHOWN_CHARACTERS = 12, 800
@@ -17,6 +18,8 @@ _SHOWN_LINES, _SHOWN_CHARACTERS = 12, 800
 def next_step(delivery: Mapping[str, Any]) -> list[str]:
     """Return why a delivery has its status, and what comes next, as lines."""
     lines = [_why(delivery)]
+    if following := _next(delivery):
+        lines.append(following)
     if delivery["attempts"] and delivery["status"] != "delivered":
         lines.append(f"Last attempt: {answer_summary(delivery['attempts'][-1])}.")
     if command := _command(delivery):
@@ -29,14 +32,6 @@ def answer_summary(attempt: Mapping[str, Any]) -> str:
     code = attempt["status_code"]
     got = attempt["result"] if code is None else status_text(code)
     return f"{got} in {attempt['duration_ms']:,.0f} ms"
-
-
-def status_text(code: int) -> str:
-    """Return a status code with its phrase, if it is a registered one: `404 Not Found`."""
-    try:
-        return f"{code} {HTTPStatus(code).phrase}"
-    except ValueError:
-        return str(code)
 
 
 def answer_lines(attempt: Mapping[str, Any], *, whole: bool) -> tuple[str, str, bool]:
@@ -62,37 +57,46 @@ def _is_type(name: str) -> bool:
 
 
 def _why(delivery: Mapping[str, Any]) -> str:
-    """Return a sentence about the delivery's status."""
-    made = delivery["attempt_count"]
+    """Return a sentence about the delivery's state, and how often it was attempted."""
+    made, due, status = delivery["attempt_count"], delivery["next_attempt_at"], _status(delivery)
     after = f"after {pluralize(made, 'attempt')}" if made else "before its first attempt"
-    reason = None if delivery["reason"] is None else reason_text(delivery["reason"])
-    due = delivery["next_attempt_at"]
-    if delivery["place"] == "queued" and delivery["status"] != "paused":
-        behind = delivery["waits_behind"] or "an earlier delivery with its ordering key"
-        return f"Waits behind {behind}; it is sent when its turn comes."
-    match delivery["status"]:
-        case "delivered":
-            answer = f": {answer_summary(delivery['attempts'][-1])}" if delivery["attempts"] else ""
-            return f"Delivered {format_time(delivery['finished_at'])}, {after}{answer}."
-        case "dead":
-            blocked = ""
-            if delivery["place"] == "head":
-                waiting = pluralize(delivery["waiting_behind"], "delivery")
-                blocked = f" Until it is resent or cancelled, {waiting} wait behind it."
-            return f"Dead letter {after}: {reason or 'its attempts failed'}.{blocked}"
-        case "gone":
-            return f"Gone {after}: {reason or 'the receiver does not want it'}."
-        case "cancelled":
-            return f"Cancelled {after}; nothing more is sent."
-        case "paused":
-            return f"Paused by a person {after}; nothing is sent until it is resumed."
-        case "held":
-            return f"Held {after}: {reason or 'its endpoint is not ready'}."
-        case status:
-            waits = f" ({reason})" if reason else ""
-            when = "now" if due is None else format_time(due)
-            so_far, which = (f" {after}", "next") if made else ("", "first")
-            return f"{status.capitalize()}{so_far}; the {which} attempt is due {when}{waits}."
+    if status is DeliveryStatus.DELIVERED:
+        answer = f": {answer_summary(delivery['attempts'][-1])}" if delivery["attempts"] else ""
+        return f"Delivered {format_time(delivery['finished_at'])}, {after}{answer}."
+    said = wording.state(
+        status, delivery["reason"], tone=wording.Tone.OPERATOR, place=delivery["place"]
+    )
+    if wording.is_queued(status, delivery["place"]):
+        return f"{said}." if (behind := delivery["waits_behind"]) is None else f"{said}: {behind}."
+    if status in (DeliveryStatus.PENDING, DeliveryStatus.RETRYING):
+        when = "now" if due is None else format_time(due)
+        so_far = f", {after}" if made else ""
+        return f"{said}{so_far}; the {'next' if made else 'first'} attempt is due {when}."
+    return f"{said}, {after}."
+
+
+def _next(delivery: Mapping[str, Any]) -> str:
+    """Return what happens next, and since when and until when it waits."""
+    status = _status(delivery)
+    if status.finished:
+        if status is DeliveryStatus.DEAD and delivery["place"] == "head":
+            waiting = pluralize(delivery["waiting_behind"], "delivery")
+            return f"Until it is resent or cancelled, {waiting} wait behind it."
+        return ""
+    sentences = [
+        wording.next_step(
+            status, delivery["reason"], tone=wording.Tone.OPERATOR, place=delivery["place"]
+        )
+    ]
+    if (since := delivery["held_since"]) is not None:
+        sentences.append(f"It has waited since {format_time(since)}.")
+    if (check := delivery["next_check_at"]) is not None:
+        sentences.append(f"It is checked again {format_time(check)}, if not released before.")
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _status(delivery: Mapping[str, Any]) -> DeliveryStatus:
+    return DeliveryStatus(delivery["status"])
 
 
 def _command(delivery: Mapping[str, Any]) -> str | None:

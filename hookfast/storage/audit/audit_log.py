@@ -16,7 +16,7 @@ import structlog
 from sqlalchemy import Table, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.audit import SYSTEM, Actor, AuditAction, Change, differences
+from hookfast.audit import SYSTEM, Actor, AuditAction, AuditedChange, differences
 from hookfast.ids import first_id_at, new_id
 from hookfast.logs.catalogue import Kind
 from hookfast.storage.database.after_commit import after_commit
@@ -49,7 +49,7 @@ class AuditFilter:
 
 
 async def record(
-    connection: AsyncConnection, change: Change, *, actor: Actor, now: datetime
+    connection: AsyncConnection, change: AuditedChange, *, actor: Actor, now: datetime
 ) -> None:
     """Add an entry for a change of this transaction, and log the change after the commit."""
     await connection.execute(
@@ -70,7 +70,7 @@ async def record(
     after_commit(connection, partial(_log, change, actor))
 
 
-def _log(change: Change, actor: Actor) -> None:
+def _log(change: AuditedChange, actor: Actor) -> None:
     line = {
         "action": change.action,
         "resource": change.resource,
@@ -108,7 +108,7 @@ async def expire(
     deleted that are older.
     """
     if await _move_horizon(connection, before):
-        moved = Change(
+        moved = AuditedChange(
             action="audit.expire",
             resource="audit",
             resource_id="audit",

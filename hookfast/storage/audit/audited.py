@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hookfast.audit import AuditAction, Change, Facts, differences
+from hookfast.audit import AuditAction, AuditedChange, Facts, differences
 from hookfast.storage.tables import (
     ApiKey,
     Endpoint,
@@ -88,17 +88,17 @@ def api_names(columns: Mapping[str, Any]) -> dict[str, Any]:
     return {_NAMES.get(name, name): value for name, value in columns.items()}
 
 
-def created(row: Record, **more: Any) -> Change:
+def created(row: Record, **more: Any) -> AuditedChange:
     """Return the change that created a row; `more` are further facts."""
     return _change(row, "create", {}, facts(row) | more)
 
 
-def deleted(row: Record, **more: Any) -> Change:
+def deleted(row: Record, **more: Any) -> AuditedChange:
     """Return the change that deleted a row, or marked it as deleted; `more` are further facts."""
     return _change(row, "delete", facts(row) | more, {})
 
 
-def updated(row: Record, *, before: Facts, after: Facts | None = None) -> Change | None:
+def updated(row: Record, *, before: Facts, after: Facts | None = None) -> AuditedChange | None:
     """Return the change of a row from `before` to `after` (default: the row now); None if nothing
     is different."""
     change = _change(row, "update", before, facts(row) if after is None else after)
@@ -107,11 +107,11 @@ def updated(row: Record, *, before: Facts, after: Facts | None = None) -> Change
 
 def done(
     action: AuditAction, row: Record, *, before: Facts | None = None, after: Facts | None = None
-) -> Change:
+) -> AuditedChange:
     """Return the change of a row by an action that has a name of its own."""
     audited = AUDITED[type(row)]
     resource_id = getattr(row, audited.key)
-    return Change(
+    return AuditedChange(
         action=action,
         resource=audited.resource,
         resource_id=resource_id,
@@ -120,6 +120,6 @@ def done(
     )
 
 
-def _change(row: Record, verb: str, before: Facts, after: Facts) -> Change:
+def _change(row: Record, verb: str, before: Facts, after: Facts) -> AuditedChange:
     action: Any = f"{AUDITED[type(row)].resource}.{verb}"
     return done(action, row, before=before, after=after)

@@ -15,17 +15,19 @@ from hookfast.telemetry import instruments
 log = structlog.get_logger()
 
 
-def log_transition(before: Circuit, after: Circuit, *, ids: Mapping[str, str]) -> None:
-    """Log and count what happened to a circuit. `ids` are the fields that say whose circuit it is.
+def log_transition(before: Circuit, after: Circuit, *, endpoint: Mapping[str, str]) -> None:
+    """Log and count what happened to a circuit. `endpoint` are the fields that say whose it is.
 
     Closing is only counted after failures: a circuit also closes after an endpoint was disabled, or
     resumed after a pause.
     """
-    line: dict[str, Any] = {**ids, "outage": after.episode}
+    line: dict[str, Any] = {**endpoint, "outage": after.episode}
     if after.cause is not None:
         line["cause"] = after.cause.value
     if after.state is State.OPEN and after.next_probe_at is not None:
         line["next_probe_at"] = rfc3339(after.next_probe_at)
+    if after.last_error is not None:
+        line["last_error"] = after.last_error
     if after.state is State.OPEN and after.probes > before.probes:
         log.info("A probe failed.", kind=Kind.CIRCUIT_PROBED, probes=after.probes, **line)
     elif after.state is State.OPEN and before.state in (State.CLOSED, State.DRAINING):

@@ -39,6 +39,7 @@ class EndpointCircuit:
 
     endpoint_id: str
     tenant_id: str
+    description: str
     url: str
     endpoint_state: EndpointState
     state_reason: str | None
@@ -54,6 +55,7 @@ _STORED = tuple(
 _SELECT = select(
     _E.id.label("the_endpoint_id"),
     _E.tenant_id,
+    _E.description,
     _E.url,
     _E.state.label("endpoint_state"),
     _E.state_reason,
@@ -108,8 +110,11 @@ async def store(
     await connection.execute(
         update(_HEALTH).where(_H.endpoint_id == before.endpoint_id).values(values)
     )
-    ids = {"endpoint_id": before.endpoint_id, "tenant_id": before.tenant_id}
-    after_commit(connection, partial(log_transition, before.circuit, after, ids=ids))
+    endpoint = {"endpoint_id": before.endpoint_id, "tenant_id": before.tenant_id}
+    endpoint["endpoint_url"] = short_url(before.url)
+    if before.description:
+        endpoint["endpoint_name"] = before.description
+    after_commit(connection, partial(log_transition, before.circuit, after, endpoint=endpoint))
 
 
 async def change(
@@ -156,6 +161,7 @@ def _endpoint_circuit(row: Any) -> EndpointCircuit:
     return EndpointCircuit(
         endpoint_id=row["the_endpoint_id"],
         tenant_id=row["tenant_id"],
+        description=row["description"],
         url=row["url"],
         endpoint_state=_state_of(row["endpoint_state"], row["deleted_at"]),
         state_reason=row["state_reason"],
@@ -187,6 +193,7 @@ _GATES = (
         _H.circuit,
         _H.probe_delivery_id,
         _H.drain_rate,
+        _H.next_probe_at,
     )
     .join_from(_ENDPOINTS, _HEALTH, _E.id == _H.endpoint_id, isouter=True)
     .where(_E.id.in_(bindparam("ids", expanding=True)))
@@ -195,10 +202,12 @@ _GATES = (
 
 @dataclass(frozen=True, slots=True)
 class EndpointGate:
-    """An endpoint's gate, and when the endpoint itself was last updated."""
+    """An endpoint's gate, when the endpoint itself was last updated, and when its circuit is probed
+    next, if it is open."""
 
     gate: Gate
     updated_at: datetime
+    next_probe_at: datetime | None
 
 
 async def gates(
@@ -206,7 +215,10 @@ async def gates(
 ) -> dict[str, EndpointGate]:
     """Return the current gates of these endpoints."""
     rows = await connection.execute(_GATES, {"ids": sorted(endpoint_ids)})
-    return {row["id"]: EndpointGate(_gate(row), row["updated_at"]) for row in rows.mappings()}
+    return {
+        row["id"]: EndpointGate(_gate(row), row["updated_at"], row["next_probe_at"])
+        for row in rows.mappings()
+    }
 
 
 def _gate(row: Any) -> Gate:

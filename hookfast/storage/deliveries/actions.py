@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Literal
 
 from sqlalchemy import Table, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.actions import ACTIONS, SENDING_FACTS, ActionSpec, UserAction
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.life import Life
 from hookfast.deliveries.messages import ReceivedSignals, Urgency
@@ -19,31 +19,28 @@ from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.deliveries import life_rows, lives
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c
 
-UserAction = Literal["pause", "resume", "resend", "cancel"]
-"""The actions that a person may request on a delivery."""
-
 
 async def request(
     connection: AsyncConnection, delivery_id: str, action: UserAction, *, now: datetime
-) -> Change:
+) -> LifeChange:
     """Apply an action that a person requested. Raises NotFound, and Conflict if the action is
     impossible: the delivery has ended, or its endpoint is disabled or deleted."""
     locked = await life_rows.lock(connection, [delivery_id])
     if delivery_id not in locked:
         raise NotFound(f"There is no delivery {delivery_id}.")
-    one = locked[delivery_id]
-    if action == "resend":
+    one, spec = locked[delivery_id], ACTIONS[action]
+    if spec.sends:
         await _require_active_endpoint(connection, one.endpoint_id)
-    elif one.life.phase.ended and not (action == "cancel" and one.life.blocks_lane):
-        raise _already_finished(one.life, action)
+    elif one.life.phase.ended and not (spec.unblocks_lane and one.life.blocks_lane):
+        raise _already_finished(one.life, spec)
     changes = await lives.apply(
-        connection, [(delivery_id, Action(action))], now=now, wake=Urgency.PERSON, locked=locked
+        connection, [(delivery_id, spec.fact)], now=now, wake=Urgency.PERSON, locked=locked
     )
     return changes[delivery_id]
 
@@ -54,15 +51,16 @@ async def request_many(
     action: Action,
     *,
     among: Collection[DeliveryStatus] = (),
+    urgency: int = Urgency.JOB,
     now: datetime,
-) -> list[Change]:
+) -> list[LifeChange]:
     """Apply a job's action to many deliveries. Those for which it is impossible stay unchanged, and
     so do those whose status is no longer in `among` (empty: any status). A resend yields to
     circuits, and skips deliveries whose endpoint is disabled or deleted."""
     locked = await life_rows.lock(connection, delivery_ids)
     if among:
         locked = {key: one for key, one in locked.items() if one.life.status in among}
-    if action is Action.RESEND_YIELDING:
+    if action in SENDING_FACTS:
         current = await gates(connection, {one.endpoint_id for one in locked.values()})
         locked = {
             key: one
@@ -70,14 +68,13 @@ async def request_many(
             if not current[one.endpoint_id].gate.endpoint_state.stopped
         }
     facts = [(delivery_id, action) for delivery_id in locked]
-    urgency = Urgency.RETRY if action is Action.CHECK_LIMITS else Urgency.JOB
     changes = await lives.apply(connection, facts, now=now, wake=urgency, locked=locked)
     return list(changes.values())
 
 
 async def apply_signals(
     connection: AsyncConnection, delivery_id: str, signals: ReceivedSignals, *, now: datetime
-) -> Change:
+) -> LifeChange:
     """Apply the signals that someone sent to the delivery's workflow directly. Each counts once,
     however often this call is repeated. Raises NotFound."""
     locked = await life_rows.lock(connection, [delivery_id])
@@ -114,9 +111,9 @@ async def _require_active_endpoint(connection: AsyncConnection, endpoint_id: str
         )
 
 
-def _already_finished(life: Life, action: UserAction) -> Conflict:
+def _already_finished(life: Life, action: ActionSpec) -> Conflict:
     return Conflict(
-        f"The delivery has already ended as {life.status}; `{action}` is not possible. "
+        f"The delivery has already ended as {life.status}; `{action.name}` is not possible. "
         "`resend` sends it again.",
         code="delivery_finished",
     )

@@ -15,16 +15,16 @@ from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
-from hookfast.deliveries.facts import Attempt, Held, Limited, Undeliverable
+from hookfast.deliveries.facts import AttemptPlan, Held, Limited, Undeliverable
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.life import next_step
 from hookfast.deliveries.outcome import Reason
-from hookfast.endpoints.circuit import Admission, EndpointState, Gate, admit
-from hookfast.endpoints.limits import Go, Limits
+from hookfast.endpoints.circuit import Admission, Gate, admit, hold_reason
+from hookfast.endpoints.limits import Granted, Limits
 from hookfast.errors import NotFound
 from hookfast.storage.circuits import circuits
 from hookfast.storage.deliveries import life_rows, lives, permits
-from hookfast.storage.deliveries.life_rows import Change, Locked
+from hookfast.storage.deliveries.life_rows import LifeChange, Locked
 from hookfast.storage.events import lanes
 from hookfast.storage.tables import Endpoint, EndpointHealth
 
@@ -38,25 +38,25 @@ died and another worker may make the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Admitted:
     """Whether the attempt may be made, and how the delivery changed if not. A delivery that has
     moved on since it was read is left unchanged."""
 
     admitted: bool
-    change: Change
+    change: LifeChange
 
 
 async def decide(
     connection: AsyncConnection,
     delivery_id: str,
     endpoint_id: str,
-    attempt: Attempt,
+    attempt: AttemptPlan,
     *,
     backstop: timedelta,
     probe_lease: timedelta,
     now: datetime,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> Decision:
+) -> Admitted:
     """Decide on an attempt that the circuit would hold, turn into a dead letter or use as a probe.
     If the attempt may not be made, put its delivery on hold or make it a dead letter."""
     locked = await life_rows.lock(connection, [delivery_id])
@@ -64,44 +64,45 @@ async def decide(
     if one.lane is not None:  # before the endpoint: it may leave its lane as a dead letter
         await lanes.lock(connection, [one.lane], now=now)
     gate = await _locked_gate(connection, endpoint_id)
-    unchanged = Change(one, one.life, one.answer)
+    unchanged = LifeChange(one, one.life, one.answer)
     if next_step(one.life, now, probe=gate.probes(delivery_id)) != attempt:
-        return Decision(False, unchanged)
+        return Admitted(False, unchanged)
     fact: Held | Undeliverable
     match admit(gate, delivery_id, attempt=attempt, released=one.life.released):
         case Admission.SEND:
-            return Decision(True, unchanged)
+            return Admitted(True, unchanged)
         case Admission.CLAIM if await circuits.claim_probe(
             connection, delivery_id, endpoint_id, until=now + probe_lease
         ):
-            return Decision(True, unchanged)
+            return Admitted(True, unchanged)
         case Admission.DEAD_LETTER:
             state = gate.endpoint_state
             reason = Reason(f"endpoint_{state}")
             fact = Undeliverable(attempt, reason, f"Nothing was sent: the endpoint is {state}.")
         case _:
-            paused = gate.endpoint_state is EndpointState.PAUSED
-            reason = Reason.ENDPOINT_PAUSED if paused else Reason.CIRCUIT_OPEN
-            fact = Held(attempt, reason, now + backstop)
+            held = hold_reason(gate)
+            assert held is not None  # noqa: S101 - `admit` holds for no other gate
+            fact = Held(attempt, held, now + backstop)
     changes = await lives.apply(
         connection, [(delivery_id, fact)], now=now, locked=locked, dead_letters=dead_letters
     )
-    return Decision(False, changes[delivery_id])
+    return Admitted(False, changes[delivery_id])
 
 
 async def take_turn(
     connection: AsyncConnection,
     delivery_id: str,
     endpoint_id: str,
-    attempt: Attempt,
+    attempt: AttemptPlan,
     *,
     limits: Limits,
     waited: bool,
     lease: timedelta,
     clock: Clock,
-) -> Go | Change:
-    """Take a permit from the endpoint's limits. A Go says when the attempt may start, and counts it
-    as in flight. Otherwise the delivery waits for its turn without using up an attempt."""
+) -> Granted | LifeChange:
+    """Take a permit from the endpoint's limits. `Granted` says when the attempt may start, and
+    counts it as in flight. Otherwise the delivery waits for its turn without using up an attempt.
+    """
     locked = await life_rows.lock(connection, [delivery_id])
     turn = await permits.acquire(
         connection,
@@ -112,7 +113,7 @@ async def take_turn(
         clock=clock,
         waited=waited,
     )
-    if isinstance(turn, Go):
+    if isinstance(turn, Granted):
         return turn
     limited = Limited(attempt, turn.until)
     return await _apply(connection, limited, endpoint_id, now=clock(), locked=locked[delivery_id])
@@ -126,7 +127,7 @@ async def give_up(
     *,
     now: datetime,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> Change:
+) -> LifeChange:
     """Make a delivery a dead letter whose admitted attempt has nothing to send. Raises NotFound if
     its row is missing."""
     locked = await life_rows.lock(connection, [delivery_id])
@@ -150,7 +151,7 @@ async def _apply(
     now: datetime,
     locked: Locked,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> Change:
+) -> LifeChange:
     """Apply a fact about an admitted attempt that is not made."""
     one = locked.delivery_id
     changes = await lives.apply(

@@ -11,6 +11,7 @@ import structlog
 from sqlalchemy import Table, Update, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.actions import SENDING
 from hookfast.deliveries.job import JOB_WORKFLOW, JobInput, JobProgress, JobStatus, job_workflow_id
 from hookfast.logs.catalogue import Kind
 from hookfast.storage.database.after_commit import after_commit
@@ -107,7 +108,7 @@ async def record_progress(
 async def unfinished_resends(connection: AsyncConnection) -> list[Job]:
     """Return the unfinished jobs that resend deliveries, except those that are to be cancelled."""
     active = _UNFINISHED & _C.cancel_requested.is_(False)
-    return await fetch_all(connection, select(_JOBS).where(active, _C.action == "resend"), Job)
+    return await fetch_all(connection, select(_JOBS).where(active, _C.action.in_(SENDING)), Job)
 
 
 async def request_cancel(connection: AsyncConnection, job_id: str, *, now: datetime) -> Job | None:

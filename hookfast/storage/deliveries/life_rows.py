@@ -74,7 +74,7 @@ class Locked:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LifeChange:
     """A delivery, as it was locked, and its life after facts were applied, which is the same if
     nothing changed. `answer` belongs to its newest recorded attempt, with those of the facts."""
 
@@ -164,14 +164,16 @@ async def lock_queued(
     return await _lock(connection, _LOCK_QUEUED, delivery_ids) if delivery_ids else {}
 
 
-async def save(connection: AsyncConnection, changes: Collection[Change], *, now: datetime) -> None:
+async def save(
+    connection: AsyncConnection, changes: Collection[LifeChange], *, now: datetime
+) -> None:
     """Save deliveries whose workflows act on the result by themselves."""
     if changes:
         await connection.execute(_SAVE, [values_of(one, now=now) for one in changes])
 
 
 async def save_and_start(
-    connection: AsyncConnection, changes: Collection[Change], *, now: datetime
+    connection: AsyncConnection, changes: Collection[LifeChange], *, now: datetime
 ) -> None:
     """Save deliveries that were never in the outbox, and put them there as new ones."""
     if changes:
@@ -179,7 +181,7 @@ async def save_and_start(
 
 
 async def save_and_wake(
-    connection: AsyncConnection, changes: Iterable[tuple[Change, int]], *, now: datetime
+    connection: AsyncConnection, changes: Iterable[tuple[LifeChange, int]], *, now: datetime
 ) -> None:
     """Save deliveries, and put them into the outbox with an urgency each."""
     values = [values_of(one, now=now) | {"b_urgency": urgency} for one, urgency in changes]
@@ -255,7 +257,7 @@ _SAVE_AND_WAKE = _SAVE_AND_START.values(
 )
 
 
-def values_of(change: Change, *, now: datetime) -> dict[str, Any]:
+def values_of(change: LifeChange, *, now: datetime) -> dict[str, Any]:
     """Return the parameters that save a change: `b_` and the name of each column."""
     life, resend, answer = change.after, change.after.resend, change.answer
     return {

@@ -21,26 +21,21 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
 
-import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import LastAnswer
-from hookfast.deliveries.facts import Action, AttemptEnded, Fact
+from hookfast.deliveries.facts import Action, AttemptEnded, Fact, Trigger
 from hookfast.deliveries.lane import DeadLetterPolicy, Place
-from hookfast.deliveries.life import Life, Phase, apply_fact
+from hookfast.deliveries.life import Life, Phase, apply_fact, next_step
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
-from hookfast.logs.catalogue import Kind
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.deliveries import life_rows
-from hookfast.storage.deliveries.life_rows import Change, Locked
+from hookfast.storage.deliveries.life_log import log_transitions, report_ended
+from hookfast.storage.deliveries.life_rows import LifeChange, Locked
 from hookfast.storage.events import lanes
 from hookfast.storage.owners.notifications import deliveries_dead
-from hookfast.telemetry import instruments
-
-log = structlog.get_logger()
 
 
 def _newest_answer(known: LastAnswer | None, ended: AttemptEnded, life: Life) -> LastAnswer | None:
@@ -65,18 +60,21 @@ async def apply(
     locked: Mapping[str, Locked] | None = None,
     traces: Mapping[str, str] | None = None,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> dict[str, Change]:
+) -> dict[str, LifeChange]:
     """Apply facts, each with its delivery's id, in order, to the current lives. Returns a change
     for every delivery that has a row. `locked` avoids locking the rows twice. Deliveries that end
     are counted and logged after the commit, with their trace ids from `traces`.
 
-    Without `wake`, the facts come from the delivery's own workflow, which acts on the result. With
-    it, changed deliveries go into the outbox with that urgency, so that their workflow is woken.
-    The facts of deliveries in `batched` come from a batch: a delivered one is done, and any other
+    Without `wake`, the facts come from the delivery's own workflow, which acts on the result; but
+    an attempt that a later step did not wait for is unknown to it, so it is woken. With `wake`,
+    changed deliveries go into the outbox with that urgency, so that their workflow is woken. The
+    facts of deliveries in `batched` come from a batch: a delivered one is done, and any other
     continues in its own workflow, as does one that requested a workflow in the meantime.
     `dead_letters` says whether deliveries that end as dead letters leave their lanes.
     """
     facts = list(facts)
+    attempted = {delivery_id for delivery_id, fact in facts if isinstance(fact, AttemptEnded)}
+    late: set[str] = set()
     if locked is None:
         locked = await life_rows.lock(connection, {delivery_id for delivery_id, _ in facts})
     lives = {delivery_id: one.life for delivery_id, one in locked.items()}
@@ -86,21 +84,25 @@ async def apply(
             continue
         if isinstance(fact, AttemptEnded):
             answers[delivery_id] = _newest_answer(answers[delivery_id], fact, life)
+            if delivery_id not in batched and _is_late(life, fact, now):
+                late.add(delivery_id)
         lives[delivery_id] = apply_fact(life, fact, now=now)
         if _leaves_lane(lives[delivery_id], life, dead_letters):
             lives[delivery_id] = apply_fact(lives[delivery_id], Action.LEAVE_LANE, now=now)
-    changes = {key: Change(one, lives[key], answers[key]) for key, one in locked.items()}
+    changes = {key: LifeChange(one, lives[key], answers[key]) for key, one in locked.items()}
     changed = [
         one
         for one in changes.values()
         if one.after != one.before or one.answer is not one.locked.answer
     ]
-    silent: list[Change] = []
-    woken: list[tuple[Change, int]] = []
+    silent: list[LifeChange] = []
+    woken: list[tuple[LifeChange, int]] = []
     for one in changed:
         urgency = wake
         done = one.after.phase is Phase.DELIVERED and not locked[one.delivery_id].wake_count
         if one.delivery_id in batched and not done:
+            urgency = Urgency.RETRY
+        if one.delivery_id in late and _is_news(one):
             urgency = Urgency.RETRY
         if one.after.place is Place.QUEUED or one.never_started:
             urgency = None  # no workflow exists, or it has nothing to do before the delivery's turn
@@ -114,8 +116,26 @@ async def apply(
     dead = [one.delivery_id for one in changed if one.died]
     await deliveries_dead(connection, dead, now=now)
     if ended := [one for one in changed if one.ended]:
-        after_commit(connection, partial(_report_ended, ended, traces or {}))
+        after_commit(connection, partial(report_ended, ended, traces or {}))
+    # an attempt has a line of its own, which says how the delivery goes on
+    if others := [one for one in changed if one.delivery_id not in attempted]:
+        after_commit(connection, partial(log_transitions, others))
     return changes
+
+
+def _is_late(life: Life, ended: AttemptEnded, now: datetime) -> bool:
+    """Whether another step has changed the delivery since this attempt was planned: its worker was
+    frozen, and Temporal had the step repeated. The workflow has the result of that other step."""
+    probe = ended.attempt.trigger is Trigger.PROBE
+    return next_step(life, now, probe=probe) != ended.attempt
+
+
+def _is_news(change: LifeChange) -> bool:
+    """Whether a workflow that knows the life before has to do something else now."""
+    before, after = change.before, change.after
+    return change.ended or (
+        not before.phase.ended and after.next_attempt_at != before.next_attempt_at
+    )
 
 
 def _leaves_lane(life: Life, before: Life, policy: DeadLetterPolicy) -> bool:
@@ -127,8 +147,8 @@ def _leaves_lane(life: Life, before: Life, policy: DeadLetterPolicy) -> bool:
 
 
 async def _move_lanes(
-    connection: AsyncConnection, changed: Collection[Change], *, now: datetime
-) -> dict[str, Change]:
+    connection: AsyncConnection, changed: Collection[LifeChange], *, now: datetime
+) -> dict[str, LifeChange]:
     """Let the next deliveries move up where these left the head of their lane or joined the line.
     Returns those of the given changes that moved up."""
     left = {one.delivery_id for one in changed if one.left_lane}
@@ -149,7 +169,7 @@ async def advance(
     *,
     left: Collection[str] = (),
     now: datetime,
-) -> dict[str, Change]:
+) -> dict[str, LifeChange]:
     """Let the first queued delivery of each of these lanes move up, if the lane has no head or its
     head is in `left`. Returns their changes; ring the doorbell after the commit.
 
@@ -164,13 +184,14 @@ async def advance(
     first = await lanes.first_queued(connection, [lane.id for lane in free])
     found = await life_rows.lock_queued(connection, first.values())
     changes = {
-        key: Change(one, apply_fact(one.life, Action.MOVE_UP, now=now), one.answer)
+        key: LifeChange(one, apply_fact(one.life, Action.MOVE_UP, now=now), one.answer)
         for key, one in found.items()
     }
     new = [one for one in changes.values() if one.never_started]
     known = [(one, _urgency_of(one)) for one in changes.values() if not one.never_started]
     await life_rows.save_and_start(connection, new, now=now)
     await life_rows.save_and_wake(connection, known, now=now)
+    after_commit(connection, partial(log_transitions, changes.values()))
     after = [
         replace(
             lane,
@@ -183,21 +204,7 @@ async def advance(
     return changes
 
 
-def _urgency_of(moved_up: Change) -> int:
+def _urgency_of(moved_up: LifeChange) -> int:
     resend = moved_up.after.resend
     of_job = resend is not None and resend.yields_to_circuit
     return Urgency.JOB if of_job else Urgency.RETRY
-
-
-def _report_ended(ended: Iterable[Change], traces: Mapping[str, str]) -> None:
-    """Count deliveries that ended, and log them; `deliveries_dead` logs the dead letters."""
-    for one in ended:
-        status = one.after.status.value
-        instruments.DELIVERIES.add(outcome=status, tenant=one.locked.tenant_id)
-        if one.died:
-            continue
-        line: dict[str, Any] = one.locked.ids
-        line |= {"status": status, "attempts": one.after.attempts}
-        if (trace_id := traces.get(one.delivery_id)) is not None:
-            line["trace_id"] = trace_id
-        log.info("A delivery ended.", kind=Kind.DELIVERY_ENDED, **line)

@@ -25,7 +25,7 @@ from sqlalchemy import Table, bindparam, delete, func, insert, or_, select, upda
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
-from hookfast.endpoints.limits import Go, LimitDecision, Limits, LimitState, decide, mean_after
+from hookfast.endpoints.limits import Granted, LimitDecision, Limits, LimitState, decide, mean_after
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import EndpointLimits, InFlight
 
@@ -53,15 +53,15 @@ async def acquire(
     clock: Clock,
     waited: bool = True,
 ) -> LimitDecision:
-    """Decide whether a delivery may send now. A Go permits one request, which counts as in flight
-    from here on, for `lease` at most. A Wait takes no permit.
+    """Decide whether a delivery may send now. `Granted` permits one request, which counts as in
+    flight from here on, for `lease` at most. `Deferred` takes no permit.
 
     `clock` is read once the endpoint's row is locked, which may be a while after the call.
-    `waited`: the delivery returns because of an earlier Wait. A new one (False) queues behind those
+    `waited`: the delivery returns because it was deferred. A new one (False) queues behind those
     that wait. If in doubt, pass True, which costs only fairness.
     """
     if not limits.any:
-        return Go(clock())
+        return Granted(clock())
     state, now = await _lock(connection, endpoint_id, clock)
     others = 0
     if limits.max_in_flight is not None:
@@ -82,7 +82,7 @@ async def acquire(
             "b_promised_until": after.promised_until,
         },
     )
-    if limits.max_in_flight is not None and isinstance(answer, Go):
+    if limits.max_in_flight is not None and isinstance(answer, Granted):
         row = {"delivery_id": delivery_id, "endpoint_id": endpoint_id, "until": answer.at + lease}
         await connection.execute(_LEASE, row)
     return answer

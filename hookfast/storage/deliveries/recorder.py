@@ -27,7 +27,7 @@ from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.deliveries import attempts, life_rows, lives, permits
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
 from hookfast.storage.tables import Attempt
 
@@ -60,7 +60,7 @@ class AttemptRecord:
     first_try: bool = False
 
 
-class Committed(Flag):
+class Wakeup(Flag):
     """The parts of the worker that have work to do after a commit."""
 
     CIRCUIT = auto()  # the workflow starter: a circuit or a notice requests its workflow
@@ -76,7 +76,7 @@ class Recorder:
         *,
         policy: Policy | None = None,
         dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-        on_commit: Callable[[Committed], None] | None = None,
+        on_commit: Callable[[Wakeup], None] | None = None,
         clock: Clock = utc_now,
     ) -> None:
         self._database = database
@@ -88,7 +88,9 @@ class Recorder:
             self._commit, name="recorder", most=_MAX_GROUP, patience=_PATIENCE_SECONDS
         )
 
-    async def record(self, record: AttemptRecord, *, within: float = _PATIENCE_SECONDS) -> Change:
+    async def record(
+        self, record: AttemptRecord, *, within: float = _PATIENCE_SECONDS
+    ) -> LifeChange:
         """Commit the record, and return how it changed its delivery.
 
         Recording an attempt again changes nothing, so a caller that does not know whether its
@@ -109,7 +111,7 @@ class Recorder:
         """Wait until all records are committed."""
         await self._group.close()
 
-    async def _commit(self, records: list[AttemptRecord]) -> list[Change | None]:
+    async def _commit(self, records: list[AttemptRecord]) -> list[LifeChange | None]:
         async with self._database.write(quick=len(records) <= _QUICK) as connection:
             changes, committed_for = await _write(
                 connection,
@@ -130,7 +132,7 @@ async def _write(
     policy: Policy,
     now: datetime,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> tuple[dict[str, Change], Committed]:
+) -> tuple[dict[str, LifeChange], Wakeup]:
     locked = await life_rows.lock(connection, {record.delivery_id for record in records})
     # a separate statement after the locks, so that it sees everything committed before them
     repeated = [record for record in records if not record.first_try]
@@ -146,7 +148,7 @@ async def _write(
         rows = [_attempt_row(one, locked[one.delivery_id].endpoint_id) for one in new]
         await connection.execute(_ADD, rows)
     facts = [(record.delivery_id, record.ended) for record in new]
-    changes: dict[str, Change] = {}
+    changes: dict[str, LifeChange] = {}
     # before `apply`, so that a delivery's last attempt is logged before its end
     after_commit(connection, lambda: _log_attempts(new, changes))
     # A life uses its workflow's time, which may be ahead of ours.
@@ -162,13 +164,13 @@ async def _write(
     )
     # an operational event, or the next delivery of a lane
     waiting = any(one.died or one.left_lane for one in changes.values())
-    committed_for = Committed.OUTBOX if waiting else Committed(0)
+    committed_for = Wakeup.OUTBOX if waiting else Wakeup(0)
     if new:
         committed_for |= await _update_endpoints(connection, new, changes, policy=policy, now=now)
     return changes, committed_for
 
 
-def _log_attempts(records: Collection[AttemptRecord], changes: Mapping[str, Change]) -> None:
+def _log_attempts(records: Collection[AttemptRecord], changes: Mapping[str, LifeChange]) -> None:
     for record in records:
         change, ended = changes[record.delivery_id], record.ended
         life, outcome = change.after, ended.outcome
@@ -195,14 +197,14 @@ def _log_attempts(records: Collection[AttemptRecord], changes: Mapping[str, Chan
 async def _update_endpoints(
     connection: AsyncConnection,
     new: list[AttemptRecord],
-    changes: dict[str, Change],
+    changes: dict[str, LifeChange],
     *,
     policy: Policy,
     now: datetime,
-) -> Committed:
+) -> Wakeup:
     """Release the attempts' permits, disable endpoints that answered 410, and update the health of
     all endpoints."""
-    committed_for = Committed(0)
+    committed_for = Wakeup(0)
     endpoint_of = {one.delivery_id: one.endpoint_id for one in changes.values()}
     await permits.release(
         connection,
@@ -225,7 +227,7 @@ async def _update_endpoints(
         if await endpoint_state.disable(
             connection, endpoint_id, cause=Cause.GONE, reason=GONE_REASON, now=now
         ):
-            committed_for |= Committed.CIRCUIT | Committed.OUTBOX
+            committed_for |= Wakeup.CIRCUIT | Wakeup.OUTBOX
     left_hold = {one.delivery_id for one in changes.values() if one.left_hold}
     results = []
     for record in new:
@@ -240,7 +242,7 @@ async def _update_endpoints(
         left_hold.discard(record.delivery_id)
         results.append((endpoint_of[record.delivery_id], result))
     if await endpoint_health.count(connection, results, policy=policy, now=now):
-        committed_for |= Committed.CIRCUIT | Committed.OUTBOX
+        committed_for |= Wakeup.CIRCUIT | Wakeup.OUTBOX
     return committed_for
 
 

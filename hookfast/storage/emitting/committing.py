@@ -19,7 +19,7 @@ from hookfast.storage.emitting import event_quotas
 from hookfast.storage.emitting.event_quotas import Limits
 from hookfast.storage.events import idempotency_keys
 from hookfast.storage.events.new_events import (
-    Committed,
+    CommittedEvent,
     Draft,
     ScopedKey,
     claim_keys,
@@ -40,7 +40,7 @@ class Stored:
     the errors of the others by event id."""
 
     drafts: Sequence[Draft]
-    by_key: Mapping[ScopedKey, Committed]
+    by_key: Mapping[ScopedKey, CommittedEvent]
     rejected: Mapping[str, TooManyRequests]
 
 

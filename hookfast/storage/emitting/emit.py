@@ -33,7 +33,7 @@ from hookfast.storage.events.catalogue import EventCatalogue
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
 from hookfast.storage.events.filtering import Candidate, Filtering
 from hookfast.storage.events.new_events import (
-    Committed,
+    CommittedEvent,
     Draft,
     NewEvent,
     ScopedKey,
@@ -60,7 +60,7 @@ _QUICK_ROWS = 200  # inserting them takes less than 3 ms, and looking up that ma
 class Accepted:
     """A committed event. `replayed`: an earlier request with its idempotency key committed it."""
 
-    event: Committed
+    event: CommittedEvent
     replayed: bool
 
 
@@ -268,7 +268,7 @@ def _is_short(requests: Sequence[_Request]) -> bool:
 class _Facts:
     """The data that `emit` looks up about its events before it writes."""
 
-    earlier: Mapping[ScopedKey, Committed]
+    earlier: Mapping[ScopedKey, CommittedEvent]
     schemas: Mapping[str, Schema]
     meant: Mapping[str, str]
     """The event types that were probably meant by types that are not registered."""
@@ -359,7 +359,7 @@ def _decide_one(
 
 def _result(
     decision: _Decision,
-    committed: Mapping[ScopedKey, Committed],
+    committed: Mapping[ScopedKey, CommittedEvent],
     rejected: Mapping[str, HookfastError],
 ) -> EmitResult:
     """Return the result of one event after the commit. `committed` has the events by key, and

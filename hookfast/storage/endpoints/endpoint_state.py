@@ -15,7 +15,7 @@ from functools import partial
 from sqlalchemy import Table, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.audit import SYSTEM, Change, differences
+from hookfast.audit import SYSTEM, AuditedChange, differences
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State, closed, release_all
 from hookfast.storage.audit import audit_log
 from hookfast.storage.circuits import circuits
@@ -58,7 +58,7 @@ async def disable(
         before, after = changed
         await notifications.endpoint_disabled(connection, before, after, reason=reason, now=now)
         if cause is not Cause.DISABLED:
-            disabled = Change(
+            disabled = AuditedChange(
                 action="endpoint.disable",
                 resource="endpoint",
                 resource_id=endpoint_id,

@@ -75,7 +75,7 @@ class NewEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
+class CommittedEvent:
     """A committed event, as `emit` returns it. `sha256` is None without an idempotency key."""
 
     id: str
@@ -151,7 +151,7 @@ class Draft:
     derive from the same instant, `committed.created_at`. `request_id` is for the log."""
 
     event: NewEvent
-    committed: Committed
+    committed: CommittedEvent
     traceparent: str
     subscribers: Sequence[Subscriber]
     key: ScopedKey | None
@@ -171,7 +171,7 @@ class Draft:
         """Create the draft of `event` at the time `at`. Without `scope`, its idempotency key is
         ignored."""
         key = event.key_in(scope)
-        committed = Committed(
+        committed = CommittedEvent(
             id=new_id("evt", at),
             type=event.type,
             created_at=at,
@@ -259,7 +259,7 @@ _ADD_EVENTS, _ADD_DELIVERIES = PlainInsert(_EVENTS), PlainInsert(_DELIVERIES)
 
 async def claim_keys(
     connection: AsyncConnection, drafts: Sequence[Draft]
-) -> dict[ScopedKey, Committed]:
+) -> dict[ScopedKey, CommittedEvent]:
     """Claim the idempotency keys of these drafts, and return the event of each key: the draft's, or
     that of another request which used the key first.
 
@@ -346,7 +346,7 @@ def dead_subscribers(drafts: Iterable[Draft]) -> Iterator[Subscriber]:
 
 async def find_by_keys(
     connection: AsyncConnection, keys: Iterable[ScopedKey]
-) -> dict[ScopedKey, Committed]:
+) -> dict[ScopedKey, CommittedEvent]:
     """Return the committed events with these idempotency keys, by key."""
     used = await idempotency_keys.find(connection, keys)
     if not used:
@@ -360,7 +360,7 @@ async def find_by_keys(
     )
     events = {row.id: row for row in rows}
     return {
-        (one.scope, one.key): Committed(
+        (one.scope, one.key): CommittedEvent(
             id=event.id,
             type=event.type,
             created_at=event.created_at,

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from sqlalchemy import Row, Table, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.audit import CLI, Change, differences
+from hookfast.audit import CLI, AuditedChange, differences
 from hookfast.clock import Clock, utc_now
 from hookfast.endpoints import secrets as endpoint_secrets
 from hookfast.endpoints.credentials import reseal_credentials, sealed_credentials
@@ -160,8 +160,8 @@ def unopened_error(contexts: Sequence[str]) -> Misconfigured:
     )
 
 
-def _rekeyed(values: int) -> Change:
-    return Change(
+def _rekeyed(values: int) -> AuditedChange:
+    return AuditedChange(
         action="secrets.rekey",
         resource="secrets",
         resource_id="secrets",
@@ -175,7 +175,7 @@ async def _pass(
     keyring: Keyring,
     *,
     progress: Progress,
-    change: Change | None,
+    change: AuditedChange | None,
     clock: Clock,
 ) -> int:
     """Reseal all rows that are not locked, log `change` with the first, and return how many values

@@ -13,8 +13,8 @@ from hookfast.storage.tables.record import Record
 
 
 class AuditEntry(Record, table=True):
-    """One change: a `hookfast.audit.Change` and its `Actor`. Triggers prevent updates of a row, and
-    deletions of a row that is not older than the horizon."""
+    """One change: a `hookfast.audit.AuditedChange` and its `Actor`. Triggers prevent updates of a
+    row, and deletions of a row that is not older than the horizon."""
 
     __tablename__ = "audit"
     __table_args__ = (

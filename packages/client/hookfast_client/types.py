@@ -188,7 +188,23 @@ class Delivery(TypedDict):
     (the receiver answered 410) or `cancelled`."""
 
     reason: str | None
-    """Why it ended or waits; null if there is no problem."""
+    """Why it waits or ended; null if there is no problem. While it is `held`, this is what holds it
+    at the moment. `endpoint_limit`: the endpoint's limits gave it a later turn; `endpoint_paused`:
+    the endpoint is paused; `circuit_open`: the endpoint's circuit is open; `circuit_half_open`: the
+    endpoint's circuit is half-open; `circuit_draining`: the endpoint's circuit is draining;
+    `retries_exhausted`: all retries are used up; `plan_expired`: the retry plan expired;
+    `not_retryable`: the retry plan does not retry this answer; `loop_detected`: the receiver
+    answered 508: the event goes round in a loop; `gone`: the receiver answered 410 Gone;
+    `endpoint_disabled`: the endpoint is disabled; `endpoint_deleted`: the endpoint was deleted;
+    `mapping_failed`: the subscription's mapping failed."""
+
+    held_since: str | None
+    """Since when it has been held, paused or waiting for its endpoint's limits, one after the
+    other; null otherwise. That time uses up none of its retry plan."""
+
+    next_check_at: str | None
+    """If it is `held`: when Hookfast checks next whether it may be sent, by a probe of its endpoint
+    or by itself, if nothing releases it before; null otherwise."""
 
     last_answer: LastAnswer | None
     """The answer to the newest recorded attempt; null before the first."""
@@ -364,7 +380,23 @@ class DeliveryDetail(TypedDict):
     (the receiver answered 410) or `cancelled`."""
 
     reason: str | None
-    """Why it ended or waits; null if there is no problem."""
+    """Why it waits or ended; null if there is no problem. While it is `held`, this is what holds it
+    at the moment. `endpoint_limit`: the endpoint's limits gave it a later turn; `endpoint_paused`:
+    the endpoint is paused; `circuit_open`: the endpoint's circuit is open; `circuit_half_open`: the
+    endpoint's circuit is half-open; `circuit_draining`: the endpoint's circuit is draining;
+    `retries_exhausted`: all retries are used up; `plan_expired`: the retry plan expired;
+    `not_retryable`: the retry plan does not retry this answer; `loop_detected`: the receiver
+    answered 508: the event goes round in a loop; `gone`: the receiver answered 410 Gone;
+    `endpoint_disabled`: the endpoint is disabled; `endpoint_deleted`: the endpoint was deleted;
+    `mapping_failed`: the subscription's mapping failed."""
+
+    held_since: str | None
+    """Since when it has been held, paused or waiting for its endpoint's limits, one after the
+    other; null otherwise. That time uses up none of its retry plan."""
+
+    next_check_at: str | None
+    """If it is `held`: when Hookfast checks next whether it may be sent, by a probe of its endpoint
+    or by itself, if nothing releases it before; null otherwise."""
 
     last_answer: LastAnswer | None
     """The answer to the newest recorded attempt; null before the first."""
@@ -453,9 +485,9 @@ class DeliveryChoiceForm(TypedDict):
     """Created before this time."""
 
     reason: NotRequired[str | None]
-    """One of `endpoint_limit`, `endpoint_paused`, `circuit_open`, `retries_exhausted`,
-    `plan_expired`, `not_retryable`, `loop_detected`, `gone`, `endpoint_disabled`,
-    `endpoint_deleted`, `mapping_failed`."""
+    """One of `endpoint_limit`, `endpoint_paused`, `circuit_open`, `circuit_half_open`,
+    `circuit_draining`, `retries_exhausted`, `plan_expired`, `not_retryable`, `loop_detected`,
+    `gone`, `endpoint_disabled`, `endpoint_deleted`, `mapping_failed`."""
 
     answer: NotRequired[str | None]
     """The answer to the newest attempt. A status code such as `503`, a class (`1xx`, `2xx`, `3xx`,
@@ -504,9 +536,9 @@ class Job(TypedDict):
     """The request that created it: `action` on filtered deliveries, `redrive` of dead letters,
     `recover` of an endpoint, `replay` of an event, or raised `limits`."""
 
-    action: Literal["pause", "resume", "resend", "cancel", "ask_again"]
-    """What is done with each delivery. `ask_again`: it checks its endpoint's limits again, because
-    these were raised."""
+    action: Literal["pause", "resume", "resend", "cancel", "check_limits"]
+    """What is done with each delivery. `check_limits`: it checks its endpoint's limits again,
+    because these were raised."""
 
     status: JobStatus
     """`pending` until a worker begins it, then `running`; at the end `done`, `cancelled`, or
@@ -1364,9 +1396,9 @@ class ListDeadLettersQuery(TypedDict):
     """Only those of exactly this event type."""
 
     reason: NotRequired[str | None]
-    """One of `endpoint_limit`, `endpoint_paused`, `circuit_open`, `retries_exhausted`,
-    `plan_expired`, `not_retryable`, `loop_detected`, `gone`, `endpoint_disabled`,
-    `endpoint_deleted`, `mapping_failed`."""
+    """One of `endpoint_limit`, `endpoint_paused`, `circuit_open`, `circuit_half_open`,
+    `circuit_draining`, `retries_exhausted`, `plan_expired`, `not_retryable`, `loop_detected`,
+    `gone`, `endpoint_disabled`, `endpoint_deleted`, `mapping_failed`."""
 
     answer: NotRequired[str | None]
     """A status code such as `503`, a class (`1xx`, `2xx`, `3xx`, `4xx`, `5xx`), or one of
@@ -1489,9 +1521,9 @@ class DeadLetterChoiceForm(TypedDict):
     """Created before this time."""
 
     reason: NotRequired[str | None]
-    """One of `endpoint_limit`, `endpoint_paused`, `circuit_open`, `retries_exhausted`,
-    `plan_expired`, `not_retryable`, `loop_detected`, `gone`, `endpoint_disabled`,
-    `endpoint_deleted`, `mapping_failed`."""
+    """One of `endpoint_limit`, `endpoint_paused`, `circuit_open`, `circuit_half_open`,
+    `circuit_draining`, `retries_exhausted`, `plan_expired`, `not_retryable`, `loop_detected`,
+    `gone`, `endpoint_disabled`, `endpoint_deleted`, `mapping_failed`."""
 
     answer: NotRequired[str | None]
     """The answer to the newest attempt. A status code such as `503`, a class (`1xx`, `2xx`, `3xx`,
@@ -1558,9 +1590,9 @@ class Replay(TypedDict):
     """The request that created it: `action` on filtered deliveries, `redrive` of dead letters,
     `recover` of an endpoint, `replay` of an event, or raised `limits`."""
 
-    action: Literal["pause", "resume", "resend", "cancel", "ask_again"]
-    """What is done with each delivery. `ask_again`: it checks its endpoint's limits again, because
-    these were raised."""
+    action: Literal["pause", "resume", "resend", "cancel", "check_limits"]
+    """What is done with each delivery. `check_limits`: it checks its endpoint's limits again,
+    because these were raised."""
 
     status: JobStatus
     """`pending` until a worker begins it, then `running`; at the end `done`, `cancelled`, or

@@ -10,7 +10,7 @@ import pytest
 
 from api.context.context import Context
 from hookfast.clock import rfc3339
-from hookfast.deliveries.facts import Attempt, Trigger
+from hookfast.deliveries.facts import AttemptPlan, Trigger
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from tests.integration.storage.retention.ended import MINUTES, ended
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
@@ -27,7 +27,9 @@ async def event_types(make_event_type: MakeEventType) -> None:
 async def attempted(context: Context, delivery: Json, status_code: int, number: int = 1) -> None:
     """Record an attempt that ends now."""
     trigger = Trigger.FIRST if number == 1 else Trigger.RETRY
-    planned = Attempt(number=number, trigger=trigger, round=0, in_plan=True, position=number - 1)
+    planned = AttemptPlan(
+        number=number, trigger=trigger, round=0, in_plan=True, position=number - 1
+    )
     fact = ended(planned, status_code, context.clock(), plan=MINUTES)
     recorder = Recorder(context.database)
     await recorder.record(AttemptRecord(delivery_id=delivery["id"], ended=fact))

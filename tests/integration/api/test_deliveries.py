@@ -8,13 +8,13 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from api.context.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
-from hookfast.storage.tables import Attempt
+from hookfast.storage.tables import Attempt, Endpoint, EndpointHealth
 from tests.support.api_client import (
     OPERATOR_KEY,
     Json,
@@ -212,6 +212,63 @@ async def test_delivery_shows_its_attempts(
         "url": None,
         "kept_until": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("state", "circuit", "probe_hours", "reason", "check_hours"),
+    [
+        ("enabled", "open", 1, "circuit_open", 1),  # its endpoint is probed first
+        ("enabled", "open", 9, "circuit_open", 6),  # it checks by itself first
+        ("enabled", "half_open", 1, "circuit_half_open", 6),
+        ("enabled", "draining", None, "circuit_draining", 6),
+        ("paused", "open", 1, "endpoint_paused", 6),  # which is not probed
+        ("enabled", "closed", None, "circuit_open", 6),  # just now: what held it until then
+    ],
+)
+async def test_held_delivery_says_why_since_when_and_until_when(
+    client: httpx2.AsyncClient,
+    context: Context,
+    tenant: str,
+    state: str,
+    circuit: str,
+    probe_hours: int | None,
+    reason: str,
+    check_hours: int,
+) -> None:
+    """By the circuit as it is, although the delivery was put on hold when it was open."""
+    delivery = await emit(client, tenant)
+    since = utc_now()
+    at = {hours: since + timedelta(hours=hours) for hours in (1, 6, 9)}
+    held = {"status": "held", "reason": "circuit_open"}
+    await change(context, delivery["id"], waiting_since=since, next_attempt_at=at[6], **held)
+    health = {
+        "endpoint_id": delivery["endpoint_id"],
+        "circuit": circuit,
+        "consecutive_failures": 5,
+        "next_probe_at": None if probe_hours is None else at[probe_hours],
+    }
+    table = Endpoint.__table__
+    async with context.database.write() as connection:
+        await connection.execute(insert(EndpointHealth).values(health))
+        await connection.execute(
+            update(table).where(table.c.id == delivery["endpoint_id"]).values(state=state)
+        )
+    [in_list] = (await client.get("/deliveries", params={"status": "held"})).json()["data"]
+    alone = (await client.get(f"/deliveries/{delivery['id']}")).json()
+    for shown in (in_list, alone):
+        assert (shown["status"], shown["reason"]) == ("held", reason)
+        assert shown["held_since"] == rfc3339(since)
+        assert shown["next_check_at"] == rfc3339(at[check_hours])
+        assert shown["next_attempt_at"] is None
+
+
+async def test_delivery_that_is_not_held_has_no_time_of_a_check(
+    client: httpx2.AsyncClient, tenant: str
+) -> None:
+    delivery = await emit(client, tenant)
+    shown = (await client.get(f"/deliveries/{delivery['id']}")).json()
+    assert shown["next_attempt_at"] is not None
+    assert (shown["held_since"], shown["next_check_at"]) == (None, None)
 
 
 async def test_newest_of_many_attempts_are_shown_oldest_first(

@@ -66,7 +66,7 @@ async def test_raised_limit_wakes_waiting_deliveries_at_the_new_rate(
 ) -> None:
     await waiting(client, context, endpoint, 3)
     [job] = await patch(client, endpoint, **limits)
-    assert (job["kind"], job["action"], job["total"]) == ("limits", "ask_again", 3)
+    assert (job["kind"], job["action"], job["total"]) == ("limits", "check_limits", 3)
     assert job["rate_per_second"] == rate
     assert job["filter"]["reason"] == "endpoint_limit"
 
@@ -86,7 +86,7 @@ async def test_raised_limit_also_wakes_waiting_resends(
             .values(resend_asked_at=now, resend_not_before=now)
         )
     [job] = await patch(client, endpoint, rate_limit_per_second=5)
-    assert (job["action"], job["total"]) == ("ask_again", 1)
+    assert (job["action"], job["total"]) == ("check_limits", 1)
 
 
 @pytest.mark.parametrize(
@@ -113,5 +113,5 @@ async def test_raised_limit_without_waiting_deliveries_creates_no_job(
 async def test_limits_job_cannot_be_created_through_the_api(
     client: httpx2.AsyncClient,
 ) -> None:
-    body = {"action": "ask_again", "all": True}
+    body = {"action": "check_limits", "all": True}
     assert (await client.post("/deliveries/actions", json=body)).status_code == 422

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.facts import Attempt, Trigger
+from hookfast.deliveries.facts import AttemptPlan, Trigger
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
@@ -29,7 +29,7 @@ from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
-FIRST = Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
+FIRST = AttemptPlan(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
 UNANSWERED = Outcome(result=Result.TIMEOUT, duration_ms=15_000, error="It took too long.")
 
 

@@ -89,8 +89,8 @@ async def test_overview_leads_to_why_a_delivery_failed(
         assert f'<a href="/dashboard/deliveries/{failed}">' in overview
         page = text_of((await visitor.get(f"/dashboard/deliveries/{failed}")).text)
     sentence = (
-        "Retries exhausted: 1 attempt; the answer was 503 Service Unavailable after 120 ms: "
-        "<h1>Down for repair</h1> ."
+        "Dead letter: all retries are used up; 1 attempt; the answer was 503 Service Unavailable "
+        "after 120 ms: <h1>Down for repair</h1> ."
     )
     assert page.index(sentence) < page.index("Timeline")
 

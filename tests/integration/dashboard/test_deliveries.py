@@ -19,7 +19,7 @@ from tests.integration.dashboard.resources import emit, end, new_endpoint, new_t
 from tests.integration.dashboard.visitor import Visitor, signed_in, tenant_visitor, text_of
 from tests.integration.storage.deliveries.ordered import end as ended
 from tests.support.api_client import OPERATOR_KEY, endpoint_maker, running_app
-from tests.support.emitted import change
+from tests.support.emitted import change, hold
 
 pytestmark = pytest.mark.anyio
 
@@ -161,6 +161,22 @@ async def test_last_answer_is_a_column_and_a_filter_of_lists_and_actions(
         assert "Resend 1 delivery?" in text_of(page.text)
         page = await visitor.post("/dashboard/dead-letters/redrive", **fields)
         assert "Redrive 1 dead letter?" in text_of(page.text)
+
+
+async def test_held_delivery_says_why_since_when_and_what_comes_next(
+    client: httpx2.AsyncClient, context: Context, operator: Visitor
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant)
+    delivery_id = await emit(client, tenant)
+    await hold(context, delivery_id, endpoint_id, circuit="draining")
+    page = text_of((await operator.get(f"/dashboard/deliveries/{delivery_id}")).text)
+    assert "Held: the endpoint's circuit is draining. Those on hold are sent at a rising" in page
+    assert "waiting since" in page
+    assert "checked again" in page
+    assert "if nothing releases it before" in page
+    listed = text_of((await operator.get(f"/dashboard/deliveries?tenant_id={tenant}")).text)
+    assert "the endpoint's circuit is draining" in listed
 
 
 async def test_queued_delivery_links_to_the_one_that_it_waits_behind(

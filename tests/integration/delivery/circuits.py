@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Table, insert, select
 
-from hookfast.endpoints.limits import Go, LimitDecision, Limits, LimitState, decide
+from hookfast.endpoints.limits import Granted, LimitDecision, Limits, LimitState, decide
 from hookfast.endpoints.outage import OutageState, workflow_id
 from hookfast.ids import new_id
 from hookfast.storage.circuits import circuits
@@ -165,7 +165,7 @@ def record_slots(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
 
     def recorded(*args: Any, **options: Any) -> tuple[LimitDecision, LimitState]:
         decision, state = decide(*args, **options)
-        if isinstance(decision, Go):
+        if isinstance(decision, Granted):
             slots.append(decision.at)
         return decision, state
 

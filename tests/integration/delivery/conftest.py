@@ -21,6 +21,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from hookfast.clock import utc_now
+from hookfast.deliveries.actions import UserAction
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.messages import DeliveryState, workflow_id
 from hookfast.dispatch.workflow_starter import WorkflowStarter, workflow_starter_for
@@ -28,7 +29,6 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, outbox
-from hookfast.storage.deliveries.actions import UserAction
 from hookfast.storage.tables import Delivery
 from tests.integration.delivery.control import Control
 from tests.support.receiver import Receiver

@@ -52,7 +52,7 @@ async def test_raised_limit_sends_deliveries_that_waited_at_the_old_one(
     job_id = await seed_job(
         stack.database,
         kind=JobKind.LIMITS.value,
-        action="ask_again",
+        action="check_limits",
         chosen=DeliverySelection(
             endpoint_id=endpoint,
             statuses=(DeliveryStatus.PENDING, DeliveryStatus.RETRYING),

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from api.access.authentication import Principal
 from api.context.context import Context
 from api.forms.jobs import count, draft_job
+from hookfast.deliveries.actions import JOB_STEPS
 from hookfast.deliveries.job import JobKind
 from hookfast.errors import NotFound
 from hookfast.storage.deliveries.selection import DeliverySelection
@@ -147,13 +148,13 @@ async def test_jobs_of_an_endpoint_link_are_confined_by_the_api_too(
         endpoint_id=shop["endpoint_id"],
     )
     everything = DeliverySelection(tenant_id=shop["tenant_id"])
-    for resend in (False, True):
-        counted = await count(context, bound, everything, resend=resend)
+    for action in JOB_STEPS:
+        counted = await count(context, bound, everything, action=action)
         assert sum(counted.values()) == 1
     job = await draft_job(context, bound, kind=JobKind.ACTION, action="cancel", chosen=everything)
     assert (job.filter["endpoint_id"], job.total) == (shop["endpoint_id"], 1)
     elsewhere = replace(everything, endpoint_id=shop["other_endpoint_id"])
     with pytest.raises(NotFound):
-        await count(context, bound, elsewhere, resend=False)
+        await count(context, bound, elsewhere, action="cancel")
     with pytest.raises(NotFound):
         await draft_job(context, bound, kind=JobKind.ACTION, action="cancel", chosen=elsewhere)

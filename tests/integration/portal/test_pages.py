@@ -16,6 +16,7 @@ from tests.integration.dashboard.resources import emit, end, new_endpoint, new_t
 from tests.integration.dashboard.visitor import Visitor, text_of
 from tests.integration.portal.links import OWN, customer
 from tests.support.api_client import event_type_maker
+from tests.support.emitted import hold
 from tests.support.receiver import Receiver
 
 pytestmark = pytest.mark.anyio
@@ -208,6 +209,24 @@ async def test_link_to_one_endpoint_shows_its_tests_and_no_others(
 
 
 @pytest.mark.usefixtures("catalogue")
+async def test_message_on_hold_says_why_and_what_comes_next(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context
+) -> None:
+    tenant = await new_tenant(client)
+    endpoint = await new_endpoint(client, tenant)
+    message = await emit(client, tenant)
+    await hold(context, message, endpoint, circuit="half_open")
+    async with customer(app, client, tenant) as visitor:
+        page = await shown(visitor, f"/portal/activity/{message}")
+        assert "waiting" in page
+        assert "It waits: the endpoint failed too often and is being tested." in page
+        assert "if it arrives, the others follow by themselves. It has waited since" in page
+        assert "Send now" in page
+        assert "Cancel…" in page
+        assert "Pause" not in page
+        assert not OPERATORS_WORDS.search(page.partition("Message id")[0])
+
+
 async def test_activity_merges_messages_and_tests_page_by_page(
     app: FastAPI, client: httpx2.AsyncClient, context: Context, receiver: Receiver
 ) -> None:

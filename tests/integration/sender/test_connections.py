@@ -17,7 +17,8 @@ from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import OutOfResources
 from hookfast.sender.origin import PoolLimits
-from hookfast.sender.progress import Phase, begin_progress
+from hookfast.sender.phase import RequestPhase
+from hookfast.sender.progress import begin_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.stream import Stream
 from hookfast.sender.transport import OriginTransport
@@ -181,7 +182,7 @@ async def test_a_request_waits_for_a_connection_at_the_origins_limit(
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.02):
                 await transport.handle_async_request(httpx2.Request("GET", receiver.url()))
-        assert progress.phase is Phase.QUEUED
+        assert progress.phase is RequestPhase.QUEUED
         await get(transport, receiver.url())
         await first
     assert [request.connection for request in receiver.requests] == [1, 1]

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from hookfast.cli.remote.delivery_summary import answer_lines, next_step, status_text
+from hookfast.cli.remote.delivery_summary import answer_lines, next_step
+from hookfast.cli.remote.times import format_time
+from hookfast.deliveries.answer import status_text
 
 _AT = "2026-11-25T10:00:00.000000Z"
+_WHEN = format_time(_AT)
 
 
 def _attempt(**members: Any) -> dict[str, Any]:
@@ -18,7 +21,7 @@ def _attempt(**members: Any) -> dict[str, Any]:
 
 
 def _delivery(status: str, **members: Any) -> dict[str, Any]:
-    times = {"next_attempt_at": None, "finished_at": None}
+    times = dict.fromkeys(("next_attempt_at", "finished_at", "held_since", "next_check_at"))
     return {
         "id": "dlv_1",
         "endpoint_id": "ep_1",
@@ -40,22 +43,32 @@ def _delivery(status: str, **members: Any) -> dict[str, Any]:
         (
             _delivery("dead", reason="retries_exhausted"),
             [
-                "Dead letter after 2 attempts: all retries are used up.",
+                "Dead letter: all retries are used up, after 2 attempts.",
                 "Last attempt: 503 Service Unavailable in 12 ms.",
                 "Send it again: hookfast deliveries resend dlv_1",
             ],
         ),
         (
-            _delivery("held", reason="circuit_open", attempt_count=0, attempts=[]),
+            _delivery(
+                "held",
+                reason="circuit_draining",
+                attempt_count=0,
+                attempts=[],
+                held_since=_AT,
+                next_check_at=_AT,
+            ),
             [
-                "Held before its first attempt: the endpoint's circuit is open.",
+                "Held: the endpoint's circuit is draining, before its first attempt.",
+                "Those on hold are sent at a rising rate, oldest first, and its turn comes by "
+                f"itself. It has waited since {_WHEN}. It is checked again {_WHEN}, if not "
+                "released before.",
                 "See why: hookfast endpoints health ep_1",
             ],
         ),
         (
             _delivery("gone", reason="gone", attempts=[_attempt(status_code=410)]),
             [
-                "Gone after 2 attempts: the receiver answered 410 Gone.",
+                "Gone: the receiver answered 410 Gone, after 2 attempts.",
                 "Last attempt: 410 Gone in 12 ms.",
                 "Send it again: hookfast deliveries resend dlv_1",
             ],
@@ -63,30 +76,38 @@ def _delivery(status: str, **members: Any) -> dict[str, Any]:
         (
             _delivery("paused", attempts=[]),
             [
-                "Paused by a person after 2 attempts; nothing is sent until it is resumed.",
+                "Paused by a person, after 2 attempts.",
+                "Nothing is sent until it is resumed.",
                 "Go on: hookfast deliveries resume dlv_1",
             ],
         ),
         (
             _delivery("retrying", attempts=[_attempt(status_code=None, result="timeout")]),
             [
-                "Retrying after 2 attempts; the next attempt is due now.",
+                "Failing, after 2 attempts; the next attempt is due now.",
                 "Last attempt: timeout in 12 ms.",
             ],
         ),
         (
             _delivery("pending", reason="endpoint_limit", attempt_count=0, attempts=[]),
-            ["Pending; the first attempt is due now (waiting for the endpoint's limits)."],
+            [
+                "Waiting for its first attempt: the endpoint's limits gave it a later turn; the "
+                "first attempt is due now.",
+                "It is attempted when its turn comes.",
+            ],
         ),
         (
             _delivery("pending", place="queued", waits_behind="dlv_0", attempts=[]),
-            ["Waits behind dlv_0; it is sent when its turn comes."],
+            [
+                "Waiting for its turn behind another delivery with its ordering key: dlv_0.",
+                "It is sent when its turn comes.",
+            ],
         ),
         (
             _delivery("dead", place="head", waiting_behind=3, attempts=[]),
             [
-                "Dead letter after 2 attempts: its attempts failed. Until it is resent or "
-                "cancelled, 3 deliveries wait behind it.",
+                "Dead letter, after 2 attempts.",
+                "Until it is resent or cancelled, 3 deliveries wait behind it.",
                 "Send it again: hookfast deliveries resend dlv_1",
             ],
         ),

@@ -10,8 +10,8 @@ import pytest
 
 from hookfast.deliveries.facts import (
     Action,
-    Attempt,
     AttemptEnded,
+    AttemptPlan,
     Fact,
     Held,
     Limited,
@@ -51,7 +51,7 @@ def answer(status: int, *, duration: float = 1, retry_after: float | None = None
 
 
 def ended(
-    attempt: Attempt,
+    attempt: AttemptPlan,
     outcome: Outcome,
     *,
     started: float,
@@ -69,10 +69,10 @@ def ended(
     )
 
 
-def planned(life: Life, seconds: float, *, probe: bool = False) -> Attempt:
+def planned(life: Life, seconds: float, *, probe: bool = False) -> AttemptPlan:
     """Return the attempt that is due at this time."""
     step = next_step(life, at(seconds), probe=probe)
-    assert isinstance(step, Attempt), step
+    assert isinstance(step, AttemptPlan), step
     return step
 
 
@@ -139,7 +139,7 @@ def test_starts_has_a_delivery_in_each_phase() -> None:
 LATER = 100.0  # seconds: every wait has ended by then
 
 
-def retry_of(life: Life) -> Attempt:
+def retry_of(life: Life) -> AttemptPlan:
     """Return the plan's next attempt, as planned before a person paused or ended the delivery."""
     return replace(planned(FAILED_ONCE, 61), number=life.attempts + 1, round=life.round)
 
@@ -269,7 +269,7 @@ def test_delivery_is_pending_until_its_first_attempt_and_then_retrying() -> None
 
 def test_plan_is_a_first_attempt_and_a_retry_after_each_delay() -> None:
     first = planned(NEW, 0)
-    assert first == Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
+    assert first == AttemptPlan(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
     assert (FAILED_ONCE.attempts, FAILED_ONCE.retries) == (1, 0)
     assert (FAILED_ONCE.began_at, FAILED_ONCE.due_at) == (at(0), at(1 + 60))
     assert next_step(FAILED_ONCE, at(60.999)) == Wait(at(61))
@@ -407,7 +407,7 @@ def test_resend_of_an_ended_delivery_starts_its_plan_again(phase: Phase, action:
         resend=Resend(at(1_000), yields_to_circuit),
     )
     attempt = planned(life, 1_000)
-    assert attempt == Attempt(
+    assert attempt == AttemptPlan(
         number=before.attempts + 1,
         trigger=Trigger.RESEND,
         round=1,
@@ -643,7 +643,7 @@ def test_failed_probe_leaves_plan_and_hold_unchanged(
 ) -> None:
     before = apply(STARTS[HELD], (62, Action.RELEASE)) if released else STARTS[HELD]
     probe = planned(before, 65, probe=True)
-    assert probe == Attempt(number=2, trigger=Trigger.PROBE, round=0, in_plan=False)
+    assert probe == AttemptPlan(number=2, trigger=Trigger.PROBE, round=0, in_plan=False)
     life = attempted(before, 503, started=65, probe=True)
     assert life == replace(before, attempts=2, released=False)
     assert attempted(before, 200, started=65, probe=True).phase is DELIVERED

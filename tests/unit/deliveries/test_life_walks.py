@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from hookfast.deliveries.facts import (
     Action,
-    Attempt,
     AttemptEnded,
+    AttemptPlan,
     Fact,
     Held,
     Limited,
@@ -36,7 +36,7 @@ from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.storage.deliveries.life_rows import (
     COLUMNS,
     WRITTEN,
-    Change,
+    LifeChange,
     Locked,
     life_of,
     values_of,
@@ -60,7 +60,7 @@ RESENDS = (Action.RESEND, Action.RESEND_YIELDING)
 class Try:
     """An attempt that a worker is making."""
 
-    attempt: Attempt
+    attempt: AttemptPlan
     started_at: datetime
 
     def ended(self, outcome: Outcome) -> AttemptEnded:
@@ -114,12 +114,12 @@ class Walk:
         if self.life.next_attempt_at is not None and (self.wild or not self.tries):
             self.pass_time(self.life.next_attempt_at)
 
-    def planned(self, *, probe: bool = False) -> Attempt | None:
+    def planned(self, *, probe: bool = False) -> AttemptPlan | None:
         """Return the attempt that a worker finds due; None if there is none or another makes it."""
         if self.tries and not self.wild:
             return None
         step = next_step(self.life, self.now, probe=probe)
-        return step if isinstance(step, Attempt) else None
+        return step if isinstance(step, AttemptPlan) else None
 
     def begin(self, *, probe: bool = False) -> None:
         """Let a worker send the request that is due."""
@@ -162,7 +162,7 @@ class Walk:
             self.apply(recorded[-1])
 
 
-def postpone(attempt: Attempt | None, decision: str, now: datetime) -> Fact | None:
+def postpone(attempt: AttemptPlan | None, decision: str, now: datetime) -> Fact | None:
     """Return the fact that an attempt is held, limited or undeliverable; None if it cannot be."""
     if attempt is None:
         return None
@@ -209,7 +209,7 @@ WILD: dict[str, Move] = {
 }
 MOVES = CALM | ENDS | WILD
 OFTEN = ["begins", "fails", "begins and fails", "is held", "is limited", "time"]
-OFTEN += ["resend", "resend_yields", "release", "resume", "is next in line"]
+OFTEN += ["resend", "resend_yielding", "release", "resume", "is next in line"]
 PLACES = (None, Place.QUEUED, Place.HEAD)
 
 
@@ -276,7 +276,7 @@ def fields_of_a_life_agree(step: Step) -> None:
 def open_delivery_moves_by_itself_or_waits_for_a_person(step: Step) -> None:
     life, moment = step.after, step.after.next_attempt_at
     if moment is not None:
-        assert isinstance(next_step(life, max(step.now, moment)), Attempt)
+        assert isinstance(next_step(life, max(step.now, moment)), AttemptPlan)
     elif life.phase.ended:
         assert next_step(life, FAR) == next_step(life, FAR, probe=True) == End()
     else:
@@ -314,7 +314,7 @@ def queued_delivery_is_not_attempted_and_keeps_its_plan(step: Step) -> None:
 def head_is_due_when_it_moves_up(step: Step) -> None:
     moved_up = step.before.place is Place.QUEUED and step.after.place is Place.HEAD
     if moved_up and step.after.phase is not Phase.PAUSED:
-        assert isinstance(next_step(step.after, step.now), Attempt)
+        assert isinstance(next_step(step.after, step.now), AttemptPlan)
 
 
 def _locked(life: Life) -> Locked:
@@ -322,7 +322,7 @@ def _locked(life: Life) -> Locked:
 
 
 def life_is_unchanged_by_storage(step: Step) -> None:
-    values = values_of(Change(_locked(step.before), step.after), now=step.now)
+    values = values_of(LifeChange(_locked(step.before), step.after), now=step.now)
     row = {name.removeprefix("b_"): value for name, value in values.items()}
     assert row.keys() == WRITTEN | {"id"}
     assert life_of([row[column.name] for column in COLUMNS]) == step.after
@@ -377,7 +377,7 @@ def delivery_is_not_attempted_before_next_attempt_at(step: Step) -> None:
 
 def resend_waits_for_its_turn(step: Step) -> None:
     planned = next_step(step.after, step.now)
-    if isinstance(planned, Attempt) and planned.trigger is Trigger.RESEND:
+    if isinstance(planned, AttemptPlan) and planned.trigger is Trigger.RESEND:
         assert step.after.resend is not None
         assert step.after.resend.at <= step.now
 
@@ -393,7 +393,7 @@ def restarted_plan_begins_with_the_resend(step: Step) -> None:
         life = apply_fact(step.after, Action.MOVE_UP, now=step.now)
         assert life.next_attempt_at is not None
         planned = next_step(life, max(step.now, life.next_attempt_at))
-        assert isinstance(planned, Attempt)
+        assert isinstance(planned, AttemptPlan)
         assert (planned.trigger, planned.in_plan) == (Trigger.RESEND, True)
 
 
@@ -499,8 +499,8 @@ def test_time_that_is_paused_held_or_limited_does_not_use_up_the_plan(moves: lis
 
 
 FAIL_ONLY = ["begins", "fails", "begins and fails", "is held", "is limited", "probe fails"]
-FAIL_ONLY += ["probe is held", "probe is limited", "pause", "resume", "resend", "resend_yields"]
-FAIL_ONLY += ["release", "ask_again", "1 s", "25 s", "2000 s", "time"]
+FAIL_ONLY += ["probe is held", "probe is limited", "pause", "resume", "resend", "resend_yielding"]
+FAIL_ONLY += ["release", "check_limits", "1 s", "25 s", "2000 s", "time"]
 
 
 @given(moves=names(FAIL_ONLY))
@@ -574,7 +574,7 @@ def computed(state: State) -> Iterator[Fact]:
     """Yield the facts that workers may find now about the due attempt."""
     for probe in (False, True):
         step = next_step(state.life, state.now, probe=probe)
-        if not isinstance(step, Attempt) or (probe and step.trigger is not Trigger.PROBE):
+        if not isinstance(step, AttemptPlan) or (probe and step.trigger is not Trigger.PROBE):
             continue
         for decision in ("held", "limited", "undeliverable"):
             if (fact := postpone(step, decision, state.now)) is not None:

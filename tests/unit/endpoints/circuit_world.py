@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from hookfast.deliveries.facts import (
     Action,
-    Attempt,
     AttemptEnded,
+    AttemptPlan,
     Fact,
     Held,
     Trigger,
@@ -67,7 +67,7 @@ class Delivery:
     id: str
     life: Life
     awake: bool = True
-    attempt_due: Attempt | None = None
+    attempt_due: AttemptPlan | None = None
     sent_at: datetime | None = None
     is_the_probe: bool = False
 
@@ -81,7 +81,7 @@ class Delivery:
         return self.awake or (moment is not None and moment <= now)
 
 
-def is_by_person(attempt: Attempt) -> bool:
+def is_by_person(attempt: AttemptPlan) -> bool:
     """Whether a person requested the attempt, which is sent whatever the circuit's state."""
     return attempt.trigger is Trigger.RESEND and not attempt.yields_to_circuit
 
@@ -182,15 +182,15 @@ class World(RuleBasedStateMachine):
         else:
             self._record(one, one.attempt_due, one.sent_at, succeeds)
 
-    def _next_attempt(self, one: Delivery) -> Attempt | None:
+    def _next_attempt(self, one: Delivery) -> AttemptPlan | None:
         """Return the attempt that the delivery's workflow finds due in the row."""
         if not one.is_due(self.now):
             return None
         one.awake = False
         step = next_step(one.life, self.now, probe=self.gate().probes(one.id))
-        return step if isinstance(step, Attempt) else None
+        return step if isinstance(step, AttemptPlan) else None
 
-    def _attempt(self, one: Delivery, attempt: Attempt) -> None:
+    def _attempt(self, one: Delivery, attempt: AttemptPlan) -> None:
         """Run the attempt's activity up to the request."""
         gate, state = self.gate(), self.circuit.state
         if next_step(one.life, self.now, probe=gate.probes(one.id)) != attempt:
@@ -218,7 +218,9 @@ class World(RuleBasedStateMachine):
                 one.attempt_due = None
                 self.apply(one, Undeliverable(attempt, Reason.ENDPOINT_DISABLED, "disabled"))
 
-    def _record(self, one: Delivery, attempt: Attempt, sent_at: datetime, succeeds: bool) -> None:
+    def _record(
+        self, one: Delivery, attempt: AttemptPlan, sent_at: datetime, succeeds: bool
+    ) -> None:
         old = self.circuit.opened_at is not None and sent_at < self.circuit.opened_at
         if not succeeds:
             self.failures.append(sent_at)
@@ -402,7 +404,9 @@ class World(RuleBasedStateMachine):
         self.now = min(later, default=self.now)
 
 
-def ended(attempt: Attempt, sent_at: datetime, now: datetime, *, succeeds: bool) -> AttemptEnded:
+def ended(
+    attempt: AttemptPlan, sent_at: datetime, now: datetime, *, succeeds: bool
+) -> AttemptEnded:
     """Return an attempt that ended at its deadline at the latest, even if recorded later."""
     return AttemptEnded(
         attempt_id=f"att_{attempt.number}",

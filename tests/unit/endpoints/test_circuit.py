@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hookfast.deliveries.facts import Attempt, Trigger
+from hookfast.deliveries.facts import AttemptPlan, Trigger
 from hookfast.endpoints.circuit import (
     RAMP_LAST,
     RAMP_OPEN_TO_ALL,
@@ -309,8 +309,8 @@ def gate(
     )
 
 
-def attempt(trigger: Trigger, *, yields_to_circuit: bool = False) -> Attempt:
-    return Attempt(
+def attempt(trigger: Trigger, *, yields_to_circuit: bool = False) -> AttemptPlan:
+    return AttemptPlan(
         number=2, trigger=trigger, round=0, in_plan=False, yields_to_circuit=yields_to_circuit
     )
 

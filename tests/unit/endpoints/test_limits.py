@@ -17,10 +17,10 @@ from hookfast.endpoints.limits import (
     EARLY,
     HORIZON,
     PATIENCE,
-    Go,
+    Deferred,
+    Granted,
     Limits,
     LimitState,
-    Wait,
     decide,
     mean_after,
 )
@@ -81,7 +81,7 @@ class Simulation:
                 spread=number * 0.618 % 1,
                 now=now,
             )
-            if isinstance(answer, Go):
+            if isinstance(answer, Granted):
                 assert now <= answer.at <= now + PATIENCE
                 in_flight += 1
                 self.most_in_flight = max(self.most_in_flight, in_flight)
@@ -226,7 +226,7 @@ def check(
     in_flight: int = 0,
     waited: bool = False,
     spread: float = 0.5,
-) -> tuple[Go | Wait, LimitState]:
+) -> tuple[Granted | Deferred, LimitState]:
     """Check `at` seconds after the start."""
     return decide(
         state,
@@ -264,11 +264,11 @@ def test_near_slots_are_waited_for_and_distant_ones_get_hints() -> None:
         answers.append(answer)
     # slots at 0, 102, 204, 306, 408 ms; up to 250 ms are waited for, the others come 100 ms early
     assert answers == [
-        Go(START),
-        Go(START + seconds(0.102)),
-        Go(START + seconds(0.204)),
-        Wait(START + seconds(0.306) - EARLY),
-        Wait(START + seconds(0.408) - EARLY),
+        Granted(START),
+        Granted(START + seconds(0.102)),
+        Granted(START + seconds(0.204)),
+        Deferred(START + seconds(0.306) - EARLY),
+        Deferred(START + seconds(0.408) - EARLY),
     ]
 
 
@@ -277,7 +277,7 @@ def test_hint_is_not_a_permission() -> None:
         next_slot_at=START + seconds(0.3), promised_until=START + seconds(5), mean_seconds=1
     )
     answer, after = check(state, waited=True)
-    assert isinstance(answer, Wait)
+    assert isinstance(answer, Deferred)
     # late by less than a place: it keeps its own, and no other hint moves
     assert answer.until == state.next_slot_at - EARLY
     assert after == state
@@ -286,12 +286,12 @@ def test_hint_is_not_a_permission() -> None:
 def test_deliveries_that_do_not_come_back_block_nobody() -> None:
     state = LimitState(next_slot_at=START, promised_until=START + seconds(600), mean_seconds=1)
     behind, _ = check(state, at=0.5)
-    assert behind == Wait(START + seconds(600) - EARLY)
+    assert behind == Deferred(START + seconds(600) - EARLY)
     # the slot is unused for more than a second: no delivery will come
     first, healed = check(state, at=1.5)
-    assert first == Go(START + seconds(1.5))
+    assert first == Granted(START + seconds(1.5))
     second, _ = check(healed, at=1.5)
-    assert second == Go(START + seconds(1.602))
+    assert second == Granted(START + seconds(1.602))
 
 
 def test_hints_beyond_the_horizon_are_scattered() -> None:
@@ -301,7 +301,7 @@ def test_hints_beyond_the_horizon_are_scattered() -> None:
     untils = []
     for spread in (0.0, 0.5, 0.999):
         answer, state = check(state, waited=True, spread=spread)
-        assert isinstance(answer, Wait)
+        assert isinstance(answer, Deferred)
         untils.append((answer.until - START) / HORIZON)
         assert state.promised_until == START + HORIZON
     assert untils == pytest.approx([0.5, 0.75, 0.9995])
@@ -312,7 +312,7 @@ def test_earlier_slower_limit_does_not_delay_a_new_one() -> None:
     assert state.next_slot_at == START + seconds(1000.02)
     answer, _ = check(state, at=1.0, waited=True)
     # the furthest that a slot of 10 per second can be, and the place in front
-    assert answer == Wait(START + seconds(1) + PATIENCE + seconds(0.102) - EARLY)
+    assert answer == Deferred(START + seconds(1) + PATIENCE + seconds(0.102) - EARLY)
 
 
 @pytest.mark.parametrize("waited", [False, True], ids=["a new one", "one that waits"])
@@ -321,17 +321,17 @@ def test_after_a_raised_limit_the_second_check_succeeds(before: float, waited: b
     _, state = check(LimitState.fresh(START), Limits(rate_per_second=before))
     state = replace(state, promised_until=START)  # as a change of limits leaves it
     answer, state = check(state, Limits(rate_per_second=100), at=0.1, waited=waited)
-    assert isinstance(answer, Wait)
+    assert isinstance(answer, Deferred)
     at = (answer.until - START).total_seconds()
     answer, _ = check(state, Limits(rate_per_second=100), at=at, waited=True)
-    assert isinstance(answer, Go)
+    assert isinstance(answer, Granted)
     assert answer.at <= START + seconds(0.1) + PATIENCE + Limits(rate_per_second=100).spacing
 
 
 def test_full_endpoint_uses_no_slot() -> None:
     limits = Limits(rate_per_second=10, max_in_flight=2)
     answer, after = check(LimitState.fresh(START), limits, in_flight=2)
-    assert isinstance(answer, Wait)
+    assert isinstance(answer, Deferred)
     assert after.next_slot_at == START
 
 
@@ -342,7 +342,7 @@ def test_checks_become_rare_while_a_request_hangs() -> None:
     at, gaps = START, []
     while at < START + seconds(30):
         answer, state = decide(state, limits=limits, in_flight=1, waited=True, spread=0.5, now=at)
-        assert isinstance(answer, Wait)
+        assert isinstance(answer, Deferred)
         gaps.append(answer.until - at)
         at = answer.until
     assert len(gaps) < 40

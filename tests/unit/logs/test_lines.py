@@ -15,7 +15,7 @@ import structlog
 
 from hookfast.logs import Shown, configure_logging
 from hookfast.logs.catalogue import Kind
-from tests.support.log_lines import schema_faults
+from tests.support.log_lines import privacy_faults, schema_faults
 
 
 @dataclass
@@ -40,8 +40,8 @@ def written(output: io.BytesIO) -> list[dict[str, Any]]:
 
 
 def delivered_lines(*, attempts: Shown, requests: Shown = "all") -> list[str]:
-    """Return the kinds that are written of: a success at once, a failure with its success, and a
-    dead letter."""
+    """Return the kinds that are written of: a success at once, a failure with its success, a
+    dead letter, and deliveries that wait."""
     output = io.BytesIO()
     configure_logging(
         Settings(), process="worker", attempts=attempts, requests=requests, output=output
@@ -54,6 +54,8 @@ def delivered_lines(*, attempts: Shown, requests: Shown = "all") -> list[str]:
     log.info("Later.", kind=Kind.ATTEMPT_ENDED, result="success", **ids)
     log.info("Later.", kind=Kind.DELIVERY_ENDED, status="delivered", attempts=2, **ids)
     log.info("Dead.", kind=Kind.DEAD_LETTER, status="dead", attempts=78, **ids)
+    log.info("Limited.", kind=Kind.DELIVERY_LIMITED, **ids)
+    log.info("Held.", kind=Kind.DELIVERY_HELD, **ids)
     log.info("Cancelled.", kind=Kind.DELIVERY_ENDED, status="cancelled", attempts=1, **ids)
     log.info("Asked.", kind=Kind.REQUEST, status_code=202)
     log.info("Asked.", kind=Kind.REQUEST, status_code=404)
@@ -77,6 +79,8 @@ REQUESTS = ["Asked. request", "Asked. request", "Gone. request"]
                 *ATTEMPTS,
                 "Later. delivery.ended",
                 "Dead. delivery.dead_letter",
+                "Limited. delivery.limited",
+                "Held. delivery.held",
                 "Cancelled. delivery.ended",
             ],
         ),
@@ -87,6 +91,7 @@ REQUESTS = ["Asked. request", "Asked. request", "Gone. request"]
                 "Later. attempt.ended",
                 "Later. delivery.ended",
                 "Dead. delivery.dead_letter",
+                "Held. delivery.held",
                 "Cancelled. delivery.ended",
                 "Asked. request",
                 "Gone. request",
@@ -98,6 +103,7 @@ REQUESTS = ["Asked. request", "Asked. request", "Gone. request"]
             [
                 "Later. delivery.ended",
                 "Dead. delivery.dead_letter",
+                "Held. delivery.held",
                 "Cancelled. delivery.ended",
                 *REQUESTS,
             ],
@@ -160,3 +166,11 @@ def test_schema_finds_a_field_without_description_and_a_missing_one() -> None:
     assert list(schema_faults(line | {"attempt": "1"}))
     assert list(schema_faults(line | {"kind": "attempt.ended"}))
     assert list(schema_faults(line | {"timestamp": "today"}))
+
+
+def test_the_url_of_a_receiver_is_found_unless_it_is_the_short_form() -> None:
+    short, whole = "https://hooks.example.com/services/…", "https://hooks.example.com/services/T0"
+    assert not list(privacy_faults(json.dumps({"endpoint_url": short})))
+    assert not list(privacy_faults(json.dumps({"endpoint_url": short}, ensure_ascii=False)))
+    assert list(privacy_faults(json.dumps({"endpoint_url": whole})))
+    assert list(privacy_faults(json.dumps({"error": short})))

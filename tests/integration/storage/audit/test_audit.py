@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
-from hookfast.audit import CLI, SYSTEM, Actor, Change
+from hookfast.audit import CLI, SYSTEM, Actor, AuditedChange
 from hookfast.endpoints.circuit import Cause
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.audit import audit_log
@@ -42,7 +42,7 @@ async def record(
     **members: Any,
 ) -> None:
     about: dict[str, Any] = {"action": "endpoint.pause", "resource": "endpoint", "tenant_id": "t"}
-    change = Change(**about | members, resource_id=resource_id)
+    change = AuditedChange(**about | members, resource_id=resource_id)
     async with database.write() as connection:
         await audit_log.record(connection, change, actor=actor, now=at)
 
@@ -82,7 +82,9 @@ async def test_entry_of_the_system_or_the_cli_has_no_key(database: Database) -> 
 
 
 async def test_rolled_back_transaction_leaves_no_entry(database: Database) -> None:
-    change = Change(action="endpoint.pause", resource="endpoint", resource_id="e", tenant_id=None)
+    change = AuditedChange(
+        action="endpoint.pause", resource="endpoint", resource_id="e", tenant_id=None
+    )
 
     async def record_and_fail() -> None:
         async with database.write() as connection:
@@ -195,7 +197,9 @@ async def test_the_horizon_never_moves_back(database: Database) -> None:
 
 async def test_writers_do_not_wait_for_each_other(postgresql_url: str) -> None:
     # SQLite has one writer at a time, whatever it writes
-    change = Change(action="endpoint.pause", resource="endpoint", resource_id="e", tenant_id=None)
+    change = AuditedChange(
+        action="endpoint.pause", resource="endpoint", resource_id="e", tenant_id=None
+    )
     async with Database(postgresql_url) as database:
         async with asyncio.timeout(PATIENCE), database.write() as first:
             await audit_log.record(first, change, actor=SYSTEM, now=NOW)

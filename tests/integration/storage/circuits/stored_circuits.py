@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from sqlalchemy import select
 
-from hookfast.deliveries.facts import Action, Attempt
+from hookfast.deliveries.facts import Action, AttemptPlan
 from hookfast.deliveries.life import Phase, next_step
 from hookfast.endpoints.circuit import (
     AttemptResult,
@@ -22,7 +22,7 @@ from hookfast.endpoints.circuit import (
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import admission, life_rows, lives
-from hookfast.storage.deliveries.admission import Decision
+from hookfast.storage.deliveries.admission import Admitted
 from hookfast.storage.endpoints import endpoint_health
 from hookfast.storage.owners import notifications
 from hookfast.storage.tables import Event, Notice
@@ -86,19 +86,19 @@ async def seed_due(database: Database, endpoint: str) -> str:
     return await seed_delivery(database, endpoint, due_at=NOON, next_attempt_at=NOON)
 
 
-async def planned(database: Database, endpoint: str, delivery: str) -> Attempt:
+async def planned(database: Database, endpoint: str, delivery: str) -> AttemptPlan:
     """Return the attempt that a delivery makes next, as its worker reads it."""
     life = await stored_life(database, delivery)
     async with database.read() as connection:
         gate = (await circuits.gates(connection, [endpoint]))[endpoint].gate
     attempt = next_step(life, at(600), probe=gate.probes(delivery))
-    assert isinstance(attempt, Attempt), attempt
+    assert isinstance(attempt, AttemptPlan), attempt
     return attempt
 
 
 async def decide(
-    database: Database, endpoint: str, delivery: str, attempt: Attempt | None = None
-) -> Decision:
+    database: Database, endpoint: str, delivery: str, attempt: AttemptPlan | None = None
+) -> Admitted:
     """Decide on an attempt whose endpoint's gate is closed."""
     attempt = attempt or await planned(database, endpoint, delivery)
     async with database.write() as connection:

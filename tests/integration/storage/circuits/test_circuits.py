@@ -13,10 +13,12 @@ import anyio
 import pytest
 from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy import select, update
+from structlog.testing import capture_logs
 
 from hookfast.endpoints.circuit import AttemptResult, Cause, State, begin_probe
 from hookfast.endpoints.outage import CircuitInput
 from hookfast.events.operational import Kind
+from hookfast.logs.catalogue import Kind as LineKind
 from hookfast.storage.circuits import circuits
 from hookfast.storage.circuits.circuits import CircuitWorkflowRequests
 from hookfast.storage.database.engine import Database
@@ -71,6 +73,26 @@ async def test_the_circuit_opens_once_when_several_workers_count_failures(
     assert (circuit.state, circuit.episode, circuit.cause) == (State.OPEN, 1, Cause.FAILURES)
     assert circuit.consecutive_failures == before + 24
     assert await notified(workers[0]) == (to_owners("opened"), [Kind.CIRCUIT_OPENED])
+
+
+async def test_the_line_of_an_opened_circuit_names_the_endpoint_and_its_last_failure(
+    database: Database,
+) -> None:
+    endpoint = await seed_endpoint(
+        database, "https://hooks.example.com/services/T0/B0", description="Acme's accounting"
+    )
+    failed = [
+        AttemptResult(delivery_id="dlv_1", at=at(second), succeeded=False, error="It was 503.")
+        for second in (0, 5, 10, 15, 20)
+    ]
+    with capture_logs() as lines:
+        async with database.write() as connection:
+            results = [(endpoint, one) for one in failed]
+            await endpoint_health.count(connection, results, policy=POLICY, now=at(20))
+    [opened] = [line for line in lines if line.get("kind") == LineKind.CIRCUIT_OPENED]
+    assert opened["endpoint_name"] == "Acme's accounting"
+    assert opened["endpoint_url"] == "https://hooks.example.com/services/…"
+    assert opened["last_error"] == "It was 503."
 
 
 async def test_a_rolled_back_transaction_does_not_open_the_circuit(

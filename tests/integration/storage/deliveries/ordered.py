@@ -11,13 +11,13 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.facts import Action, Attempt, Fact
+from hookfast.deliveries.facts import Action, AttemptPlan, Fact
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.life import next_step
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import life_rows, lives
-from hookfast.storage.deliveries.life_rows import Change, life_of
+from hookfast.storage.deliveries.life_rows import LifeChange, life_of
 from hookfast.storage.emitting.emit import Accepted, Emitter
 from hookfast.storage.events.new_events import NewEvent
 from hookfast.storage.tables import (
@@ -107,10 +107,10 @@ async def heads(database: Database) -> list[str]:
             .order_by(_D.lane, _D.lane_position)
         )
         later = utc_now() + timedelta(days=9)
-        return [row.id for row in found if isinstance(next_step(life_of(row), later), Attempt)]
+        return [row.id for row in found if isinstance(next_step(life_of(row), later), AttemptPlan)]
 
 
-async def apply(connection: AsyncConnection, delivery: str, fact: Fact, **more: Any) -> Change:
+async def apply(connection: AsyncConnection, delivery: str, fact: Fact, **more: Any) -> LifeChange:
     changes = await lives.apply(connection, [(delivery, fact)], now=utc_now(), **more)
     return changes[delivery]
 
@@ -121,7 +121,7 @@ async def end(
     status_code: int = 200,
     *,
     policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> Change:
+) -> LifeChange:
     """Make the attempt that is due, with this answer; a failure is final."""
     async with database.write() as connection:
         return await attempt(connection, delivery, status_code, policy=policy)
@@ -133,16 +133,16 @@ async def attempt(
     status_code: int = 200,
     *,
     policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> Change:
+) -> LifeChange:
     life = await life_rows.read(connection, delivery)
     assert life is not None
     step = next_step(life, utc_now() + timedelta(seconds=1))
-    assert isinstance(step, Attempt), (delivery, life)
+    assert isinstance(step, AttemptPlan), (delivery, life)
     fact = ended(step, status_code, utc_now(), plan=NO_RETRIES)
     return await apply(connection, delivery, fact, dead_letters=policy)
 
 
-async def act(database: Database, delivery: str, action: Action) -> Change:
+async def act(database: Database, delivery: str, action: Action) -> LifeChange:
     """Request an action, as a job does."""
     async with database.write() as connection:
         return await apply(connection, delivery, action, wake=2)

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import update
 
-from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Limited, Trigger
+from hookfast.deliveries.facts import Action, AttemptPlan, Fact, Held, Limited, Trigger
 from hookfast.deliveries.life import Life, apply_fact
 from hookfast.deliveries.outcome import Reason
 from hookfast.storage.database.engine import Database
@@ -18,7 +18,7 @@ from tests.integration.storage.retention.ended import NO_RETRIES, ended
 from tests.support.seed import seed_delivery
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
-FIRST: Final = Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
+FIRST: Final = AttemptPlan(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
 
 
 def at(seconds: float) -> datetime:

@@ -8,6 +8,7 @@ from typing import Any, Final, get_args
 
 import pytest
 
+from hookfast.deliveries.actions import JOB_STEPS, UserAction
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.life import Phase
 from hookfast.deliveries.messages import ReceivedSignals, Urgency
@@ -15,8 +16,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import Conflict, NotFound
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions
-from hookfast.storage.deliveries.actions import UserAction
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from tests.integration.storage.deliveries.stored_lives import (
     BEFORE,
     ENDED,
@@ -70,7 +70,7 @@ ACTIONS: list[tuple[str, UserAction, tuple[str, Any] | None]] = [
 
 async def request(
     database: Database, delivery: str, action: UserAction, *, now: float = NOW
-) -> Change:
+) -> LifeChange:
     async with database.write() as connection:
         return await actions.request(connection, delivery, action, now=at(now))
 
@@ -81,9 +81,13 @@ async def request_many(
     action: Action,
     *,
     among: Sequence[DeliveryStatus] = (),
-) -> list[Change]:
+) -> list[LifeChange]:
+    """Request what a job with this action does."""
+    [step] = [step for step in JOB_STEPS.values() if step.fact is action]
     async with database.write() as connection:
-        return await actions.request_many(connection, deliveries, action, among=among, now=at(NOW))
+        return await actions.request_many(
+            connection, deliveries, action, among=among, urgency=step.urgency, now=at(NOW)
+        )
 
 
 async def seed_all(database: Database, endpoint: str) -> dict[str, str]:
@@ -276,7 +280,7 @@ MOMENTS = itertools.count(int(NOW) + 1)
 
 async def apply_signals(
     database: Database, delivery: str, run: str, count: int, *received: Action
-) -> Change:
+) -> LifeChange:
     """Apply these signals, the last of the `count` that the run has received. Each call happens a
     second after the one before."""
     async with database.write() as connection:

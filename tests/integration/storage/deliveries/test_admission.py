@@ -7,14 +7,14 @@ from datetime import timedelta
 
 import pytest
 
-from hookfast.deliveries.facts import Attempt
+from hookfast.deliveries.actions import UserAction
+from hookfast.deliveries.facts import AttemptPlan
 from hookfast.deliveries.life import Phase
 from hookfast.endpoints.circuit import Cause
-from hookfast.endpoints.limits import Go, Limits
+from hookfast.endpoints.limits import Granted, Limits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, admission
-from hookfast.storage.deliveries.actions import UserAction
-from hookfast.storage.deliveries.life_rows import Change
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.storage.circuits.stored_circuits import (
     admitted,
@@ -42,8 +42,8 @@ async def do(database: Database, delivery: str, action: UserAction) -> None:
 
 
 async def turn(
-    database: Database, endpoint: str, delivery: str, attempt: Attempt | None = None
-) -> Go | Change:
+    database: Database, endpoint: str, delivery: str, attempt: AttemptPlan | None = None
+) -> Granted | LifeChange:
     """Take a turn for an attempt whose endpoint has limits."""
     attempt = attempt or await planned(database, endpoint, delivery)
     async with database.write() as connection:
@@ -122,9 +122,9 @@ async def test_an_attempt_that_waits_for_its_turn_does_not_count(
     database: Database, endpoint: str
 ) -> None:
     first, second = [await seed_due(database, endpoint) for _ in range(2)]
-    assert isinstance(await turn(database, endpoint, first), Go)
+    assert isinstance(await turn(database, endpoint, first), Granted)
     change = await turn(database, endpoint, second)
-    assert isinstance(change, Change)
+    assert isinstance(change, LifeChange)
     assert (change.after.phase, change.after.waited) == (Phase.LIMITED, True)
     row = await delivery_row(database, second)
     assert (row.status, row.reason, row.attempts) == ("pending", "endpoint_limit", 0)
@@ -141,10 +141,10 @@ async def test_a_released_delivery_that_waits_for_its_turn_is_counted_as_drained
     if released:
         assert not await admitted(database, endpoint, delivery)
         await release(database, delivery)
-    assert isinstance(await turn(database, endpoint, other), Go)
+    assert isinstance(await turn(database, endpoint, other), Granted)
     for _ in range(2):
         change = await turn(database, endpoint, delivery, attempt=FIRST)
-        assert isinstance(change, Change)
+        assert isinstance(change, LifeChange)
         assert change.after.phase is Phase.LIMITED
     assert (await circuit_of(database, endpoint)).drained == int(released)
     assert await held_count(database, endpoint) == 0
@@ -156,14 +156,14 @@ async def test_a_late_turn_of_a_delivery_that_moved_on_changes_nothing(
 ) -> None:
     other, delivery = [await seed_due(database, endpoint) for _ in range(2)]
     attempt = await planned(database, endpoint, delivery)
-    assert isinstance(await turn(database, endpoint, other), Go)
+    assert isinstance(await turn(database, endpoint, other), Granted)
     if action == "deliver":
         await deliver(database, delivery)
     else:
         await do(database, delivery, action)
     before = await delivery_row(database, delivery)
     change = await turn(database, endpoint, delivery, attempt)
-    assert isinstance(change, Change)
+    assert isinstance(change, LifeChange)
     assert change.after == change.before
     assert await delivery_row(database, delivery) == before
 
@@ -174,9 +174,9 @@ async def test_a_resend_that_waits_for_its_turn_leaves_the_plan_unchanged(
     other, delivery = [await seed_due(database, endpoint) for _ in range(2)]
     await do(database, delivery, "pause")
     await do(database, delivery, "resend")
-    assert isinstance(await turn(database, endpoint, other), Go)
+    assert isinstance(await turn(database, endpoint, other), Granted)
     before = await stored_life(database, delivery)
-    assert isinstance(await turn(database, endpoint, delivery), Change)
+    assert isinstance(await turn(database, endpoint, delivery), LifeChange)
     after = await stored_life(database, delivery)
     assert after.resend is not None
     assert before.resend is not None

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import text
+from structlog.testing import capture_logs
 
-from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Limited, Undeliverable
+from hookfast.clock import rfc3339
+from hookfast.deliveries.facts import Action, AttemptPlan, Fact, Held, Limited, Undeliverable
 from hookfast.deliveries.life import Life, Phase, apply_fact, next_step
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
 from hookfast.events.operational import Kind
+from hookfast.logs.catalogue import Kind as LineKind
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import life_rows, lives
 from tests.integration.storage.circuits.stored_circuits import notified
@@ -36,7 +40,7 @@ pytestmark = pytest.mark.anyio
 
 async def apply(
     database: Database, delivery: str, fact: Fact, *, now: float, wake: int | None = None
-) -> life_rows.Change:
+) -> life_rows.LifeChange:
     async with database.write() as connection:
         changes = await lives.apply(connection, [(delivery, fact)], now=at(now), wake=wake)
     return changes[delivery]
@@ -81,7 +85,7 @@ async def test_a_life_is_the_same_in_the_database_and_in_memory(
 
 def _any_fact(dice: random.Random, life: Life, now: float) -> Fact:
     step = next_step(life, at(now), probe=dice.random() < 0.3)
-    if isinstance(step, Attempt) and dice.random() < 0.8:
+    if isinstance(step, AttemptPlan) and dice.random() < 0.8:
         later = at(now) + timedelta(seconds=dice.choice([0.5, 90]))
         status = dice.choice([200, 503, 503, 503, 410])
         plan = dice.choice([MINUTES, MINUTES, NO_RETRIES])
@@ -263,3 +267,41 @@ async def _put_back(database: Database, delivery: str, *, wake_count: int) -> No
             text("UPDATE deliveries SET started_at = NULL, wake_count = :count WHERE id = :id"),
             {"id": delivery, "count": wake_count},
         )
+
+
+# -- log lines ------------------------------------------------------------------------------------
+
+
+async def test_a_hold_has_one_line_however_often_it_is_renewed(
+    database: Database, endpoint: str
+) -> None:
+    delivery = await seed_life(database, endpoint)
+    with capture_logs() as lines:
+        for hour, reason in [
+            (0, Reason.CIRCUIT_OPEN),
+            (6, Reason.CIRCUIT_OPEN),
+            (12, Reason.CIRCUIT_DRAINING),
+        ]:
+            now = hour * 3600.0
+            attempt = next_step(await stored_life(database, delivery), at(now))
+            assert isinstance(attempt, AttemptPlan)
+            await apply(database, delivery, Held(attempt, reason, at(now + 21_600)), now=now)
+        await apply(database, delivery, Action.RELEASE, now=50_000)
+    assert [(line["kind"], line["reason"], line["until"]) for line in lines] == [
+        (LineKind.DELIVERY_HELD, "circuit_open", rfc3339(at(21_600))),
+        (LineKind.DELIVERY_HELD, "circuit_draining", rfc3339(at(64_800))),
+        (LineKind.DELIVERY_RELEASED, "circuit_draining", rfc3339(at(50_000))),
+    ]
+    assert {(line["delivery_id"], line["endpoint_id"]) for line in lines} == {(delivery, endpoint)}
+
+
+async def test_what_is_rolled_back_has_no_line(database: Database, endpoint: str) -> None:
+    delivery = await seed_life(database, endpoint)
+    with capture_logs() as lines:
+        with contextlib.suppress(ZeroDivisionError):
+            async with database.write() as connection:
+                await lives.apply(connection, [(delivery, Action.PAUSE)], now=at(0))
+                raise ZeroDivisionError
+        assert lines == []
+        await apply(database, delivery, Action.PAUSE, now=0)
+    assert [line["kind"] for line in lines] == [LineKind.DELIVERY_PAUSED]

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import func, select
 
 from hookfast.clock import Clock, utc_now
-from hookfast.endpoints.limits import Go, LimitDecision, Limits, Wait
+from hookfast.endpoints.limits import Deferred, Granted, LimitDecision, Limits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import permits
 from hookfast.storage.tables import EndpointLimits, InFlight
@@ -77,7 +77,7 @@ async def send_all(
         nonlocal current, most
         database, delivery_id = workers[index % len(workers)], f"dlv_{index}"
         decision = await take(database, delivery_id, limits, waited=False)
-        while isinstance(decision, Wait):
+        while isinstance(decision, Deferred):
             await sleep_until(decision.until)
             decision = await take(database, delivery_id, limits)
         await sleep_until(decision.at)
@@ -127,19 +127,19 @@ async def test_simultaneous_first_requests_to_a_new_endpoint_keep_its_rate(
             for index, database in enumerate(workers * 3)
         )
     )
-    starts = sorted(one.at for one in decisions if isinstance(one, Go))
+    starts = sorted(one.at for one in decisions if isinstance(one, Granted))
     assert starts == [NOON + index * limits.spacing for index in range(3)]
 
 
 async def test_each_endpoint_has_its_own_limits(database: Database) -> None:
     limits = Limits(max_in_flight=1)
-    assert isinstance(await take(database, "dlv_1", limits), Go)
-    assert isinstance(await take(database, "dlv_2", limits), Wait)
-    assert isinstance(await take(database, "dlv_3", limits, endpoint_id=OTHER), Go)
+    assert isinstance(await take(database, "dlv_1", limits), Granted)
+    assert isinstance(await take(database, "dlv_2", limits), Deferred)
+    assert isinstance(await take(database, "dlv_3", limits, endpoint_id=OTHER), Granted)
 
 
 async def test_an_endpoint_without_limits_has_no_rows(database: Database) -> None:
-    assert await take(database, "dlv_1", Limits(), clock=after(0)) == Go(NOON)
+    assert await take(database, "dlv_1", Limits(), clock=after(0)) == Granted(NOON)
     async with database.read() as connection:
         assert (await connection.execute(select(EndpointLimits.__table__))).all() == []
     assert await in_flight(database) == 0
@@ -147,10 +147,10 @@ async def test_an_endpoint_without_limits_has_no_rows(database: Database) -> Non
 
 async def test_a_released_request_makes_room(database: Database) -> None:
     limits = Limits(max_in_flight=1)
-    assert isinstance(await take(database, "dlv_1", limits), Go)
-    assert isinstance(await take(database, "dlv_2", limits), Wait)
+    assert isinstance(await take(database, "dlv_1", limits), Granted)
+    assert isinstance(await take(database, "dlv_2", limits), Deferred)
     await release(database, "dlv_1", 0.1)
-    assert isinstance(await take(database, "dlv_2", limits), Go)
+    assert isinstance(await take(database, "dlv_2", limits), Granted)
 
 
 async def test_releasing_a_request_that_is_not_in_flight_changes_nothing(
@@ -160,23 +160,23 @@ async def test_releasing_a_request_that_is_not_in_flight_changes_nothing(
     await take(database, "dlv_1", limits)
     await release(database, "dlv_2")
     await release(database, "dlv_2")
-    assert isinstance(await take(database, "dlv_3", limits), Wait)
+    assert isinstance(await take(database, "dlv_3", limits), Deferred)
 
 
 async def test_the_lease_of_a_dead_worker_ends(database: Database) -> None:
     limits = Limits(max_in_flight=1)
     await take(database, "dlv_1", limits, clock=after(0))
-    assert isinstance(await take(database, "dlv_2", limits, clock=after(59.999)), Wait)
-    assert isinstance(await take(database, "dlv_2", limits, clock=after(60)), Go)
+    assert isinstance(await take(database, "dlv_2", limits, clock=after(59.999)), Deferred)
+    assert isinstance(await take(database, "dlv_2", limits, clock=after(60)), Granted)
     assert await in_flight(database) == 1
 
 
 async def test_a_delivery_does_not_count_against_its_own_second_permit(database: Database) -> None:
     limits = Limits(max_in_flight=1)
     await take(database, "dlv_1", limits, clock=after(0))
-    assert isinstance(await take(database, "dlv_1", limits, clock=after(1)), Go)
+    assert isinstance(await take(database, "dlv_1", limits, clock=after(1)), Granted)
     # its second lease counts, not the first
-    assert isinstance(await take(database, "dlv_2", limits, clock=after(60.5)), Wait)
+    assert isinstance(await take(database, "dlv_2", limits, clock=after(60.5)), Deferred)
 
 
 async def test_waits_depend_on_the_mean_duration_of_requests(database: Database) -> None:
@@ -187,7 +187,7 @@ async def test_waits_depend_on_the_mean_duration_of_requests(database: Database)
         for _ in range(30):
             await release(database, "dlv_unknown", seconds)
         decision = await take(database, "dlv_2", limits, clock=after(0))
-        assert isinstance(decision, Wait)
+        assert isinstance(decision, Deferred)
         waits.append((decision.until - NOON).total_seconds())
         async with database.write() as connection:
             await permits.reset(connection, ENDPOINT, now=NOON)
@@ -197,13 +197,13 @@ async def test_waits_depend_on_the_mean_duration_of_requests(database: Database)
 
 async def test_a_reset_forgets_promised_times_but_no_starts(database: Database) -> None:
     limits = Limits(rate_per_second=1)
-    assert isinstance(await take(database, "dlv_0", limits, clock=after(0)), Go)
+    assert isinstance(await take(database, "dlv_0", limits, clock=after(0)), Granted)
     for index in range(100):
         await take(database, f"dlv_{index + 1}", limits, clock=after(0))
     async with database.write() as connection:
         await permits.reset(connection, ENDPOINT, now=NOON)
     decision = await take(database, "dlv_new", limits, clock=after(0), waited=False)
-    assert isinstance(decision, Wait)
+    assert isinstance(decision, Deferred)
     assert NOON < decision.until < NOON + limits.spacing
 
 

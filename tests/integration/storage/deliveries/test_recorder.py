@@ -10,8 +10,9 @@ import pytest
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.evidence import Evidence
-from hookfast.deliveries.facts import Action, Attempt, Fact, Held, Trigger
+from hookfast.deliveries.facts import Action, AttemptPlan, Fact, Held, Trigger
 from hookfast.deliveries.life import Phase, next_step
+from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
@@ -20,8 +21,8 @@ from hookfast.ids import new_id
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import life_rows, lives
-from hookfast.storage.deliveries.life_rows import Change
-from hookfast.storage.deliveries.recorder import AttemptRecord, Committed, Recorder, _write
+from hookfast.storage.deliveries.life_rows import LifeChange
+from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup, _write
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
 
@@ -40,7 +41,7 @@ class Records:
         self.delivery = delivery
         self.endpoint = endpoint
         self.created = utc_now()
-        self.committed_for: list[Committed] = []
+        self.committed_for: list[Wakeup] = []
         self.recorder = Recorder(
             database,
             on_commit=self.committed_for.append,
@@ -51,7 +52,7 @@ class Records:
         self, number: int, status_code: int, *, at: float, plan: PlanSpec = MINUTES, round: int = 0
     ) -> AttemptRecord:
         trigger = Trigger.FIRST if number == 1 else Trigger.RETRY
-        attempt = Attempt(
+        attempt = AttemptPlan(
             number=number, trigger=trigger, round=round, in_plan=True, position=number - 1
         )
         fact = ended(attempt, status_code, self.at(at), plan=plan)
@@ -61,11 +62,11 @@ class Records:
 
     async def record(
         self, number: int, status_code: int, *, at: float, plan: PlanSpec = MINUTES, round: int = 0
-    ) -> Change:
+    ) -> LifeChange:
         record = self.make(number, status_code, at=at, plan=plan, round=round)
         return await self.recorder.record(record)
 
-    async def apply(self, fact: Fact, *, at: float, wake: int | None = None) -> Change:
+    async def apply(self, fact: Fact, *, at: float, wake: int | None = None) -> LifeChange:
         """Apply a fact that is not an attempt."""
         async with self.database.write() as connection:
             changes = await lives.apply(
@@ -73,12 +74,22 @@ class Records:
             )
         return changes[self.delivery]
 
-    async def hold(self, *, at: float) -> None:
+    async def next_attempt(self, *, at: float, probe: bool = False) -> AttemptPlan:
         async with self.database.read() as connection:
             life = await life_rows.read(connection, self.delivery)
         assert life is not None
-        attempt = next_step(life, self.at(at))
-        assert isinstance(attempt, Attempt), attempt
+        attempt = next_step(life, self.at(at), probe=probe)
+        assert isinstance(attempt, AttemptPlan), attempt
+        return attempt
+
+    async def attempt(self, status_code: int, *, at: float, probe: bool) -> LifeChange:
+        """Make the attempt that is due, and record it."""
+        attempt = await self.next_attempt(at=at, probe=probe)
+        fact = ended(attempt, status_code, self.at(at), plan=MINUTES)
+        return await self.recorder.record(AttemptRecord(delivery_id=self.delivery, ended=fact))
+
+    async def hold(self, *, at: float) -> None:
+        attempt = await self.next_attempt(at=at)
         change = await self.apply(Held(attempt, Reason.CIRCUIT_OPEN, self.at(at + 3600)), at=at)
         assert change.after.phase is Phase.HELD
 
@@ -160,10 +171,10 @@ async def test_recording_an_attempt_leaves_a_woken_delivery_in_the_outbox(
 
 @pytest.mark.parametrize(
     ("status_code", "plan", "committed_for"),
-    [(200, MINUTES, []), (503, MINUTES, []), (503, NO_RETRIES, [Committed.OUTBOX])],
+    [(200, MINUTES, []), (503, MINUTES, []), (503, NO_RETRIES, [Wakeup.OUTBOX])],
 )
 async def test_only_a_dead_letter_is_reported_to_the_relay(
-    records: Records, status_code: int, plan: PlanSpec, committed_for: list[Committed]
+    records: Records, status_code: int, plan: PlanSpec, committed_for: list[Wakeup]
 ) -> None:
     await records.record(1, status_code, at=0, plan=plan)
     assert records.committed_for == committed_for
@@ -172,7 +183,7 @@ async def test_only_a_dead_letter_is_reported_to_the_relay(
 async def test_a_410_disables_the_endpoint_too(records: Records) -> None:
     await records.record(1, 410, at=0)
     assert await records.status() == ("gone", 1)
-    assert records.committed_for == [Committed.OUTBOX | Committed.CIRCUIT]
+    assert records.committed_for == [Wakeup.OUTBOX | Wakeup.CIRCUIT]
     async with records.database.read() as connection:
         stored = await circuits.get(connection, records.endpoint)
     assert stored is not None
@@ -267,6 +278,67 @@ async def test_recording_the_same_attempt_again_changes_nothing(records: Records
     assert await records.recorded() == [(1, 500)]
 
 
+# -- an attempt whose step was repeated while its worker was frozen -------------------------------
+
+
+async def woken(records: Records) -> bool:
+    """Whether the delivery is in the outbox, to be woken."""
+    row = await delivery_row(records.database, records.delivery)
+    assert (row.started_at is None) == (row.wake_count == 1)
+    return row.wake_count == 1
+
+
+@pytest.mark.parametrize("status_code", [200, 410, 503])
+async def test_a_late_record_wakes_the_workflow_of_a_held_delivery(
+    records: Records, status_code: int
+) -> None:
+    """It waits for the end of the hold that the repeated step has found: hours."""
+    late = records.make(1, status_code, at=0)
+    await records.hold(at=20)
+    await records.recorder.record(late)
+    row = await delivery_row(records.database, records.delivery)
+    assert row.status == {200: "delivered", 410: "gone", 503: "retrying"}[status_code]
+    assert await woken(records)
+    assert row.urgency == Urgency.RETRY
+
+
+async def test_a_late_success_wakes_the_workflow_that_waits_for_a_retry(records: Records) -> None:
+    late = records.make(1, 200, at=0)
+    await records.record(1, 503, at=20)
+    assert not await woken(records)
+    await records.recorder.record(late)
+    assert await records.status() == ("delivered", 1)
+    assert await woken(records)
+
+
+async def test_a_late_failure_after_the_repeated_attempt_wakes_nobody(records: Records) -> None:
+    late = records.make(1, 503, at=0)
+    await records.record(1, 503, at=20)
+    await records.recorder.record(late)
+    assert not await woken(records)
+
+
+@pytest.mark.parametrize("status_code", [200, 503])
+@pytest.mark.parametrize("trigger", [Trigger.PROBE, Trigger.FIRST])
+async def test_the_attempt_of_a_probe_or_a_drained_delivery_wakes_nobody(
+    records: Records, trigger: Trigger, status_code: int
+) -> None:
+    """Their own steps await the results: a signal for each would double the work of a drain."""
+    await records.hold(at=20)
+    is_probe = trigger is Trigger.PROBE
+    if not is_probe:
+        await records.apply(Action.RELEASE, at=30)
+    await records.attempt(status_code, at=40, probe=is_probe)
+    assert (await records.status())[1] == 1
+    assert not await woken(records)
+
+
+async def test_a_late_record_of_a_cancelled_delivery_wakes_nobody(records: Records) -> None:
+    await records.apply(Action.CANCEL, at=1)
+    await records.record(1, 200, at=0)
+    assert not await woken(records)
+
+
 # -- together with actions of people --------------------------------------------------------------
 
 
@@ -289,7 +361,7 @@ async def test_resending_a_cancelled_delivery_starts_its_plan_again(records: Rec
     await records.recorder.record(in_flight)
     assert await records.status() == ("retrying", 1)
     attempt = next_step((await records.apply(Action.RESUME, at=3)).after, records.at(3))
-    assert isinstance(attempt, Attempt)
+    assert isinstance(attempt, AttemptPlan)
     assert (attempt.number, attempt.round) == (2, change.after.round)
     fact = ended(attempt, 500, records.at(3))
     await records.recorder.record(AttemptRecord(delivery_id=records.delivery, ended=fact))
@@ -332,7 +404,7 @@ async def test_the_last_answer_is_that_of_the_newest_attempt(records: Records) -
     change = await records.apply(Action.RESEND, at=700)
     assert await records.last_answer() == ("success", 200, 5.0, 661)
     resend = next_step(change.after, records.at(701))
-    assert isinstance(resend, Attempt)
+    assert isinstance(resend, AttemptPlan)
     fact = ended(resend, 500, records.at(701))
     unanswered = Outcome(result=Result.TIMEOUT, duration_ms=10_000, error="It took too long.")
     record = AttemptRecord(delivery_id=records.delivery, ended=replace(fact, outcome=unanswered))

@@ -12,7 +12,7 @@ from sqlalchemy import insert
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.answer import parse_answer
-from hookfast.deliveries.facts import Attempt, Trigger
+from hookfast.deliveries.facts import AttemptPlan, Trigger
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
@@ -50,7 +50,7 @@ class Made:
         self, status_code: int = 200, *, began: datetime | None = None
     ) -> AttemptRecord:
         delivery = await seed_delivery(self.database, self.endpoint)
-        planned = Attempt(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
+        planned = AttemptPlan(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
         fact = ended(planned, status_code, began or utc_now(), plan=NO_RETRIES)
         self.deliveries[fact.attempt_id] = delivery
         return AttemptRecord(delivery_id=delivery, ended=fact)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from hookfast.deliveries.facts import Attempt, AttemptEnded, Trigger
+from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
 from hookfast.deliveries.life import Life
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.deliveries.retry_plan import PlanSpec
@@ -27,7 +27,7 @@ def answer(status_code: int) -> Outcome:
 
 
 def ended(
-    attempt: Attempt, status_code: int, started_at: datetime, *, plan: PlanSpec = MINUTES
+    attempt: AttemptPlan, status_code: int, started_at: datetime, *, plan: PlanSpec = MINUTES
 ) -> AttemptEnded:
     """Return an attempt that ended with this response status. Two calls return two attempts, with
     the same number."""
@@ -45,7 +45,7 @@ def ended(
 def success(life: Life, started_at: datetime) -> AttemptEnded:
     """Return the plan's next attempt, which succeeded."""
     trigger = Trigger.RETRY if life.attempts else Trigger.FIRST
-    attempt = Attempt(
+    attempt = AttemptPlan(
         number=life.attempts + 1,
         trigger=trigger,
         round=life.round,

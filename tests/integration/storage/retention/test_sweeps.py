@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hookfast.audit import SYSTEM, Change
+from hookfast.audit import SYSTEM, AuditedChange
 from hookfast.clock import rfc3339
 from hookfast.ids import new_id
 from hookfast.storage.audit import audit_log
@@ -153,7 +153,7 @@ async def test_finished_notices_jobs_and_lost_requests_in_flight_are_deleted(
 async def test_old_audit_entries_are_deleted_by_moving_the_horizon(database: Database) -> None:
     async with database.write() as connection:
         for at in (NOW - 366 * DAY, NOW - 400 * DAY, NOW - 364 * DAY):
-            change = Change(
+            change = AuditedChange(
                 action="tenant.create", resource="tenant", resource_id=rfc3339(at), tenant_id=None
             )
             await audit_log.record(connection, change, actor=SYSTEM, now=at)

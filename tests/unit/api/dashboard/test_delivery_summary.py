@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.dashboard.pages.delivery_summary import Summary, summary_of
+from api.dashboard.pages.delivery_summary import summary_of
 from api.http.workflow_link import WorkflowView
 from api.routes.deliveries import AttemptView, DeliveryDetail
 
@@ -40,6 +40,7 @@ def delivery(status: str, *attempts: dict[str, Any], **members: Any) -> Delivery
         "attempts": made,
         **dict.fromkeys(("place", "ordering_key", "waits_behind")),
         "waiting_behind": 0,
+        **dict.fromkeys(("held_since", "next_check_at")),
     }
     return DeliveryDetail(
         **dict.fromkeys(("id", "event_id", "subscription_id", "endpoint_id", "tenant_id"), "x"),
@@ -64,30 +65,30 @@ def delivery(status: str, *attempts: dict[str, Any], **members: Any) -> Delivery
         (
             # the first attempt, then a retry each hour
             delivery("dead", *[DOWN] * 79, reason="retries_exhausted"),
-            "Retries exhausted: 78 retries over 3 d 6 h; "
+            "Dead letter: all retries are used up; 78 retries over 3 d 6 h; "
             "the last answer was 503 Service Unavailable after 120 ms",
             "<h1>Down for repair</h1>",
         ),
         (
             delivery("dead", {"result": "status", "status_code": 422}, reason="not_retryable"),
-            "Failed: the retry plan does not retry this answer; "
+            "Dead letter: the retry plan does not retry this answer; "
             "the answer was 422 Unprocessable Entity after 120 ms",
             None,
         ),
         (
             delivery("dead", reason="endpoint_disabled"),
-            "Failed: the endpoint is disabled; no attempt was made",
+            "Dead letter: the endpoint is disabled; no attempt was made",
             None,
         ),
         (
             delivery("retrying", DOWN, SLOW),
-            "Failing: 1 retry over 1 h so far; "
+            "Failing; 1 retry over 1 h so far; "
             "the last attempt failed after 5 s: example.com did not answer in time",
             None,
         ),
         (
             delivery("retrying", SLOW),
-            "Failing: 1 attempt so far; "
+            "Failing; 1 attempt so far; "
             "the attempt failed after 5 s: example.com did not answer in time",
             None,
         ),
@@ -109,7 +110,7 @@ def delivery(status: str, *attempts: dict[str, Any], **members: Any) -> Delivery
             "Delivered by attempt 1; the last answer was 599 after 120 ms",
             None,
         ),
-        (delivery("pending"), "Waiting: no attempt was made yet", None),
+        (delivery("pending"), "Waiting for its first attempt", None),
         (
             delivery("pending", place="queued", waits_behind="dlv_1"),
             "Waiting for its turn behind another delivery with its ordering key",
@@ -117,8 +118,8 @@ def delivery(status: str, *attempts: dict[str, Any], **members: Any) -> Delivery
         ),
         (
             delivery("dead", place="head", waiting_behind=2, reason="endpoint_disabled"),
-            "Failed: the endpoint is disabled; 2 deliveries wait behind it until it is resent or "
-            "cancelled; no attempt was made",
+            "Dead letter: the endpoint is disabled; 2 deliveries wait behind it until it is "
+            "resent or cancelled; no attempt was made",
             None,
         ),
         (delivery("cancelled"), "Cancelled by a person; no attempt was made", None),
@@ -130,7 +131,7 @@ def delivery(status: str, *attempts: dict[str, Any], **members: Any) -> Delivery
         (
             # retention has deleted the attempts
             delivery("gone", reason="gone", attempt_count=2),
-            "Failed: the receiver answered 410 Gone",
+            "Gone: the receiver answered 410 Gone",
             None,
         ),
     ],
@@ -138,7 +139,25 @@ def delivery(status: str, *attempts: dict[str, Any], **members: Any) -> Delivery
 def test_summary_says_what_became_of_a_delivery_and_why(
     shown: DeliveryDetail, text: str, excerpt: str | None
 ) -> None:
-    assert summary_of(shown) == Summary(text=text, excerpt=excerpt)
+    found = summary_of(shown)
+    assert (found.text, found.excerpt) == (text, excerpt)
+
+
+@pytest.mark.parametrize(
+    ("shown", "following"),
+    [
+        (delivery("held", DOWN, reason="circuit_half_open"), "A probe is in progress, or the next"),
+        (delivery("held", reason="circuit_draining"), "Those on hold are sent at a rising rate"),
+        (delivery("paused", DOWN), "Nothing is sent until it is resumed."),
+        (delivery("retrying", place="queued"), "It is sent when its turn comes."),
+    ],
+)
+def test_summary_says_what_happens_next(shown: DeliveryDetail, following: str) -> None:
+    assert summary_of(shown).next.startswith(following)
+
+
+def test_summary_of_a_finished_delivery_promises_nothing() -> None:
+    assert summary_of(delivery("dead", DOWN, reason="retries_exhausted")).next == ""
 
 
 def test_long_answer_is_shortened() -> None:

@@ -12,9 +12,9 @@ from api.routes.emit import EmittedBatch, EmittedEvent, _accepted, _item, _membe
 from hookfast.clock import utc_now
 from hookfast.errors import Conflict
 from hookfast.storage.emitting.emit import Accepted
-from hookfast.storage.events.new_events import Committed
+from hookfast.storage.events.new_events import CommittedEvent
 
-EVENT = Committed(
+EVENT = CommittedEvent(
     id="evt_1", type="order.invoice.paid", created_at=utc_now(), deliveries=2, sha256=None
 )
 
