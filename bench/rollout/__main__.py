@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.rollout.run import Order, run
-from bench.rollout.versions import BEFORE_ANY_RELEASE, NoHistory, previous_versions, unpacked
+from bench.rollout.versions import NoHistory, previous_versions, unpacked
 from hookfast.supervisor.interrupt import interruptible
 
 _INTERRUPTED = 130
@@ -49,11 +49,6 @@ def main() -> None:
         tree = unpacked(old)
     except NoHistory as error:
         parser.error(str(error))
-    if given.database == "sqlite" and tree.name == BEFORE_ANY_RELEASE:
-        parser.error(
-            "SQLite's schema was changed in place since the commit that counts as the previous "
-            "version, because nothing was released; use PostgreSQL"
-        )
     order = Order(
         old=old,
         tree=tree,

@@ -13,15 +13,8 @@ from typing import Final
 from hookfast.version import VERSION
 
 ROOT: Final = Path(__file__).parents[2]
-BEFORE_ANY_RELEASE: Final = "2432b52a187fae13493524d9fe62d8a9d9a7ba0e"
+BEFORE_ANY_RELEASE: Final = "78a89f67a68ff3f045c0409521efa4b5ff7bc695"
 """The commit that counts as the previous version until a version is tagged."""
-_FIXED_SINCE: Final = "hookfast/storage/deliveries/fair_claim.py"
-"""The file of that commit that had a bug by which its relays stopped, and differs in nothing else.
-A rollout needs the commit with this fix, and with the next."""
-_LIFE: Final = "hookfast/deliveries/life.py"
-_RESTARTED: Final = "        round=life.round + 1,\n"
-_IN_BATCH: Final = "        batch_until=life.batch_until,\n"
-"""The line without which a delivery that was cancelled and resent did not wait for its batch."""
 
 _TAG = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 _HISTORIES = "tests/replay/histories"
@@ -69,10 +62,6 @@ def unpacked(revision: str) -> Path:
         archive = _run("archive", "--format=tar", commit)
         partial = Path(tempfile.mkdtemp(dir=folder.parent))
         subprocess.run(["tar", "-x", "-C", str(partial)], input=archive, check=True)
-        if commit == BEFORE_ANY_RELEASE:
-            shutil.copy(ROOT / _FIXED_SINCE, partial / _FIXED_SINCE)
-            life = (partial / _LIFE).read_text()
-            (partial / _LIFE).write_text(life.replace(_RESTARTED, _RESTARTED + _IN_BATCH))
         try:
             partial.rename(folder)
         except OSError:  # another process was quicker

@@ -136,7 +136,7 @@ def shorten_timeouts(timeout: timedelta) -> None:
     heartbeat._EVERY_SECONDS = timeout.total_seconds() / 4
     # its activities report their progress, and not every second
     retention._HEARTBEAT_TIMEOUT = retention._QUICK = 5 * timeout
-    circuit_breaker._HEARTBEAT_TIMEOUT = delivery._HEARTBEAT_TIMEOUT = timeout  # type: ignore[misc]
+    circuit_breaker._HEARTBEAT_TIMEOUT = delivery.HEARTBEAT = timeout  # type: ignore[misc]
     circuit_breaker.CircuitBreakerWorkflow._run.__kwdefaults__["timeout"] = timeout
     worker.Worker = functools.partial(  # type: ignore[misc, assignment]
         Worker, sticky_queue_schedule_to_start_timeout=timedelta(seconds=1)

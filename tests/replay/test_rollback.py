@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from bench.rollout.versions import (
-    BEFORE_ANY_RELEASE,
     NoHistory,
     environment_of,
     histories_of,
@@ -37,15 +36,7 @@ SCRIPT = Path(__file__).with_name("other_code.py")
 NEW_SHAPES: dict[str, dict[str, str]] = {}
 
 # What the previous version cannot read in messages, by its revision. Same rule.
-NEW_IN_MESSAGES: dict[str, dict[str, str]] = {
-    BEFORE_ANY_RELEASE: {
-        "result may be credentials, internal, which is unknown": "an attempt without an access "
-        "token, or without a request, whose record failed: its workflow waits for a worker that "
-        "knows the value",
-        "actions[] may be move_up, leave_lane, which is unknown": "actions of ordered deliveries, "
-        "which are only in rows: no signal sends them",
-    }
-}
+NEW_IN_MESSAGES: dict[str, dict[str, str]] = {}
 
 
 @lru_cache
