@@ -53,7 +53,7 @@ class SourceSettings(Input):
         dict[str, Any],
         Page(kind="json", rows=3),
         Dashboard(
-            "Options of the provider",
+            "Provider options",
             "A JSON object. Empty: the defaults, which suit most.",
             placeholder='{"tolerance_seconds": 300}',
             unset="the provider's defaults",
