@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.outage import workflow_id
-from hookfast.settings.settings import Settings
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.circuits import (
@@ -120,25 +117,3 @@ async def test_a_persons_resend_passes_an_open_circuit_and_its_success_closes_it
     await stack.workflow(held[1]).signal("resend")
     await stack.until_all(held, "delivered")
     await until_circuit(stack, endpoint, "closed")
-
-
-async def test_backstop_sends_held_deliveries_after_a_lost_signal(
-    stack: Stack, settings: Settings
-) -> None:
-    endpoint = await stack.endpoint("/ok")
-    await stack.change_endpoint(endpoint_state.pause, endpoint)
-    delivery = await stack.deliver(endpoint)
-    await stack.until_status(delivery, "held")
-    async with stack.database.write() as connection:  # resumed, without waking a workflow
-        table = Endpoint.__table__
-        await connection.execute(
-            update(table).where(table.c.id == endpoint).values(state="enabled")
-        )
-    await stack.until_status(delivery, "delivered")
-
-
-@pytest.fixture
-def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
-    if "backstop" in request.node.name:
-        return settings.model_copy(update={"held_backstop": timedelta(seconds=1)})
-    return settings

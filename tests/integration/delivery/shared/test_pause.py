@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from hookfast.clock import utc_now
-from hookfast.settings.settings import Settings
-from tests.integration.delivery.conftest import Stack, idle_stack, running_stack
+from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import PATIENT, QUICK
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
@@ -83,19 +81,3 @@ async def test_resume_during_a_resend_takes_effect_when_the_resend_fails(stack: 
     row = await stack.signal(delivery, "resume", until="retrying")
     assert row.attempts == 2
     assert abs((row.next_attempt_at - planned).total_seconds()) < 2
-
-
-async def test_pause_before_the_workflow_starts_takes_effect(
-    temporal: Any, settings: Settings, database: Any, receiver: Any
-) -> None:
-    """No worker runs yet: the delivery is paused before its first attempt, and stays so."""
-    async with idle_stack(temporal.client, settings, database, receiver) as stack:
-        delivery = await stack.deliver(await stack.endpoint("/ok"))
-        await stack.request(delivery, "pause")
-
-    async with running_stack(temporal, settings, database, receiver) as stack:
-        await stack.until_status(delivery, "paused")
-        assert receiver.requests == []
-        await stack.request(delivery, "resume")
-        await stack.until_status(delivery, "delivered")
-    assert len(receiver.requests) == 1

@@ -45,7 +45,7 @@ STEPS: list[tuple[object, str, Exception]] = [
 ONE_RETRY = {"delays_seconds": [0.1], "jitter": 0, "retry_on": "all"}
 
 
-@pytest.mark.parametrize("first_attempts", ["workflow", "batch"])
+@pytest.mark.parametrize("first_attempts", ["workflow", "batch"], scope="module")
 async def test_an_error_in_any_step_uses_up_an_attempt_the_first_as_each_retry(
     stack: Stack,
 ) -> None:
@@ -78,7 +78,7 @@ DAMAGED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("first_attempts", ["workflow", "batch"])
+@pytest.mark.parametrize("first_attempts", ["workflow", "batch"], scope="module")
 async def test_a_damaged_endpoint_fails_its_attempts_and_the_others_go_on(stack: Stack) -> None:
     damaged = [await stack.endpoint("/ok", plan=ONE_RETRY, **columns) for columns in DAMAGED]
     deliveries = [await stack.deliver(one) for one in damaged]

@@ -4,18 +4,13 @@ result, and deliveries to other endpoints continue."""
 from __future__ import annotations
 
 import asyncio
-from ipaddress import ip_network
 
 import pytest
 from sqlalchemy import update
-from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
-from hookfast.settings.settings import Settings
-from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Endpoint
-from tests.integration.delivery.conftest import Stack, running_stack
-from tests.support.receiver import Receiver
+from tests.integration.delivery.conftest import Stack
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
@@ -94,23 +89,3 @@ async def failed_before_a_move(stack: Stack, url: str) -> str:
             update(table).where(table.c.id == endpoint).values(url=url, updated_at=utc_now())
         )
     return delivery
-
-
-@pytest.mark.parametrize(
-    "narrowed",
-    [{"denied_networks": (ip_network("127.0.0.1/32"),)}, {"allowed_ports": "443"}],
-    ids=["network", "port"],
-)
-async def test_a_worker_never_connects_to_networks_and_ports_that_its_settings_block(
-    temporal: WorkflowEnvironment,
-    settings: Settings,
-    database: Database,
-    receiver: Receiver,
-    narrowed: dict[str, object],
-) -> None:
-    narrow = settings.model_copy(update=narrowed)
-    async with running_stack(temporal, narrow, database, receiver) as stack:
-        delivery = await stack.deliver_until("dead", "/ok", plan=ONCE)
-        [attempt] = await stack.attempts(delivery)
-    assert attempt.result == "address"
-    assert receiver.connections == 0
