@@ -37,6 +37,7 @@ _FROM = (
     ),
     "tests/integration/api/audit",
     "tests/integration/api/shared/test_isolation.py",
+    "tests/integration/delivery/step",
     "tests/integration/delivery/shared/test_life.py",
     "tests/integration/delivery/shared/test_circuit.py",
     "tests/integration/delivery/test_jobs.py",

@@ -192,3 +192,21 @@ async def test_a_terminated_circuit_workflow_is_started_again_by_the_next_change
     await stack.until_all(deliveries, "delivered")
     await until_over(stack, endpoint)
     assert times_sent(stack, deliveries) == [1, 1]
+
+
+async def test_probe_that_waits_at_a_limit_is_still_a_probe(stack: Stack, control: Control) -> None:
+    stack.receiver.routes["/hook"] = "/status/500"
+    options = ON_REQUEST | {"failure_threshold": 1}
+    endpoint = await stack.endpoint("/hook", plan=PATIENT, circuit=options, max_in_flight=1)
+    failed = await stack.deliver(endpoint)
+    await until_circuit(stack, endpoint, "open")
+    delivery = await stack.deliver(endpoint)
+    await stack.until_status(delivery, "held")
+    stack.receiver.routes["/hook"] = "/slow/2?status=500"
+    await stack.workflow(failed).signal("resend")
+    await stack.receiver.wait_for(2)  # max_in_flight is reached now
+    await control.probe(endpoint)
+
+    row = await stack.until_attempts(delivery, 1)
+    assert [attempt.trigger for attempt in await stack.attempts(delivery)] == ["probe"]
+    assert (row.status, row.retries) == ("held", 0)

@@ -1,16 +1,18 @@
-"""Pausing, cancelling and resending deliveries that a circuit holds."""
+"""Deliveries that a circuit holds: cancelled, probed, and resent by a job that yields to it."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 import pytest
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
+from hookfast.endpoints.circuit import Cause
+from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.circuits import (
     ON_REQUEST,
     broken,
-    circuit,
-    count_held,
     hold,
     times_sent,
     until_circuit,
@@ -20,48 +22,18 @@ from tests.integration.delivery.circuits import (
 from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.control import Control
 from tests.integration.delivery.plans import PATIENT, SOON
-from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
-async def test_a_held_delivery_can_be_paused_and_is_held_again_when_it_is_resumed(
-    stack: Stack, control: Control
-) -> None:
-    endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    deliveries = await hold(stack, endpoint, 2)
-    for _ in range(2):
-        await stack.signal(deliveries[0], "pause", until="paused")
-        assert await count_held(stack, endpoint) == 1
-        await stack.signal(deliveries[0], "resume", until="held")
-    assert times_sent(stack, deliveries) == [0, 0]
-    stack.receiver.routes["/hook"] = "/ok"
-    await control.probe(endpoint)
-    await stack.until_all(deliveries, "delivered")
-    await until_over(stack, endpoint)
-    assert times_sent(stack, deliveries) == [1, 1]
+_TOLERANCE = timedelta(seconds=60)
+"""The workflow sets its timer a little after the plan was made; the delay is ten minutes."""
 
 
-async def test_a_delivery_resumed_after_its_circuit_closed_is_sent(
-    stack: Stack, control: Control
-) -> None:
-    endpoint, _ = await broken(stack, circuit=ON_REQUEST)
-    [paused, other] = await hold(stack, endpoint, 2)
-    await stack.signal(paused, "pause", until="paused")
-    stack.receiver.routes["/hook"] = "/ok"
-    await control.probe(endpoint)
-    await until_over(stack, endpoint)
-    assert times_sent(stack, [paused, other]) == [0, 1]
-    await stack.signal(paused, "resume", until="delivered")
-    assert times_sent(stack, [paused]) == [1]
-
-
-@pytest.mark.parametrize("by", ["signal", "temporal"])
-async def test_a_held_delivery_can_be_cancelled(stack: Stack, control: Control, by: str) -> None:
+async def test_a_held_delivery_can_be_cancelled(stack: Stack, control: Control) -> None:
     endpoint, _ = await broken(stack, circuit=ON_REQUEST)
     [cancelled, other] = await hold(stack, endpoint, 2)
-    handle = stack.workflow(cancelled)
-    await (handle.signal("cancel") if by == "signal" else handle.cancel())
+    await stack.workflow(cancelled).cancel()
     await stack.until_status(cancelled, "cancelled")
     await stack.until_closed(cancelled)
     stack.receiver.routes["/hook"] = "/ok"
@@ -69,27 +41,6 @@ async def test_a_held_delivery_can_be_cancelled(stack: Stack, control: Control, 
     await until_over(stack, endpoint)
     assert (await stack.row(cancelled)).status == "cancelled"
     assert times_sent(stack, [cancelled, other]) == [0, 1]
-
-
-@pytest.mark.parametrize("attempted", [False, True], ids=["before its first attempt", "later"])
-async def test_a_failed_resend_of_a_held_delivery_leaves_it_held(
-    stack: Stack, control: Control, attempted: bool
-) -> None:
-    endpoint, failed = await broken(stack, circuit=ON_REQUEST, plan=SOON)
-    await stack.until_all(failed, "held")
-    [delivery] = failed[:1] if attempted else await hold(stack, endpoint)
-    before = await stack.row(delivery)
-    await stack.workflow(delivery).signal("resend")
-    after = await stack.until_attempts(delivery, before.attempts + 1)
-    assert (after.status, after.reason, after.retries) == ("held", "circuit_open", 0)
-    assert after.next_attempt_at == before.next_attempt_at
-    assert (await circuit(stack, endpoint)).state == "open"
-
-    stack.receiver.routes["/hook"] = "/ok"
-    await control.probe(endpoint)
-    await stack.until_all([delivery, *failed], "delivered")
-    await until_over(stack, endpoint)
-    assert times_sent(stack, [delivery]) == [before.attempts + 2]
 
 
 async def test_yielding_resend_of_a_finished_delivery_is_held_with_the_others(
@@ -138,23 +89,33 @@ async def test_holding_and_probing_use_up_neither_retries_nor_the_plans_time(
     assert {(await stack.row(one)).retries for one in failed} <= {0, 1}
 
 
-async def test_a_resend_to_a_disabled_endpoint_makes_no_attempt(
-    stack: Stack, control: Control
+async def test_held_resend_that_fails_returns_to_its_retry_plan(stack: Stack) -> None:
+    endpoint, [held, by_hand, _] = await broken(stack, circuit=ON_REQUEST)
+    planned = (await stack.row(held)).next_attempt_at
+    await stack.request_many([held], Action.RESEND_YIELDING)
+    await stack.until_status(held, "held")
+
+    stack.receiver.routes["/hook"] = "/fail-first/1"
+    for attempts in (2, 3):
+        await stack.workflow(by_hand).signal("resend")
+        await stack.until_attempts(by_hand, attempts)
+    await stack.until_attempts(held, 2)
+
+    after = await stack.until_status(held, "retrying")
+    assert abs(after.next_attempt_at - planned) < _TOLERANCE
+    await until_circuit(stack, endpoint, "closed")
+
+
+async def test_held_resend_to_an_endpoint_that_is_disabled_returns_to_its_retry_plan(
+    stack: Stack,
 ) -> None:
-    delivery = await stack.deliver(await stack.endpoint("/status/500", plan=PATIENT))
-    row = await stack.until_status(delivery, "retrying")
-    await control.disable(row.endpoint_id)
-    await stack.workflow(delivery).signal("resend")
+    endpoint, [held, *_] = await broken(stack, circuit=ON_REQUEST)
+    await stack.request_many([held], Action.RESEND_YIELDING)
+    await stack.until_status(held, "held")
 
-    async def declined() -> bool:
-        return "disabled" in str((await stack.state(delivery)).last_error)
-
-    await eventually(declined)
-    assert (await stack.row(delivery)).status == "retrying"
-    assert (await stack.state(delivery)).attempts == 1
-    await control.enable(row.endpoint_id)
-    await stack.workflow(delivery).signal("resend")
-    await stack.until_attempts(delivery, 2)
-    # With a gap in the numbers, a later attempt would look like one that was made already.
-    assert [attempt.number for attempt in await stack.attempts(delivery)] == [1, 2]
-    assert [one.headers["x-hook-attempt"] for one in stack.receiver.requests] == ["1", "2"]
+    await stack.change_endpoint(
+        endpoint_state.disable, endpoint, cause=Cause.DISABLED, reason="By request."
+    )
+    after = await stack.until_status(held, "retrying")
+    assert after.attempts == 1
+    await until_circuit(stack, endpoint, "closed")

@@ -6,12 +6,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sqlalchemy import update
 
-from hookfast.clock import utc_now
-from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.conftest import Stack
-from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
@@ -56,36 +52,3 @@ async def test_every_hostile_answer_is_a_recorded_attempt_and_others_are_deliver
         assert (path, attempt.result) == (path, HOSTILE[path])
         assert attempt.result == "success" or attempt.error is not None
         assert len(attempt.response_excerpt or "") <= 2048
-
-
-BLOCKED = [
-    "http://169.254.169.254/latest/meta-data/",
-    "http://10.0.0.1/",
-    "http://[::ffff:10.0.0.1]/",
-    "http://metadata.google.internal/",
-]
-
-
-async def test_blocked_address_is_detected_at_every_attempt(stack: Stack) -> None:
-    """A name may resolve to another address later, and settings change, after the endpoint was
-    created."""
-    deliveries = [await failed_before_a_move(stack, url) for url in BLOCKED]
-    for delivery in deliveries:
-        row = await stack.until_status(delivery, "dead")
-        attempts = await stack.attempts(delivery)
-        assert [attempt.result for attempt in attempts] == ["status", "address"]
-        assert row.attempts == 2
-    assert len(stack.receiver.requests) == len(BLOCKED)
-
-
-async def failed_before_a_move(stack: Stack, url: str) -> str:
-    """Wait until a delivery has failed once, then give its endpoint this URL; return its id."""
-    endpoint = await stack.endpoint("/status/500", plan=TWICE)
-    delivery = await stack.deliver(endpoint)
-    await eventually(lambda: stack.attempts(delivery))
-    table = Endpoint.__table__
-    async with stack.database.write() as connection:
-        await connection.execute(
-            update(table).where(table.c.id == endpoint).values(url=url, updated_at=utc_now())
-        )
-    return delivery
