@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import select
 
-from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.outage import workflow_id
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint
@@ -81,18 +80,6 @@ async def test_a_paused_endpoint_holds_and_a_resumed_one_sends(stack: Stack) -> 
     await stack.until_all(held, "delivered")
     await until_circuit(stack, endpoint, "closed")
     assert await notices(stack, endpoint) == []
-
-
-async def test_disabling_an_endpoint_turns_held_deliveries_into_dead_letters(stack: Stack) -> None:
-    endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [60]})
-    held = await hold(stack, endpoint, 5)
-    sent = len(stack.receiver.requests)
-    await stack.change_endpoint(
-        endpoint_state.disable, endpoint, cause=Cause.DISABLED, reason="Disabled by request."
-    )
-    await stack.until_all(held, "dead")
-    await until_circuit(stack, endpoint, "closed")
-    assert len(stack.receiver.requests) == sent
 
 
 async def test_without_held_deliveries_the_next_delivery_is_the_probe(stack: Stack) -> None:

@@ -55,6 +55,18 @@ async def test_a_delivery_paused_before_its_first_attempt_stays_paused_when_a_re
     assert (await steps.row(delivery)).next_attempt_at is None
 
 
+async def test_scheduled_delivery_is_resumed_for_its_time(steps: Steps) -> None:
+    due = utc_now() + timedelta(days=1)
+    delivery = await steps.deliver(await steps.endpoint("/ok"), deliver_at=due)
+    await steps.step(delivery, PAUSE)
+
+    result = await steps.step(delivery, RESUME)
+
+    assert (result.status, result.next_at) == ("pending", due)
+    assert (await steps.row(delivery)).next_attempt_at == due
+    assert steps.receiver.requests == []
+
+
 async def test_delivery_that_succeeds_during_temporals_cancel_stays_delivered(steps: Steps) -> None:
     """The workflow passes the cancellation on after the attempt in flight."""
     delivery = await steps.deliver_to("/ok")
