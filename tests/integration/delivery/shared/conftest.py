@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from pydantic import SecretStr
-from sqlalchemy import update
+from sqlalchemy import select, update
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
@@ -88,12 +88,16 @@ async def stack(shared_stack: Stack, receiver: Receiver) -> AsyncIterator[Stack]
     """The module's worker, with a receiver of the test."""
     yield replace(shared_stack, receiver=receiver)
     c = Endpoint.__table__.c
-    async with shared_stack.database.write() as connection:
-        await connection.execute(
-            update(Endpoint.__table__)
-            .where(c.state != "disabled")
-            .values(state="disabled", updated_at=utc_now())
-        )
+    async with shared_stack.database.read() as connection:
+        enabled = await connection.execute(select(c.id).where(c.state != "disabled"))
+        left = list(enabled.scalars())
+    for endpoint in left:  # one by one: a worker that locks several cannot meet a deadlock
+        async with shared_stack.database.write() as connection:
+            await connection.execute(
+                update(Endpoint.__table__)
+                .where(c.id == endpoint)
+                .values(state="disabled", updated_at=utc_now())
+            )
 
 
 @pytest.fixture(scope="module")

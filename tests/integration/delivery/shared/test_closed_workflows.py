@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.service import RPCError, RPCStatusCode
 
+from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.errors import Conflict
 from hookfast.ids import new_id
@@ -68,6 +70,40 @@ async def test_action_takes_effect_although_the_workflow_was_terminated(
         await stack.until_closed(delivery)
         with pytest.raises(Conflict, match=f"ended as {then}"):
             await stack.request(delivery, action)
+
+
+@pytest.mark.slow
+async def test_scheduled_delivery_is_resumed_for_its_time_after_its_workflow_was_terminated(
+    stack: Stack,
+) -> None:
+    due = utc_now() + timedelta(days=1)
+    delivery = await stack.deliver(await stack.endpoint("/ok"), deliver_at=due)
+    await stack.request(delivery, "pause")
+    await stack.until_status(delivery, "paused")
+    await stack.until_relayed(delivery)
+    await stack.workflow(delivery).terminate("lost")
+
+    await stack.request(delivery, "resume")
+
+    row = await stack.until_status(delivery, "pending")
+    assert row.next_attempt_at == due
+    assert stack.receiver.requests == []
+
+
+@pytest.mark.slow
+async def test_delivery_paused_before_its_first_attempt_stays_paused_when_a_resend_fails(
+    stack: Stack,
+) -> None:
+    endpoint = await stack.endpoint("/status/500", plan=PATIENT)
+    delivery = await stack.deliver(endpoint, deliver_at=utc_now() + timedelta(days=1))
+    await stack.request(delivery, "pause")
+    await stack.until_status(delivery, "paused")
+    await stack.until_relayed(delivery)
+    await stack.workflow(delivery).terminate("lost")
+
+    await stack.request(delivery, "resend")
+
+    await stack.until(delivery, lambda row: row.attempts == 1 and row.status == "paused")
 
 
 async def test_a_resend_that_crosses_the_end_of_the_workflow_begins_the_plan_again(
