@@ -70,7 +70,8 @@ async def test_receiver_gets_the_mapped_body_signed_and_a_failure_can_be_correct
     assert len(platform.receiver.requests) == 1
     health = (await client.get(f"/endpoints/{endpoint['id']}/health")).json()
     assert (health["consecutive_failures"], health["circuit"]["state"]) == (0, "closed")
-    dead = await client.get("/dead-letters", params={"reason": "mapping_failed"})
+    mine = {"reason": "mapping_failed", "tenant_id": platform.tenant_id}
+    dead = await client.get("/dead-letters", params=mine)
     assert [one["id"] for one in dead.json()["data"]] == [failed]
 
     answer = await client.post(f"/deliveries/{failed}/resend")
