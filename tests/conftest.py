@@ -18,7 +18,7 @@ from hypothesis import settings as hypothesis_settings
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
-from tests.support import log_lines, one_dialect, postgresql
+from tests.support import costs, log_lines, one_dialect, postgresql
 from tests.support.event_loop import chosen_loop, on_loop_of
 from tests.support.order import order_for_workers
 from tests.support.postgresql import PostgresqlServer
@@ -72,6 +72,12 @@ class _CheckLibraryLines(logging.Handler):
 
 
 logging.getLogger().addHandler(_CheckLibraryLines(logging.INFO))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure what each test costs, if asked for."""
+    if folder := os.environ.get(costs.FOLDER):
+        config.pluginmanager.register(costs.Costs(Path(folder)))
 
 
 @pytest.hookimpl(wrapper=True)

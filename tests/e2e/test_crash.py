@@ -10,15 +10,22 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
+from temporalio.client import Client
+from temporalio.testing import WorkflowEnvironment
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Delivery
-from tests.e2e.processes import environment, kill, run_dying_worker, worker
+from tests.e2e.processes import environment, kill, run_dying_worker, successor, worker
 from tests.support.receiver import Receiver
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+
+
+@pytest.fixture
+def client(temporal: WorkflowEnvironment) -> Client:
+    return temporal.client
 
 
 @pytest.fixture(params=["workflow", pytest.param("batch", marks=pytest.mark.slow)])
@@ -61,7 +68,11 @@ REQUESTS = {
 
 
 async def test_a_worker_killed_with_deliveries_at_every_step_loses_none(
-    temporal_address: str, tmp_path: Path, database_url: str, database: Database
+    temporal_address: str,
+    client: Client,
+    tmp_path: Path,
+    database_url: str,
+    database: Database,
 ) -> None:
     log = tmp_path / "worker.log"
     async with Receiver() as receiver:
@@ -75,7 +86,7 @@ async def test_a_worker_killed_with_deliveries_at_every_step_loses_none(
             STEPS=json.dumps(step_of),
         )
         await run_dying_worker(env, log, die_at="each")
-        async with worker(env, log):
+        async with successor(env, client, database):
             await receiver.wait_for(sum(REQUESTS.values()))
             rows = [await until_delivered(database, one) for one in step_of]
 
@@ -89,14 +100,19 @@ async def test_a_worker_killed_with_deliveries_at_every_step_loses_none(
 @pytest.mark.slow
 @pytest.mark.parametrize(("die_at", "requests"), REQUESTS.items())
 async def test_a_worker_killed_between_two_steps_loses_nothing(
-    env: dict[str, str], database: Database, tmp_path: Path, die_at: str, requests: int
+    env: dict[str, str],
+    client: Client,
+    database: Database,
+    tmp_path: Path,
+    die_at: str,
+    requests: int,
 ) -> None:
     log = tmp_path / "worker.log"
     async with Receiver() as receiver:
         endpoint = await seed_endpoint(database, receiver.url("/ok"))
         delivery = await seed_delivery(database, endpoint)
         await run_dying_worker(env, log, die_at=die_at)
-        async with worker(env, log):
+        async with successor(env, client, database):
             row = await until_delivered(database, delivery)
 
     assert {request.message_id for request in receiver.requests} == {delivery}
@@ -112,7 +128,11 @@ async def test_a_worker_killed_between_two_steps_loses_nothing(
 )
 @pytest.mark.slow
 async def test_request_cut_off_by_a_kill_is_repeated(
-    env: dict[str, str], database: Database, tmp_path: Path, timeout: float
+    env: dict[str, str],
+    client: Client,
+    database: Database,
+    tmp_path: Path,
+    timeout: float,
 ) -> None:
     log = tmp_path / "worker.log"
     async with Receiver() as receiver:
@@ -123,7 +143,7 @@ async def test_request_cut_off_by_a_kill_is_repeated(
             await receiver.wait_for(1)
             await kill(first)
         receiver.routes["/hook"] = "/ok"
-        async with worker(env, log):
+        async with successor(env, client, database):
             row = await until_delivered(database, delivery)
 
     assert row.attempts == 1
@@ -132,7 +152,7 @@ async def test_request_cut_off_by_a_kill_is_repeated(
 
 
 async def test_sigterm_completes_and_records_attempts_in_flight(
-    env: dict[str, str], database: Database, tmp_path: Path
+    env: dict[str, str], client: Client, database: Database, tmp_path: Path
 ) -> None:
     log = tmp_path / "worker.log"
     async with Receiver() as receiver:
@@ -143,7 +163,7 @@ async def test_sigterm_completes_and_records_attempts_in_flight(
             await receiver.wait_for(2)
             draining.send_signal(signal.SIGTERM)
             assert await draining.wait() == 0, log.read_text()
-        async with worker(env, log):
+        async with successor(env, client, database):
             for delivery in deliveries:
                 await until_delivered(database, delivery)
 
@@ -151,7 +171,11 @@ async def test_sigterm_completes_and_records_attempts_in_flight(
 
 
 async def test_worker_killed_during_a_batch_repeats_only_unrecorded_attempts(
-    temporal_address: str, tmp_path: Path, database_url: str, database: Database
+    temporal_address: str,
+    client: Client,
+    tmp_path: Path,
+    database_url: str,
+    database: Database,
 ) -> None:
     env = environment(tmp_path, database_url, temporal_address, HOOKFAST_FIRST_ATTEMPTS="batch")
     log = tmp_path / "worker.log"
@@ -164,7 +188,7 @@ async def test_worker_killed_during_a_batch_repeats_only_unrecorded_attempts(
             await kill(first)
         at_the_kill = [await delivery_row(database, one) for one in ids]
         recorded = {row.id for row in at_the_kill if row.status == "delivered"}
-        async with worker(env, log):
+        async with successor(env, client, database):
             for delivery in ids:
                 await until_delivered(database, delivery)
     counts = Counter(request.message_id for request in receiver.requests)

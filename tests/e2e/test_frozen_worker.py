@@ -27,7 +27,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions
 from hookfast.storage.endpoints import endpoint_state
 from tests.e2e.breakpoints import THAWED_ENDED
-from tests.e2e.processes import environment, running, worker
+from tests.e2e.processes import environment, running, successor
 from tests.support.receiver import Receiver
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
 from tests.support.waiting import PATIENCE, eventually
@@ -161,7 +161,7 @@ async def test_thawed_worker_never_sends_cancelled_paused_or_disabled_deliveries
         async with running(*command, env=freezing, log=log) as first:
             await until_stopped(first.pid)
             workflow_ids = await frozen.workflow_ids()
-            async with worker(env, tmp_path / "worker.log"):
+            async with successor(env, temporal.client, database):
                 for action in ("cancel", "pause", "resend"):
                     await frozen.request(action)  # type: ignore[arg-type]
                 await frozen.disable()

@@ -73,8 +73,13 @@ def first_attempts() -> str:
 
 @pytest.fixture
 def settings(tmp_path: Path, database_url: str, first_attempts: str) -> Settings:
+    return settings_for(tmp_path, database_url, first_attempts)
+
+
+def settings_for(home: Path, database_url: str, first_attempts: str) -> Settings:
+    """Settings of a worker that sends to receivers on loopback."""
     return Settings(
-        home=tmp_path,
+        home=home,
         database_url=database_url,
         encryption_keys=_base64_key(),
         allowed_private_networks=(ip_network("127.0.0.0/8"),),

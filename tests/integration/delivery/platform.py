@@ -62,15 +62,26 @@ class Platform:
 
 @asynccontextmanager
 async def running_platform(stack: Stack, settings: Settings) -> AsyncIterator[Platform]:
-    """Run the API with these settings, whose operator key is that of the tests."""
+    """Run the API with these settings, whose operator key is that of the tests, and one tenant."""
+    async with running_api(settings) as client:
+        yield Platform(client, stack.receiver, await tenant_of(client))
+
+
+@asynccontextmanager
+async def running_api(settings: Settings) -> AsyncIterator[httpx2.AsyncClient]:
+    """Run the API with these settings and one event type, and yield an operator's client."""
     app = create_app(settings)
     async with app.router.lifespan_context(app):
         context: Context = app.state.context
         await ensure_operator_key(context.database, settings, clock=context.clock)
         async with client_with(app, OPERATOR_KEY) as client:
             await client.put(f"/event-types/{EVENT_TYPE}", json={})
-            tenant = (await client.post("/tenants", json={"name": "Acme"})).json()
-            yield Platform(client, stack.receiver, tenant["id"])
+            yield client
+
+
+async def tenant_of(client: httpx2.AsyncClient) -> str:
+    """Create a tenant and return its id."""
+    return str((await client.post("/tenants", json={"name": "Acme"})).json()["id"])
 
 
 async def history_text(stack: Stack, delivery_id: str) -> str:

@@ -23,7 +23,7 @@ from tests.support.api_client import OPERATOR_KEY, Json
 from tests.support.api_server import api_server
 from tests.support.forwarding_host import forwarding_host
 from tests.support.temporal_server import temporal_server
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE, eventually
 from worker import running_worker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
@@ -105,7 +105,9 @@ async def running_service(
         running_worker(settings, environment.client, database, workflow_runner=SANDBOX),
         api_server(settings) as server,
         httpx2.AsyncClient(
-            base_url=f"{server.url}/v1", headers={"Authorization": f"Bearer {OPERATOR_KEY}"}
+            base_url=f"{server.url}/v1",
+            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+            timeout=PATIENCE,
         ) as client,
     ):
         tenant = await create(client, "/tenants", name="Acme")

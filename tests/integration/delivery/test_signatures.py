@@ -151,7 +151,7 @@ async def test_old_and_new_secrets_verify_during_rotation_and_resealing(
         while not stop.is_set():
             await platform.emit(sent)
             sent += 1
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
         return sent
 
     async def sealing() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
@@ -14,29 +13,21 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
+from temporalio.testing import WorkflowEnvironment
 
 import worker
 from activities import attempt, heartbeat
-from activities.attempt import AttemptRunner
-from activities.delivery import DeliveryActivities
-from activities.fast_lane import FastLane
-from hookfast.clock import utc_now
-from hookfast.deliveries.messages import StepInput
-from hookfast.deliveries.retry_plan import DEFAULT_PLAN
 from hookfast.dispatch import relay
-from hookfast.dispatch.retry_lag import RetryLag
-from hookfast.dispatch.start_window import StartWindow
 from hookfast.errors import NotFound, Unavailable
 from hookfast.sender import AddressGuard, Sender
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.deliveries.recorder import Recorder
 from tests.integration.delivery.conftest import Stack, running_stack
+from tests.integration.delivery.steps import Steps
 from tests.support.database_proxy import DatabaseProxy
 from tests.support.receiver import Receiver
-from tests.support.seed import KEY, KEYRING, attempt_rows, seed_delivery, seed_endpoint
+from tests.support.seed import KEY, attempt_rows
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.anyio
@@ -78,67 +69,24 @@ async def test_a_record_that_takes_too_long_is_handed_to_the_workflow(
     assert row.attempts == len(await stack.attempts(delivery)) == len(stack.receiver.requests) == 1
 
 
-class Attempts:
-    """The step activity, run with a chosen time limit."""
-
-    def __init__(self, database: Database, receiver: Receiver, sender: Sender) -> None:
-        self.database = database
-        self.receiver = receiver
-        self.recorder = Recorder(database)
-        self.environment = ActivityEnvironment()
-        loader = OutgoingLoader(database, KEYRING)
-        self.runner = AttemptRunner(
-            loader=loader,
-            sender=sender,
-            recorder=self.recorder,
-            public_url="https://hooks.example.com",
-        )
-        self._activities = DeliveryActivities(
-            client=None,  # type: ignore[arg-type] # nothing is cancelled here
-            database=database,
-            loader=loader,
-            runner=self.runner,
-            recorder=self.recorder,
-            fast_lane=FastLane(16),
-            held_backstop=timedelta(hours=6),
-            on_commit=lambda _: None,
-            retry_lag=RetryLag(),
-            window=StartWindow(),
-        )
-
-    async def deliver(self, *, timeout: float = 5) -> str:
-        endpoint = await seed_endpoint(self.database, self.receiver.url("/ok"), timeout=timeout)
-        return await seed_delivery(self.database, endpoint)
-
-    async def make(self, delivery: str, *, seconds: float, local: bool = False) -> Any:
-        allowed = timedelta(seconds=seconds)
-        self.environment.info = replace(
-            self.environment.info,
-            is_local=local,
-            start_to_close_timeout=allowed,
-            schedule_to_close_timeout=allowed,
-            scheduled_time=utc_now(),
-        )
-        order = StepInput(delivery, DEFAULT_PLAN, utc_now())
-        return await self.environment.run(self._activities.step, order)
-
-
 @pytest.fixture
-async def attempts(database: Database, receiver: Receiver) -> AsyncIterator[Attempts]:
-    guard = AddressGuard((ip_network("127.0.0.0/8"),))
-    async with Sender(guard=guard) as sender:
-        attempts = Attempts(database, receiver, sender)
-        yield attempts
-        await attempts.recorder.close()
-        await attempts.runner.close()
+async def steps(database: Database, receiver: Receiver) -> AsyncIterator[Steps]:
+    async with Sender(guard=AddressGuard((ip_network("127.0.0.0/8"),))) as sender:
+        steps = Steps(database, receiver, sender)
+        yield steps
+        await steps.close()
+
+
+async def delivery_of(steps: Steps, *, timeout: float = 5) -> str:
+    return await steps.deliver(await steps.endpoint("/ok", timeout=timeout))
 
 
 async def test_an_attempt_that_waits_for_the_database_sends_heartbeats(
-    attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heartbeat, "_EVERY_SECONDS", 0.01)
     beats = asyncio.Event()
-    attempts.environment.on_heartbeat = lambda *_: beats.set()
+    steps.environment.on_heartbeat = lambda *_: beats.set()
 
     async def load(*_: Any, **__: Any) -> Any:
         await beats.wait()
@@ -146,60 +94,60 @@ async def test_an_attempt_that_waits_for_the_database_sends_heartbeats(
 
     monkeypatch.setattr(OutgoingLoader, "load", load)
     async with asyncio.timeout(PATIENCE):
-        report = await attempts.make("dlv_1", seconds=75)
+        report = await steps.step("dlv_1")
     assert report.reason == "not_found"
 
 
-async def test_nothing_is_sent_when_its_record_would_come_too_late(attempts: Attempts) -> None:
+async def test_nothing_is_sent_when_its_record_would_come_too_late(steps: Steps) -> None:
     """5 s for the request and 2 s for the record; Temporal would have it sent again after 6."""
-    delivery = await attempts.deliver(timeout=5)
+    delivery = await delivery_of(steps, timeout=5)
     with pytest.raises(Unavailable):
-        await attempts.make(delivery, seconds=6)
-    assert attempts.receiver.requests == []
-    assert await attempt_rows(attempts.database, delivery) == []
-    report = await attempts.make(delivery, seconds=75)
+        await steps.step(delivery, within=timedelta(seconds=6))
+    assert steps.receiver.requests == []
+    assert await attempt_rows(steps.database, delivery) == []
+    report = await steps.step(delivery)
     assert report.status == "delivered"
-    assert len(attempts.receiver.requests) == 1
+    assert len(steps.receiver.requests) == 1
 
 
 async def test_step_whose_result_is_lost_finds_the_late_record(
-    attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Temporal was away together with the database, so the workflow never learned of the attempt,
     and has the step repeated."""
     monkeypatch.setattr(attempt, "RECORD_SHARE", timedelta(seconds=0.5))
-    delivery = await attempts.deliver()
-    async with holding_attempts(attempts.database):
-        assert (await attempts.make(delivery, seconds=75)).unrecorded is not None
+    delivery = await delivery_of(steps)
+    async with holding_attempts(steps.database):
+        assert (await steps.step(delivery)).unrecorded is not None
 
     async def recorded() -> bool:
-        return bool(await attempt_rows(attempts.database, delivery))
+        return bool(await attempt_rows(steps.database, delivery))
 
     await eventually(recorded)
-    assert (await attempts.make(delivery, seconds=75)).status == "delivered"
-    assert len(attempts.receiver.requests) == 1
-    (row,) = await attempt_rows(attempts.database, delivery)
+    assert (await steps.step(delivery)).status == "delivered"
+    assert len(steps.receiver.requests) == 1
+    (row,) = await attempt_rows(steps.database, delivery)
     assert row.request_headers is not None  # which a workflow would not have
 
 
 async def test_worker_that_stops_gives_up_late_records(
-    attempts: Attempts, monkeypatch: pytest.MonkeyPatch
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attempt, "RECORD_SHARE", timedelta(seconds=0.5))
-    delivery = await attempts.deliver()
-    async with asyncio.timeout(PATIENCE), holding_attempts(attempts.database):
-        assert (await attempts.make(delivery, seconds=75)).unrecorded is not None
-        await attempts.runner.close()
+    delivery = await delivery_of(steps)
+    async with asyncio.timeout(PATIENCE), holding_attempts(steps.database):
+        assert (await steps.step(delivery)).unrecorded is not None
+        await steps.runner.close()
 
 
 async def test_the_fast_lane_hands_over_attempts_whose_timeout_has_become_too_long(
-    attempts: Attempts,
+    steps: Steps,
 ) -> None:
     """The endpoint's timeout was raised after the workflow had chosen the lane."""
-    delivery = await attempts.deliver(timeout=30)
-    assert (await attempts.make(delivery, seconds=30, local=True)).lane_full
-    assert attempts.receiver.requests == []
-    assert (await attempts.make(delivery, seconds=75)).status == "delivered"
+    delivery = await delivery_of(steps, timeout=30)
+    assert (await steps.step(delivery, within=timedelta(seconds=30), local=True)).lane_full
+    assert steps.receiver.requests == []
+    assert (await steps.step(delivery)).status == "delivered"
 
 
 async def test_worker_with_a_frozen_database_still_shuts_down(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 
-from hookfast.endpoints.circuit import Cause
 from hookfast.endpoints.outage import workflow_id
-from hookfast.settings.settings import Settings
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.circuits import (
@@ -86,18 +82,6 @@ async def test_a_paused_endpoint_holds_and_a_resumed_one_sends(stack: Stack) -> 
     assert await notices(stack, endpoint) == []
 
 
-async def test_disabling_an_endpoint_turns_held_deliveries_into_dead_letters(stack: Stack) -> None:
-    endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [60]})
-    held = await hold(stack, endpoint, 5)
-    sent = len(stack.receiver.requests)
-    await stack.change_endpoint(
-        endpoint_state.disable, endpoint, cause=Cause.DISABLED, reason="Disabled by request."
-    )
-    await stack.until_all(held, "dead")
-    await until_circuit(stack, endpoint, "closed")
-    assert len(stack.receiver.requests) == sent
-
-
 async def test_without_held_deliveries_the_next_delivery_is_the_probe(stack: Stack) -> None:
     endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [0.3, 60]})
     await until_circuit(stack, endpoint, "half_open")
@@ -120,25 +104,3 @@ async def test_a_persons_resend_passes_an_open_circuit_and_its_success_closes_it
     await stack.workflow(held[1]).signal("resend")
     await stack.until_all(held, "delivered")
     await until_circuit(stack, endpoint, "closed")
-
-
-async def test_backstop_sends_held_deliveries_after_a_lost_signal(
-    stack: Stack, settings: Settings
-) -> None:
-    endpoint = await stack.endpoint("/ok")
-    await stack.change_endpoint(endpoint_state.pause, endpoint)
-    delivery = await stack.deliver(endpoint)
-    await stack.until_status(delivery, "held")
-    async with stack.database.write() as connection:  # resumed, without waking a workflow
-        table = Endpoint.__table__
-        await connection.execute(
-            update(table).where(table.c.id == endpoint).values(state="enabled")
-        )
-    await stack.until_status(delivery, "delivered")
-
-
-@pytest.fixture
-def settings(settings: Settings, request: pytest.FixtureRequest) -> Settings:
-    if "backstop" in request.node.name:
-        return settings.model_copy(update={"held_backstop": timedelta(seconds=1)})
-    return settings

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 from standardwebhooks import Webhook
 
 from hookfast.deliveries.outcome import Reason
-from hookfast.settings.settings import Settings
 from hookfast.storage.endpoints import endpoint_state
 from tests.integration.delivery.circuits import ON_REQUEST, broken, hold, until_circuit
 from tests.integration.delivery.conftest import Stack
-from tests.integration.delivery.platform import Platform, running_platform
-from tests.support.api_client import OPERATOR_KEY, Json
+from tests.integration.delivery.platform import Platform
+from tests.support.api_client import Json
 from tests.support.seed import EVENT_TYPE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 SLACK = "{text: join(' ', ['Invoice', data.invoice_id, 'of', to_string(data.amount), 'is paid'])}"
-
-
-@pytest.fixture
-async def platform(stack: Stack, settings: Settings) -> AsyncIterator[Platform]:
-    settings = settings.model_copy(update={"operator_key": SecretStr(OPERATOR_KEY)})
-    async with running_platform(stack, settings) as platform:
-        yield platform
 
 
 async def subscribe(
@@ -53,7 +43,7 @@ async def emit_text(platform: Platform, data: str) -> str:
     return str(listed.json()["data"][0]["id"])
 
 
-@pytest.mark.parametrize("first_attempts", ["workflow", "batch"])
+@pytest.mark.parametrize("first_attempts", ["workflow", "batch"], scope="module")
 async def test_receiver_gets_the_mapped_body_signed_and_a_failure_can_be_corrected_and_resent(
     platform: Platform, stack: Stack
 ) -> None:
@@ -80,7 +70,8 @@ async def test_receiver_gets_the_mapped_body_signed_and_a_failure_can_be_correct
     assert len(platform.receiver.requests) == 1
     health = (await client.get(f"/endpoints/{endpoint['id']}/health")).json()
     assert (health["consecutive_failures"], health["circuit"]["state"]) == (0, "closed")
-    dead = await client.get("/dead-letters", params={"reason": "mapping_failed"})
+    mine = {"reason": "mapping_failed", "tenant_id": platform.tenant_id}
+    dead = await client.get("/dead-letters", params=mine)
     assert [one["id"] for one in dead.json()["data"]] == [failed]
 
     answer = await client.post(f"/deliveries/{failed}/resend")

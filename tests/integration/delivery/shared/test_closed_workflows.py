@@ -24,14 +24,6 @@ from tests.support.waiting import eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
-async def test_finished_delivery_declines_every_action_but_resend(stack: Stack) -> None:
-    delivery = await stack.deliver_until("delivered", "/ok")
-    declined: tuple[Any, ...] = ("pause", "resume", "cancel")
-    for action in declined:
-        with pytest.raises(Conflict, match="ended as delivered"):
-            await stack.request(delivery, action)
-
-
 async def test_resend_takes_effect_although_a_batch_took_a_delivery_with_a_workflow(
     stack: Stack,
 ) -> None:
@@ -51,9 +43,9 @@ async def test_resend_takes_effect_although_a_batch_took_a_delivery_with_a_workf
     ("status", "action", "then"),
     [
         ("retrying", "pause", "paused"),
-        ("retrying", "cancel", "cancelled"),
-        ("paused", "cancel", "cancelled"),
-        ("paused", "resume", "retrying"),
+        pytest.param("retrying", "cancel", "cancelled", marks=pytest.mark.slow),
+        pytest.param("paused", "cancel", "cancelled", marks=pytest.mark.slow),
+        pytest.param("paused", "resume", "retrying", marks=pytest.mark.slow),
         ("paused", "resend", "delivered"),
     ],
 )
@@ -80,6 +72,7 @@ async def test_action_takes_effect_although_the_workflow_was_terminated(
             await stack.request(delivery, action)
 
 
+@pytest.mark.slow
 async def test_scheduled_delivery_is_resumed_for_its_time_after_its_workflow_was_terminated(
     stack: Stack,
 ) -> None:
@@ -97,6 +90,7 @@ async def test_scheduled_delivery_is_resumed_for_its_time_after_its_workflow_was
     assert stack.receiver.requests == []
 
 
+@pytest.mark.slow
 async def test_delivery_paused_before_its_first_attempt_stays_paused_when_a_resend_fails(
     stack: Stack,
 ) -> None:

@@ -1,13 +1,44 @@
-"""Cancelling a delivery: by signal, by Temporal's Cancel button, and around a resend."""
+"""The signals `pause`, `resume`, `resend` and `cancel`, and Temporal's cancellation reach the step.
+What the step makes of them is tested in `tests/integration/delivery/step`."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from hookfast.clock import utc_now
 from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import PATIENT
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+
+
+async def test_pause_stops_the_retries_and_resume_continues_them(stack: Stack) -> None:
+    plan = {"delays_seconds": [4], "jitter": 0, "retry_on": "all"}
+    delivery = await stack.deliver_until("retrying", "/fail-first/1", plan=plan)
+    planned = (await stack.row(delivery)).next_attempt_at
+
+    row = await stack.signal(delivery, "pause", until="paused")
+    assert row.next_attempt_at is None
+    await asyncio.sleep((planned - utc_now()).total_seconds() + 0.5)
+    assert len(stack.receiver.requests) == 1
+
+    await stack.signal(delivery, "resume", until="delivered")
+
+
+async def test_resume_during_a_resend_takes_effect_when_the_resend_fails(stack: Stack) -> None:
+    stack.receiver.routes["/hook"] = "/status/500"
+    delivery = await stack.deliver(await stack.endpoint("/hook", plan=PATIENT, timeout=20))
+    planned = (await stack.until_status(delivery, "retrying")).next_attempt_at
+    await stack.signal(delivery, "pause", until="paused")
+    stack.receiver.routes["/hook"] = "/slow/1?status=500"
+    await stack.workflow(delivery).signal("resend")
+    await stack.receiver.wait_for(2)
+
+    row = await stack.signal(delivery, "resume", until="retrying")
+    assert row.attempts == 2
+    assert abs((row.next_attempt_at - planned).total_seconds()) < 2
 
 
 @pytest.mark.parametrize("by", ["signal", "temporal"])
@@ -37,16 +68,6 @@ async def test_temporals_cancel_button_lets_the_attempt_in_flight_end_first(stac
     assert len(await stack.attempts(delivery)) == 1
 
 
-async def test_delivery_that_succeeds_during_temporals_cancel_stays_delivered(stack: Stack) -> None:
-    delivery = await stack.deliver(await stack.endpoint("/slow/1", timeout=20))
-    await stack.receiver.wait_for(1)
-
-    await stack.workflow(delivery).cancel()
-
-    assert (await stack.final_state(delivery)).status == "delivered"
-    assert (await stack.row(delivery)).status == "delivered"
-
-
 async def test_a_resend_right_after_a_cancel_is_not_lost(stack: Stack) -> None:
     stack.receiver.routes["/hook"] = "/status/500"
     endpoint = await stack.endpoint("/hook", plan=PATIENT, circuit={"failure_threshold": 100})
@@ -61,33 +82,8 @@ async def test_a_resend_right_after_a_cancel_is_not_lost(stack: Stack) -> None:
     await stack.until_all(deliveries, "delivered")
 
 
-async def test_a_resend_after_a_cancel_begins_the_plan_again(stack: Stack) -> None:
-    """Both arrive while an attempt is in flight."""
-    stack.receiver.routes["/hook"] = "/slow/1?status=500"
-    delivery = await stack.deliver(await stack.endpoint("/hook", plan=PATIENT, timeout=20))
-    await stack.receiver.wait_for(1)
-    stack.receiver.routes["/hook"] = "/status/500"
+async def test_a_resend_that_succeeds_ends_the_delivery(stack: Stack) -> None:
+    delivery = await stack.deliver_until("retrying", "/fail-first/1", plan=PATIENT)
 
-    for name in ("pause", "cancel", "resend"):
-        await stack.workflow(delivery).signal(name)
-
-    await stack.receiver.wait_for(2)
-    row = await stack.until_status(delivery, "retrying")
-
-    await stack.until(delivery, lambda row: row.attempts == 2 and row.status == "retrying")
-    row = await stack.row(delivery)
-    assert (row.retries, row.finished_at) == (0, None)
-    assert row.next_attempt_at is not None
-
-
-async def test_a_cancel_after_a_resend_withdraws_the_resend(stack: Stack) -> None:
-    """Both arrive while an attempt is in flight that succeeds: the last action counts."""
-    delivery = await stack.deliver(await stack.endpoint("/slow/1", timeout=20))
-    await stack.receiver.wait_for(1)
-
-    for name in ("resend", "cancel"):
-        await stack.workflow(delivery).signal(name)
-
-    assert (await stack.final_state(delivery)).status == "cancelled"
-    assert len(stack.receiver.requests) == 1
-    assert [attempt.result for attempt in await stack.attempts(delivery)] == ["success"]
+    row = await stack.signal(delivery, "resend", until="delivered")
+    assert row.attempts == 2

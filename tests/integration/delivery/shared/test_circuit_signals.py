@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 from temporalio.client import WorkflowHandle
-from temporalio.testing import WorkflowEnvironment
 
 from hookfast.deliveries.facts import Action
 from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitInput, OutageState, workflow_id
-from hookfast.settings.settings import Settings
-from hookfast.storage.database.engine import Database
 from hookfast.workflow_request import CONTROL_QUEUE, WAKE
 from tests.integration.delivery.circuits import (
     ON_REQUEST,
@@ -24,10 +21,9 @@ from tests.integration.delivery.circuits import (
     until_circuit,
     until_over,
 )
-from tests.integration.delivery.conftest import Stack, idle_stack, running_stack
+from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.control import Control
 from tests.integration.delivery.plans import PATIENT, SOON
-from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
@@ -48,19 +44,6 @@ async def start_circuit_workflow(stack: Stack, endpoint: str) -> WorkflowHandle[
         start_signal=WAKE,
         result_type=OutageState,
     )
-
-
-async def test_release_before_the_workflow_starts_sends_the_delivery_once(
-    temporal: WorkflowEnvironment, settings: Settings, database: Database, receiver: Receiver
-) -> None:
-    async with idle_stack(temporal.client, settings, database, receiver) as stack:
-        delivery = await stack.deliver(await stack.endpoint("/ok"))
-        await stack.request_many([delivery], Action.RELEASE)
-        await stack.wake(delivery)
-    async with running_stack(temporal, settings, database, receiver) as stack:
-        await stack.until_status(delivery, "delivered")
-        await stack.until_closed(delivery)
-    assert times_sent(stack, [delivery]) == [1]
 
 
 async def test_repeated_release_sends_once(stack: Stack, control: Control) -> None:
@@ -209,3 +192,21 @@ async def test_a_terminated_circuit_workflow_is_started_again_by_the_next_change
     await stack.until_all(deliveries, "delivered")
     await until_over(stack, endpoint)
     assert times_sent(stack, deliveries) == [1, 1]
+
+
+async def test_probe_that_waits_at_a_limit_is_still_a_probe(stack: Stack, control: Control) -> None:
+    stack.receiver.routes["/hook"] = "/status/500"
+    options = ON_REQUEST | {"failure_threshold": 1}
+    endpoint = await stack.endpoint("/hook", plan=PATIENT, circuit=options, max_in_flight=1)
+    failed = await stack.deliver(endpoint)
+    await until_circuit(stack, endpoint, "open")
+    delivery = await stack.deliver(endpoint)
+    await stack.until_status(delivery, "held")
+    stack.receiver.routes["/hook"] = "/slow/2?status=500"
+    await stack.workflow(failed).signal("resend")
+    await stack.receiver.wait_for(2)  # max_in_flight is reached now
+    await control.probe(endpoint)
+
+    row = await stack.until_attempts(delivery, 1)
+    assert [attempt.trigger for attempt in await stack.attempts(delivery)] == ["probe"]
+    assert (row.status, row.retries) == ("held", 0)

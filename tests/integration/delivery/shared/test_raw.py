@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 from unittest.mock import Mock
 from urllib.parse import quote_plus
 
 import httpx2
 import pytest
-from pydantic import SecretStr
 
-from api.app import create_app
 from hookfast.clock import utc_now
 from hookfast.inbox import provider, verified_request
 from hookfast.inbox.samples import sample
 from hookfast.receiver import Verifier
-from hookfast.settings.settings import Settings
-from hookfast.storage.keys.new_keys import ensure_operator_key
 from tests.integration.api.inbound import SECRET, post, signed
 from tests.integration.delivery.conftest import Stack
-from tests.support.api_client import OPERATOR_KEY, Json, client_with
+from tests.support.api_client import Json
 from tests.support.receiver import Request
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
-
-
-@pytest.fixture
-async def client(stack: Stack, settings: Settings) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of an API on the worker's database."""
-    settings = settings.model_copy(update={"operator_key": SecretStr(OPERATOR_KEY)})
-    app = create_app(settings)
-    async with app.router.lifespan_context(app):
-        await ensure_operator_key(stack.database, settings, clock=utc_now)
-        async with client_with(app, OPERATOR_KEY) as client:
-            yield client
 
 
 async def create(client: httpx2.AsyncClient, path: str, **form: Any) -> Json:
@@ -146,7 +130,7 @@ async def test_a_damaged_request_fails_the_attempts_that_forward_it(
     deliveries = (await client.get(f"/events/{event}/deliveries")).json()["data"]
     for one in deliveries:
         await stack.until_status(one["id"], "delivered", "retrying")
-    attempts = (await client.get("/attempts")).json()["data"]
+    attempts = (await client.get("/attempts", params={"event_id": event})).json()["data"]
     assert {one["result"] for one in attempts} == {"success", "internal"}
     assert list(by_path(stack)) == ["/full"]
 
