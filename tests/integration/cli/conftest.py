@@ -1,4 +1,4 @@
-"""The API served on loopback, and the command line as a process that talks to it."""
+"""The API served on loopback, and the commands that talk to it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,15 @@ from hookfast.settings.settings import Settings
 from tests.e2e.service_process import NO_TLS, environment
 from tests.support.api_client import OPERATOR_KEY, Json
 from tests.support.api_server import ApiServer, api_server
+from tests.support.command_in_thread import run_in_thread
 from tests.support.forked_command import run_forked
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE
 
 TYPE = "order.invoice.paid"
+
+_CHANGES_ITS_PROCESS = ("config", "doctor", "listen", "secrets")
+"""Commands that configure logging or handle signals; others run in a thread of the tests."""
 
 
 @dataclass(frozen=True)
@@ -103,25 +107,30 @@ def hookfast(service_environment: dict[str, str], tmp_path: Path) -> Run:
         *arguments: str, stdin: str = "", env: dict[str, str] | None = None
     ) -> CommandResult:
         whole = service_environment | (env or {})
-        if not any(name.startswith("PYTHON") for name in env or {}):
-            return CommandResult(
-                *await run_forked(arguments, folder=tmp_path, env=whole, stdin=stdin.encode())
-            )
-        # Python reads these variables when it starts
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "hookfast.cli", *arguments),
-            cwd=tmp_path,
-            env=whole,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        async with asyncio.timeout(PATIENCE):
-            out, err = await process.communicate(stdin.encode())
-        assert process.returncode is not None
-        return CommandResult(process.returncode, out.decode(), err.decode())
+        if any(name.startswith("PYTHON") for name in env or {}):  # read when Python starts
+            return await _run_process(arguments, tmp_path, whole, stdin.encode())
+        runner = run_forked if arguments[0] in _CHANGES_ITS_PROCESS else run_in_thread
+        ended = await runner(arguments, folder=tmp_path, env=whole, stdin=stdin.encode())
+        return CommandResult(*ended)
 
     return run
+
+
+async def _run_process(
+    arguments: tuple[str, ...], folder: Path, env: dict[str, str], stdin: bytes
+) -> CommandResult:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "hookfast.cli", *arguments),
+        cwd=folder,
+        env=env,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(PATIENCE):
+        out, err = await process.communicate(stdin)
+    assert process.returncode is not None
+    return CommandResult(process.returncode, out.decode(), err.decode())
 
 
 @pytest.fixture
