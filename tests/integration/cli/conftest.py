@@ -108,7 +108,11 @@ def hookfast(service_environment: dict[str, str], tmp_path: Path) -> Run:
     ) -> CommandResult:
         whole = service_environment | (env or {})
         if any(name.startswith("PYTHON") for name in env or {}):  # read when Python starts
-            return await _run_process(arguments, tmp_path, whole, stdin.encode())
+            process = await start_process(*arguments, folder=tmp_path, env=whole)
+            async with asyncio.timeout(PATIENCE):
+                out, err = await process.communicate(stdin.encode())
+            assert process.returncode is not None
+            return CommandResult(process.returncode, out.decode(), err.decode())
         runner = run_forked if arguments[0] in _CHANGES_ITS_PROCESS else run_in_thread
         ended = await runner(arguments, folder=tmp_path, env=whole, stdin=stdin.encode())
         return CommandResult(*ended)
@@ -116,10 +120,11 @@ def hookfast(service_environment: dict[str, str], tmp_path: Path) -> Run:
     return run
 
 
-async def _run_process(
-    arguments: tuple[str, ...], folder: Path, env: dict[str, str], stdin: bytes
-) -> CommandResult:
-    process = await asyncio.create_subprocess_exec(
+async def start_process(
+    *arguments: str, folder: Path, env: dict[str, str]
+) -> asyncio.subprocess.Process:
+    """Start `hookfast <arguments>` as a process of its own, with a pipe for each stream."""
+    return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "hookfast.cli", *arguments),
         cwd=folder,
         env=env,
@@ -127,10 +132,6 @@ async def _run_process(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(PATIENCE):
-        out, err = await process.communicate(stdin)
-    assert process.returncode is not None
-    return CommandResult(process.returncode, out.decode(), err.decode())
 
 
 @pytest.fixture
