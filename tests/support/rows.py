@@ -1,4 +1,4 @@
-"""Rows of deliveries and attempts to insert: what each needs, and the columns that a test names."""
+"""Rows of events, deliveries and attempts: what each needs, and the columns that a test names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,19 @@ from typing import Any
 from hookfast.ids import new_id
 
 Row = dict[str, Any]
+
+
+def event_row(at: datetime, **columns: Any) -> Row:
+    """Return the row of an event of `tnt_1` that was emitted at this time."""
+    return {
+        "id": new_id("evt", at),
+        "type": "order.invoice.paid",
+        "tenant_id": "tnt_1",
+        "body": b"{}",
+        "traceparent": "00",
+        "deliveries": 0,
+        "created_at": at,
+    } | columns
 
 
 def delivery_row(at: datetime, **columns: Any) -> Row:

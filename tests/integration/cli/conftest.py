@@ -15,7 +15,7 @@ import pytest
 
 from hookfast.settings.settings import Settings
 from tests.e2e.service_process import NO_TLS, environment
-from tests.support.api_client import OPERATOR_KEY, Json
+from tests.support.api_client import OPERATOR_KEY, Json, development_settings
 from tests.support.api_server import ApiServer, api_server
 from tests.support.command_in_thread import run_in_thread
 from tests.support.forked_command import run_forked
@@ -77,14 +77,7 @@ ON_BOTH_DATABASES = pytest.mark.parametrize("database_url", ["sqlite", "postgres
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
     """Settings of a development machine: deliveries to loopback, over HTTP, unverified."""
-    return Settings(
-        home=tmp_path,
-        database_url=database_url,
-        operator_key=OPERATOR_KEY,
-        allowed_private_networks="127.0.0.0/8",
-        allow_http=True,
-        allow_unverified=True,
-    )
+    return development_settings(database_url, tmp_path)
 
 
 @pytest.fixture
