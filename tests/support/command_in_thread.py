@@ -59,14 +59,17 @@ def _environment(env: dict[str, str]) -> Iterator[None]:
     """Replace Python's environment and not the process's, which C code of other threads reads
     without a lock. A command reads its settings from it, not the last one's."""
     load_settings.cache_clear()
-    with mock.patch.object(os, "environ", env), mock.patch.object(Console, "_environ", env):
-        yield
-    load_settings.cache_clear()
+    try:
+        with mock.patch.object(os, "environ", env), mock.patch.object(Console, "_environ", env):
+            yield
+    finally:
+        load_settings.cache_clear()
 
 
 class _Stream:
     """A standard stream: in a command's thread the command's own, elsewhere the test's, whose
-    server logs meanwhile. It lives as long as the process, since `print` borrows `sys.stdout`."""
+    server logs meanwhile. It lives as long as the process: `print` in another thread uses the
+    `sys.stdout` that it found without holding it, and CPython crashed when that was gone."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -100,10 +103,12 @@ def _closed_connections() -> Iterator[None]:
         original(api, *arguments, **options)
         opened.append(api)
 
-    with mock.patch.object(Api, "__init__", remembering):
-        yield
-    for api in opened:
-        api.close()
+    try:
+        with mock.patch.object(Api, "__init__", remembering):
+            yield
+    finally:
+        for api in opened:
+            api.close()
 
 
 def _stream(content: bytes = b"") -> io.TextIOWrapper:
