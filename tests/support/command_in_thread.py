@@ -1,7 +1,7 @@
 """Commands of the CLI that run in a thread of the test process, with their own standard streams.
 
-That takes a tenth of a process's time. What a command does to its process (signals, its exit, its
-logging, the encoding of its output) is tested with `tests.support.forked_command`.
+A forked process takes three times the CPU. What a command does to its process (signals, its exit,
+its logging, the encoding of its output) is tested with `tests.support.forked_command`.
 """
 
 from __future__ import annotations
