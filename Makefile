@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench drain overload inbox-bench lanes-bench emit-bench suites filter-bench client client-bench telemetry-bench log-bench log-schema shortcuts-bench lock openapi settings pictures clean docs docs-serve help rollout scaling
+.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench overload emit-bench suites client client-bench log-schema freeze lock openapi settings pictures clean docs docs-serve help rollout scaling
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -64,20 +64,11 @@ bench: $(VENV)/.dev-ready   ## the product against a bare workflow, 20 minutes (
 	  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(JSON),--json $(JSON))
 	@$(if $(PARTS),:,$(BIN)/python -m bench.client)
 
-drain: $(VENV)/.dev-ready   ## the end of an outage, measured against the ramp
-	$(BIN)/python -m bench.drain
-
 overload: $(VENV)/.dev-ready ## delays of retries and of a person's resend under too many new events
 	@$(BIN)/python -m bench.overload
 
-inbox-bench: $(VENV)/.dev-ready ## receiving, measured against less and against emitting
-	$(BIN)/python -m bench.inbox
-
 scaling: $(VENV)/.dev-ready ## whether more workers deliver more, and what is the limit behind them (MODES= JSON= PICTURE=)
 	@$(BIN)/python -m bench.scaling $(if $(MODES),--modes $(MODES)) $(if $(JSON),--json $(JSON)) $(if $(PICTURE),--picture $(PICTURE))
-
-lanes-bench: $(VENV)/.dev-ready ## ordered deliveries, by the number of ordering keys, against no order
-	$(BIN)/python -m bench.lanes
 
 emit-bench: $(VENV)/.dev-ready ## the API's cost of emitting, on SQLite and PostgreSQL
 	$(BIN)/python -m bench.emit
@@ -85,23 +76,15 @@ emit-bench: $(VENV)/.dev-ready ## the API's cost of emitting, on SQLite and Post
 suites: $(VENV)/.dev-ready  ## test suites that others wrote, run against our code (SUITES=folder)
 	@$(BIN)/python -m bench.suites $(SUITES)
 
-filter-bench: $(VENV)/.dev-ready ## the cost of content filters when an event is emitted
-	$(BIN)/python -m bench.filters
-
-telemetry-bench: $(VENV)/.dev-ready ## the cost of traces and metrics per delivery
-	$(BIN)/python -m bench.telemetry
-
-log-bench: $(VENV)/.dev-ready ## the cost of log lines per delivery
-	$(BIN)/python -m bench.logs
-
-shortcuts-bench: $(VENV)/.dev-ready ## savings of our payload converter and SQLite connection
-	$(BIN)/python -m bench.shortcuts
-
 client: $(VENV)/.dev-ready  ## write the generated parts of packages/client
 	$(BIN)/python packages/client/generate.py
 
 client-bench: $(VENV)/.dev-ready ## emitting through the Python client, against bare HTTP
 	$(BIN)/python -m bench.client
+
+freeze: $(VENV)/.dev-ready ## write what a release freezes: its first migration, and the statements that it sends
+	$(BIN)/python -m tests.upgrades.freezing
+	$(BIN)/python -m tests.upgrades.recording
 
 openapi: $(VENV)/.dev-ready ## write docs/openapi.json
 	$(BIN)/hookfast openapi > docs/openapi.json

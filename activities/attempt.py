@@ -32,12 +32,12 @@ from hookfast.deliveries.life import Life, next_step
 from hookfast.deliveries.mapping import MappingFailed, mapped_body
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.time_budget import RECORD_SHARE
-from hookfast.dependency import DATABASE
 from hookfast.dispatch.request import outgoing_request
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import Misconfigured, NotFound, Unavailable
 from hookfast.events.envelope import thin_body
 from hookfast.ids import new_id
+from hookfast.outage_log import DATABASE
 from hookfast.sender import Sender
 from hookfast.sender.failure import not_made
 from hookfast.storage.database.availability import is_transient

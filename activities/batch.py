@@ -48,11 +48,11 @@ from hookfast.deliveries.life import Phase, next_step
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
 from hookfast.deliveries.time_budget import RECORD_SHARE, SLACK
-from hookfast.dependency import DATABASE
 from hookfast.dispatch.batches import Batch, Batches, closed_batch
 from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import HookfastError, NotFound
+from hookfast.outage_log import DATABASE
 from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox

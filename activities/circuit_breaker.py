@@ -37,7 +37,7 @@ from hookfast.storage.deliveries import deliveries, lives, outbox, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
 from hookfast.storage.deliveries.recorder import Committed
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.owners import announcements
+from hookfast.storage.owners import notifications
 
 _TICK = 0.2
 """Seconds between two checks of a probe, and between two releases of held deliveries."""
@@ -208,7 +208,7 @@ class CircuitActivities:
             await circuits.store(connection, owned, after, now=now)
             await permits.reset(connection, endpoint_id, now=now)
             policy = self._policy_of(owned)
-            await announcements.circuit_changed(connection, owned, after, policy=policy, now=now)
+            await notifications.circuit_changed(connection, owned, after, policy=policy, now=now)
         self._on_commit(Committed.CIRCUIT | Committed.OUTBOX)
         return True
 
@@ -250,7 +250,7 @@ class CircuitActivities:
             if owned is not None and owned.circuit.cause is Cause.FAILURES:
                 failing = owned.circuit.state in (State.OPEN, State.HALF_OPEN)
                 if failing is (kind is NoticeKind.STILL_FAILING):
-                    await announcements.notify_owners(
+                    await notifications.notify_owners(
                         connection,
                         owned,
                         owned.circuit,

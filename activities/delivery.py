@@ -43,7 +43,7 @@ from hookfast.deliveries.messages import (
 )
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Reason
 from hookfast.deliveries.retry_plan import PlanSpec, parse_plan
-from hookfast.dispatch.lateness import Lateness
+from hookfast.dispatch.retry_lag import RetryLag
 from hookfast.dispatch.start_window import StartWindow
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.endpoints.limits import Go
@@ -85,7 +85,7 @@ class DeliveryActivities:
         fast_lane: FastLane,
         held_backstop: timedelta,
         on_commit: Callable[[Committed], None],
-        lateness: Lateness,
+        retry_lag: RetryLag,
         window: StartWindow,
         dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
         clock: Clock = utc_now,
@@ -98,7 +98,7 @@ class DeliveryActivities:
         self._fast_lane = fast_lane
         self._held_backstop = held_backstop
         self._on_commit = on_commit
-        self._lateness = lateness
+        self._retry_lag = retry_lag
         self._window = window
         self._dead_letters = dead_letters
         self._clock = clock
@@ -164,7 +164,7 @@ class DeliveryActivities:
         if isinstance(attempt, Attempt):
             if attempt.trigger is Trigger.RETRY and input.due is not None:
                 # both by Temporal's clock, which fired the timer; ours may differ
-                self._lateness.note(activity.info().started_time - input.due)
+                self._retry_lag.note(activity.info().started_time - input.due)
             step = await self._attempt(PlannedAttempt(outgoing, attempt, now), left)
         if isinstance(step, StepResult):
             return step

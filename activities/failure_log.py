@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from hookfast.dependency import DATABASE
 from hookfast.errors import Unavailable
+from hookfast.outage_log import DATABASE
 from hookfast.storage.database.availability import is_away
 
 

@@ -101,7 +101,7 @@ class JobActivities:
 
     async def _work(self, job: Job) -> Job:
         try:
-            chosen = DeliverySelection.from_document(job.chosen)
+            chosen = DeliverySelection.from_document(job.filter)
         except ValidationError:  # written by a later version
             async with self._database.write() as connection:
                 return await self._finish(

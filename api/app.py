@@ -16,12 +16,12 @@ from api.access.client_address import TrustedProxies
 from api.answers import problems
 from api.answers.headers import AnswerHeaders
 from api.answers.request_id import RequestId
+from api.context.context import open_context
 from api.dashboard import application as dashboard
-from api.http import openapi
 from api.http.request_body import INBOUND_PREFIX, RequestBody
 from api.http.request_head import RequestHead, trimmed
+from api.openapi import document
 from api.portal import application as portal
-from api.process.context import open_context
 from api.routes import (
     api_keys,
     attempts,
@@ -125,7 +125,7 @@ def create_app(
 
     app = _Application(
         settings=settings,
-        title=openapi.TITLE,
+        title=document.TITLE,
         version=VERSION,
         lifespan=lifespan,
         docs_url=None,  # our page, installed below, needs no internet
@@ -139,7 +139,7 @@ def create_app(
     app.add_middleware(RequestBody)
     app.add_middleware(RequestHead)
     problems.install(app)
-    openapi.install(app)
+    document.install(app)
     docs_page.install(app)
     for resource in _RESOURCES:
         app.include_router(resource.routes)

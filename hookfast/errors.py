@@ -28,6 +28,11 @@ class FieldError:
     detail: str
 
 
+def join_pointer(pointer: str, *parts: str | int) -> str:
+    """Append names of members and indexes to a JSON pointer (RFC 6901, section 3)."""
+    return "/".join((pointer, *(str(one).replace("~", "~0").replace("/", "~1") for one in parts)))
+
+
 class HookfastError(Exception):
     """The root of the tree. Catch it to catch everything Hookfast raises on purpose."""
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy, SearchAttributeKey
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import FailureError
 
+from hookfast.deliveries import search_attributes
 from hookfast.deliveries.batch_messages import (
     ATTEMPT,
     RECORD,
@@ -27,8 +28,6 @@ from hookfast.deliveries.batch_messages import (
 from hookfast.deliveries.messages import RETRIES_QUEUE
 from hookfast.deliveries.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVITY
 from hookfast.workflow_input import NO_INPUT, InvalidInput, require
-
-HOOK_DELIVERIES = SearchAttributeKey.for_keyword_list("HookDeliveries")
 
 _ONCE = RetryPolicy(maximum_attempts=1)
 _UNTIL_DONE = RetryPolicy(maximum_interval=timedelta(seconds=30))
@@ -62,7 +61,7 @@ class BatchWorkflow:
         ids = [*result.delivered, *result.continued, *result.returned]
         if len(ids) > len(input.delivery_ids):  # some were added meanwhile
             names = [short_name(delivery_id) for delivery_id in ids]
-            workflow.upsert_search_attributes([HOOK_DELIVERIES.value_set(names)])
+            workflow.upsert_search_attributes([search_attributes.DELIVERIES.value_set(names)])
         return replace(result, unrecorded=())
 
     async def _attempt(self, input: BatchInput) -> BatchResult:

@@ -15,11 +15,11 @@ from temporalio import workflow
 from temporalio.common import (
     Priority,
     RetryPolicy,
-    SearchAttributeKey,
     SearchAttributeUpdate,
 )
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, FailureError
 
+from hookfast.deliveries import search_attributes
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.messages import (
     CANCELLED_IN_ITS_ROW,
@@ -39,11 +39,6 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.deliveries.retry_plan import parse_plan
 from hookfast.deliveries.time_budget import HEARTBEAT, LOCAL_STEP, RECORD_ACTIVITY, REGULAR_STEP
 from hookfast.workflow_input import NO_INPUT, InvalidInput, require
-
-HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
-HOOK_ENDPOINT = SearchAttributeKey.for_keyword("HookEndpoint")
-HOOK_EVENT_TYPE = SearchAttributeKey.for_keyword("HookEventType")
-HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
 
 _STEPS_PER_RUN = 24  # then continue as new: a run's history stays small enough to read
 _HEARTBEAT_TIMEOUT = HEARTBEAT
@@ -273,12 +268,12 @@ class DeliveryWorkflow:
         if labels := self._labels:
             self._labels = None
             updates += [
-                HOOK_TENANT.value_set(labels.tenant_id),
-                HOOK_ENDPOINT.value_set(self._input.endpoint_id),
-                HOOK_EVENT_TYPE.value_set(labels.event_type),
+                search_attributes.TENANT.value_set(labels.tenant_id),
+                search_attributes.ENDPOINT.value_set(self._input.endpoint_id),
+                search_attributes.EVENT_TYPE.value_set(labels.event_type),
             ]
         if open_as is not None and open_as is not self._shown:
             self._shown = open_as
-            updates.append(HOOK_STATE.value_set(open_as.value))
+            updates.append(search_attributes.STATE.value_set(open_as.value))
         if updates:
             workflow.upsert_search_attributes(updates)

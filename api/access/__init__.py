@@ -1,0 +1,1 @@
+"""Who may do what: authentication, ownership, quotas, and the audit and access logs."""

@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.access.authentication import Principal
 from api.access.client_address import client_address
 from api.answers.request_id import request_id
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.audit import PORTAL, Actor, Change
 from hookfast.storage.audit import audit_log
 

@@ -15,8 +15,8 @@ from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
 from api.access.client_address import client_site
-from api.process.context import Context
-from api.process.key_cache import KnownKey
+from api.context.context import Context
+from api.context.key_cache import KnownKey
 from hookfast.errors import Forbidden, NotFound, Unauthenticated
 from hookfast.settings.types import OPERATOR_KEY_FORM
 from hookfast.storage.accounts.api_keys import Scope
@@ -126,7 +126,7 @@ async def _known_key(request: Request, context: Context, key: str) -> KnownKey:
 
 def _require_scope(*scopes: Scope) -> Callable[..., Coroutine[Any, Any, Principal]]:
     """Return a dependency that gives the principal, if it has one of these scopes."""
-    # `api.http.openapi` writes these scopes into the OpenAPI document
+    # `api.openapi.document` writes these scopes into the OpenAPI document
     bearer = Security(_BEARER, scopes=scopes)
 
     async def principal(request: Request, _: Any = bearer) -> Principal:

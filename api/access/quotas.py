@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.ownership import found
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.quotas import Resource, quota_exceeded
 from hookfast.storage.accounts import tenants
 from hookfast.storage.figures import tenant_usage

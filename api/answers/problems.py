@@ -25,7 +25,6 @@ from starlette.types import Scope
 
 from api.answers.json_pointer import join
 from api.answers.request_id import request_id
-from hookfast.dependency import DATABASE
 from hookfast.errors import (
     Conflict,
     FieldError,
@@ -43,6 +42,7 @@ from hookfast.inbox import (
     TooManyHops,
     UnsupportedContentType,
 )
+from hookfast.outage_log import DATABASE
 from hookfast.storage.database.availability import is_transient, sqlstate
 
 MAX_FIELD_ERRORS = 20

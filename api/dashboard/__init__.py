@@ -15,15 +15,16 @@ to the menu:
 
     routes.action("/things/{thing_id}/pause", pause_thing, "The thing is paused.")
 
-    @routes.get("/things/{thing_id}/delete")
-    async def delete_page(
-        view: PageView, _: Writer, thing: Annotated[ThingView, Depends(get_thing)]
-    ) -> Response:
-        return view.confirm(
-            "Delete this thing?", about=thing.name, text="This cannot be undone.", button="Delete"
-        )
-
-    routes.action("/things/{thing_id}/delete", delete_thing, "The thing is deleted.")
+    routes.confirmed_action(
+        "/things/{thing_id}/delete",
+        delete_thing,
+        "The thing is deleted.",
+        of=Annotated[ThingView, Depends(get_thing)],
+        title="Delete this thing?",
+        about=lambda thing: thing.name,
+        text="This cannot be undone.",
+        button="Delete",
+    )
 
 The route checks the session and the CSRF token of every POST, removes empty query parameters, and
 renders errors as pages; an error in a form is shown on the page with the form. Pages call the route
@@ -35,6 +36,6 @@ API's, and there is no second implementation. `view.tenant_id` is the tenant to 
 A template extends `layout.html` and uses the macros of `parts.html` (`badge`, `when`, `empty`,
 `filters`, `time_range`, `pages`, `action`, `code` …). `when` and `at` show times in the reader's
 zone, `view.zone`; a list with a range of time takes `site.time_range.RangeQuery`. A destructive
-action links to a page that asks first (`view.confirm`). A part that updates live is a template of
+action links to a page that asks first. A part that updates live is a template of
 its own, which `site.live` streams.
 """

@@ -5,8 +5,6 @@ from __future__ import annotations
 from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import RedirectResponse
 
-from api.access.authentication import Reader
-from api.answers.problems import Problem
 from api.dashboard.pages import (
     api_keys,
     audit_log,
@@ -37,12 +35,10 @@ from api.dashboard.pages import (
 from api.dashboard.site import DASHBOARD
 from api.site import live, static_files
 from api.site.endpoint_credentials import credential_pages
-from api.site.page import PageView
-from api.site.page_route import PageRouter
+from api.site.every_site import pages_of_every_site, unknown_pages
 from api.stream.slots import StreamSlots
 
 _PAGES = (
-    sign_in,
     search,
     overview,
     endpoints,
@@ -69,19 +65,12 @@ _PAGES = (
     tenants,
 )
 
-_unknown = PageRouter(DASHBOARD)
-
-
-@_unknown.get("/{path:path}")
-async def unknown_page(view: PageView, path: str, _: Reader) -> Response:
-    """Answer 404 for a path without a page."""
-    return view.problem(Problem(status=404, code="not_found", detail="There is no such page."))
-
 
 def routers() -> list[APIRouter]:
     """Return the routers of the pages, those that need no session first."""
     return [
         sign_in.open_routes,
+        *pages_of_every_site(DASHBOARD),
         credential_pages(DASHBOARD),
         *(page.routes for page in _PAGES),
     ]
@@ -100,5 +89,5 @@ def install(app: FastAPI) -> None:
 
     app.state.live_slots = StreamSlots(live.SLOTS)
     app.include_router(static_files.routes)
-    for router in (*routers(), _unknown):
+    for router in (*routers(), unknown_pages(DASHBOARD)):
         app.include_router(router)

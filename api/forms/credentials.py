@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.answers.json_pointer import join
+from api.context.context import Context
 from api.http.fields import Input, Time, example
-from api.http.glossary import described_as_in
-from api.process.context import Context
+from api.openapi.glossary import described_as_in
 from hookfast.endpoints.certificates import MAX_PEM
 from hookfast.endpoints.credentials import (
     Access,

@@ -7,11 +7,11 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, Field
 
-from api.forms.payload import MappingText
 from api.http.fields import Input, SubscriptionId, Time, example
 from hookfast.deliveries.evidence import header_pairs
 from hookfast.deliveries.outcome import ERROR_TEXT, Outcome, Result
 from hookfast.events.event_type import MAX_LENGTH
+from hookfast.resources.subscription import MappingText
 from hookfast.storage.tables import SentTest
 
 _PAYLOAD: Final = (

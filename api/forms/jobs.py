@@ -18,9 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.audit import RequestAudit
 from api.access.authentication import Principal
+from api.context.context import Context
 from api.http.fields import Input, Time
 from api.http.workflow_link import WorkflowView, workflow_view
-from api.process.context import Context
 from hookfast.audit import AuditAction, Change, differences
 from hookfast.deliveries.job import MAX_RATE, MIN_RATE, JobKind, JobStatus, job_workflow_id
 from hookfast.deliveries.outcome import DeliveryStatus
@@ -107,7 +107,7 @@ class JobView(BaseModel):
     @classmethod
     def of(cls, job: Job, *, context: Context, **more: Any) -> Self:
         """Return the view of a stored job."""
-        members = job.model_dump(exclude={"chosen", "tenant_id", "cursor", "updated_at"})
+        members = job.model_dump(exclude={"filter", "tenant_id", "cursor", "updated_at"})
         return cls(
             **members | more,
             filter=_filter(job),
@@ -228,7 +228,7 @@ async def draft_job(
         tenant_id=principal.tenant_id,
         kind=kind.value,
         action=action,
-        chosen=chosen.document(),
+        filter=chosen.document(),
         rate_per_second=rate,
         status=JobStatus.PENDING.value,
         total=sum(counted.values()),
@@ -246,15 +246,15 @@ def job_created(job: Job, *, owner: str | None, **more: Any) -> Change:
     actions: Mapping[JobKind, tuple[AuditAction, str, str]] = {
         JobKind.ACTION: (AUDIT_ACTIONS[job.action], "job", job.id),
         JobKind.REDRIVE: ("dead_letter.redrive", "job", job.id),
-        JobKind.RECOVER: ("endpoint.recover", "endpoint", job.chosen.get("endpoint_id", job.id)),
-        JobKind.REPLAY: ("event.replay", "event", job.chosen.get("event_id", job.id)),
+        JobKind.RECOVER: ("endpoint.recover", "endpoint", job.filter.get("endpoint_id", job.id)),
+        JobKind.REPLAY: ("event.replay", "event", job.filter.get("event_id", job.id)),
     }
     action, resource, resource_id = actions[JobKind(job.kind)]
     return Change(
         action=action,
         resource=resource,
         resource_id=resource_id,
-        tenant_id=owner or job.chosen.get("tenant_id") or job.tenant_id,
+        tenant_id=owner or job.filter.get("tenant_id") or job.tenant_id,
         changes=differences({}, members),
     )
 
@@ -274,7 +274,7 @@ async def _being_resent(connection: AsyncConnection) -> tuple[DeliverySelection,
     """Return the deliveries that running jobs have yet to resend, so that two requests resend them
     once."""
     return tuple(
-        replace(DeliverySelection.from_document(job.chosen), after=job.cursor, without=())
+        replace(DeliverySelection.from_document(job.filter), after=job.cursor, without=())
         for job in await jobs.unfinished_resends(connection)
     )
 
@@ -302,7 +302,7 @@ def _rate(requested: float | None, *, principal: Principal, default: float) -> f
 
 def _filter(job: Job) -> dict[str, Any]:
     """Return the caller's filter, without the members that we add."""
-    return {name: value for name, value in job.chosen.items() if name not in _INTERNAL}
+    return {name: value for name, value in job.filter.items() if name not in _INTERNAL}
 
 
 def _percent(job: Job) -> float:

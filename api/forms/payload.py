@@ -1,24 +1,10 @@
-"""The payload styles of subscriptions, and the mapping that makes a `mapped` body."""
+"""Validation of a subscription's payload together with its mapping."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
-
-from pydantic import Field
-
 from hookfast.deliveries.mapping import LIMITS, check_mapping
 from hookfast.errors import InvalidInput
-
-PayloadStyle: TypeAlias = Literal["full", "thin", "raw", "mapped"]
-
-MappingText: TypeAlias = Annotated[
-    str,
-    Field(
-        min_length=1,
-        max_length=LIMITS.length,
-        examples=["{text: join(' ', ['Invoice', data.invoice_id, 'is paid'])}"],
-    ),
-]
+from hookfast.resources.subscription import PayloadStyle
 
 
 def check_payload(payload: PayloadStyle, mapping: str | None) -> None:

@@ -9,11 +9,11 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, Field
 
 from api.forms.delivery_filter import STATUSES
-from api.forms.payload import PayloadStyle
 from api.http.fields import Time
 from hookfast.deliveries.mapping import MappingFailed, mapped_body
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.events.envelope import thin_body
+from hookfast.resources.subscription import PayloadStyle
 from hookfast.storage.feed.feed import Gap
 from hookfast.storage.feed.poll import PollItem, PollPage
 from hookfast.storage.feed.poll_positions import Acknowledged

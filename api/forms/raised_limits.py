@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal
+from api.context.context import Context
 from api.forms.jobs import draft_job
-from api.process.context import Context
 from hookfast.deliveries.job import MIN_RATE, JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.deliveries import jobs, permits, selection
@@ -61,7 +61,7 @@ async def apply(
     if job is not None:
         # Up to now: deliveries created since the draft queued behind the same appointments.
         up_to = await selection.newest_id(connection)
-        job.chosen = job.chosen | {"up_to": up_to}
+        job.filter = job.filter | {"up_to": up_to}
         await jobs.add(connection, job)
 
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from api.answers.json_pointer import join
+from api.context.source_cache import rules_of
 from api.forms.networks import check_networks
-from api.http.example_values import IDS
-from api.http.fields import Input, Name, TenantId, Time, example
-from api.http.glossary import described_as_in
-from api.process.source_cache import rules_of
+from api.http.fields import TenantId, Time, example
+from api.http.settings_view import OwnedView, view_of
+from api.openapi.example_values import IDS
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type, parse_pattern
 from hookfast.events.operational import reject_reserved
 from hookfast.inbox import PROVIDERS, Provider, provider
 from hookfast.inbox.source_secrets import MAX_LIVE
+from hookfast.resources.source import IdempotencyForm, SourceSettings
 from hookfast.storage.tables import Source
 
 MAX_RENAMES = 100
-MAX_WINDOW_SECONDS = 30 * 86_400
 
 SecretText = Annotated[
     str,
@@ -33,54 +33,8 @@ SecretText = Annotated[
 ]
 
 
-class IdempotencyForm(Input):
-    """Which events are the same business fact, even with different delivery ids."""
-
-    expression: str | dict[str, str] = Field(
-        "suggested",
-        description="A JMESPath expression over the payload, an object of event type patterns and "
-        "expressions, or `suggested` for the provider's own. An event without a result is a fact "
-        "of its own. Event types are the provider's, before `event_types` renames them.",
-        examples=["suggested", "[repository.full_name, ref, after]"],
-    )
-    window_seconds: int = Field(
-        86_400,
-        ge=1,
-        le=MAX_WINDOW_SECONDS,
-        description="How long after the first event other events of the fact are suppressed.",
-    )
-
-
-class SourceForm(Input):
-    """The settings of a source, which can be changed later."""
-
-    name: Name
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="Options of the provider; see docs/receiving.md."
-    )
-    allowed_networks: list[str] = Field(
-        default_factory=list,
-        max_length=200,
-        description="Networks (CIDR) that may send requests; default: any, since requests are "
-        "signed.",
-        examples=[["192.30.252.0/22"]],
-    )
-    event_types: dict[str, str] = Field(
-        default_factory=dict,
-        description="Renames: the provider's event types, or patterns of them, and the event type "
-        "to emit instead. If several match, the narrowest applies.",
-        examples=[{"github.push.received": "code.branch.pushed"}],
-    )
-    id_expression: str | None = Field(
-        None,
-        description="A JMESPath expression over the payload for the delivery id, if the provider "
-        "sends none. Without either, the body's hash is the id.",
-        examples=["id"],
-    )
-    idempotency: IdempotencyForm | None = Field(
-        None, description="Emit each business fact once; default: emit every delivery."
-    )
-    active: bool = Field(True, description="If false, requests get 404.")
+class SourceForm(SourceSettings):
+    """The settings of a source, converted from and to its stored row."""
 
     @classmethod
     def of(cls, source: Source) -> SourceForm:
@@ -99,14 +53,10 @@ class SourceForm(Input):
         bound = provider(provider_name, self.options)
         if (fixed := self.options.get("fixed_type")) is not None:
             parse_event_type(fixed, pointer="/options/fixed_type", parts=parts)
-        columns: dict[str, Any] = {
-            "name": self.name,
-            "options": self.options,
+        columns = {name: getattr(self, name) for name in SourceForm.model_fields} | {
             "allowed_networks": check_networks(self.allowed_networks),
             "event_types": _checked(self.event_types, parts=parts),
-            "id_expression": self.id_expression,
             "idempotency": None if self.idempotency is None else self.idempotency.model_dump(),
-            "active": self.active,
         }
         rules_of(Source.model_construct(**columns), bound)
         return columns
@@ -147,25 +97,21 @@ class SourceSecretView(BaseModel):
     expires_at: Time | None = Field(description="When it stops verifying; null: when rotated.")
 
 
-class SourceView(BaseModel):
+if TYPE_CHECKING:
+    _SettingsView = SourceSettings
+else:
+    _SettingsView = view_of(SourceSettings)
+
+
+class SourceView(_SettingsView, OwnedView):
     """A source. Its secrets are never shown again."""
 
-    model_config = ConfigDict(json_schema_extra=described_as_in(SourceForm))
-
     id: str = Field(description="Id of the source, `src_…`.")
-    tenant_id: str
-    name: str
     provider: str = Field(description="Whose webhooks it receives, e.g. `github`.")
     url: str = Field(description="The URL to configure at the provider.")
     secrets: list[SourceSecretView] = Field(
         description="The secrets that verify requests, newest first."
     )
-    options: dict[str, Any]
-    allowed_networks: list[str]
-    event_types: dict[str, str]
-    id_expression: str | None
-    idempotency: IdempotencyForm | None
-    active: bool
     created_at: Time
     updated_at: Time
 

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.errors import FieldError, InvalidInput
 from hookfast.events.catalogue import did_you_mean
 from hookfast.events.event_type import can_have_parts, describe_parts

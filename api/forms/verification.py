@@ -9,7 +9,7 @@ from typing import cast
 
 import structlog
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.endpoints.credentials import Access, open_credentials
 from hookfast.errors import InvalidInput, Misconfigured
 from hookfast.sender import verify_endpoint

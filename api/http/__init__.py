@@ -1,0 +1,1 @@
+"""Reading requests and shaping routes: heads, bodies, pagination and merge patches."""

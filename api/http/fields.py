@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from fastapi import Path, Query, params
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -21,18 +20,13 @@ from hookfast.clock import parse_rfc3339, rfc3339
 from hookfast.deliveries.answer import ANSWERS
 from hookfast.errors import NotFound
 from hookfast.ids import Prefix, id_pattern, is_id
-from hookfast.mail_address import MAX_ADDRESS, ascii_address
-from hookfast.strict_json.text import to_text
+from hookfast.resources.fields import Description as Description
+from hookfast.resources.fields import Input as Input
+from hookfast.resources.fields import Metadata as Metadata
+from hookfast.resources.fields import Name as Name
 
-MAX_METADATA_BYTES = 8_192
 _BLANK_OFFSET = re.compile(r".*\d \d\d:\d\d")  # what an unencoded + in a query becomes
 _DIGITS = re.compile(r"-?[0-9]{1,20}")
-
-
-class Input(BaseModel):
-    """Base of request bodies: types are not converted, and unknown members are rejected."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 def example(**members: Any) -> ConfigDict:
@@ -142,30 +136,6 @@ Until = Annotated[TimeInput | None, Query(description="Created before this time.
 # -- text
 
 
-def _email(value: str) -> str:
-    ascii_address(value)  # mail can be sent to it; it is kept as it was written
-    return value
-
-
-def _metadata(value: dict[str, Any]) -> dict[str, Any]:
-    if len(to_text(value, layout="spaced").encode()) > MAX_METADATA_BYTES:
-        raise ValueError(f"must be at most {MAX_METADATA_BYTES} bytes as JSON")
-    return value
-
-
 AnswerQuery = Annotated[
     str | None, Query(max_length=20, description=ANSWERS, examples=["503", "5xx", "timeout"])
-]
-Name = Annotated[
-    str,
-    Field(min_length=1, max_length=200, description="A name for people; it need not be unique."),
-]
-Description = Annotated[
-    str, Field(max_length=1_000, description="A note for people, up to 1,000 characters.")
-]
-Email = Annotated[str, Field(max_length=MAX_ADDRESS), AfterValidator(_email)]
-Metadata = Annotated[
-    dict[str, Any],
-    Field(description="Your own data about it, only kept: a JSON object of at most 8 KiB."),
-    AfterValidator(_metadata),
 ]

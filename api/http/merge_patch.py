@@ -6,12 +6,13 @@ meaning only as a whole, and drop the nulls within it.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Body
 from pydantic import BaseModel, ValidationError
 
 from api.answers.problems import invalid_members
+from hookfast.resources.fields import WHOLE
 
 MEDIA_TYPE = "application/merge-patch+json"
 
@@ -19,9 +20,6 @@ MergePatch = Annotated[
     dict[str, Any], Body(media_type=MEDIA_TYPE, description="A merge patch (RFC 7396).")
 ]
 """The body of a PATCH route."""
-
-WHOLE: Final = "replaced as a whole"
-"""Marks a field, in its `Annotated`, that a patch replaces without merging."""
 
 Form = TypeVar("Form", bound=BaseModel)
 

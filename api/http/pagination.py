@@ -8,7 +8,7 @@ limit, to know whether there is a next page), and returns `page.listing(...)`:
     async def list_things(page: PageQuery, ...) -> Listing[ThingView]:
         async with context.database.read() as connection:
             rows = await things.list_page(connection, after=page.after, limit=page.rows)
-        return page.listing(rows, key=lambda thing: thing.id, view=ThingView.of)
+        return page.listing(rows, ThingView.of)
 """
 
 from __future__ import annotations
@@ -61,14 +61,15 @@ class Page:
         return _encode(self.list_id, key)
 
     def listing(
-        self, rows: Sequence[Row], *, key: Callable[[Row], str], view: Callable[[Row], View]
+        self, rows: Sequence[Row], view: Callable[[Row], View], *, key: str = "id"
     ) -> Listing[View]:
-        """Return the page of these ordered rows. `key` returns a row's key, `view` its view."""
+        """Return the page of these ordered rows. `view` returns a row's view; `key` is the name of
+        the attribute by which they are ordered."""
         shown = rows[: self.limit]
         more = len(rows) > self.limit
         return Listing(
             data=[view(row) for row in shown],
-            next_cursor=self.cursor(key(shown[-1])) if more else None,
+            next_cursor=self.cursor(getattr(shown[-1], key)) if more else None,
         )
 
 

@@ -27,8 +27,8 @@ from api.answers.problems import (
     problem_of,
     problem_of_unexpected,
 )
+from api.context.context import Context
 from api.limits.body_memory import BodyMemory, Share
-from api.process.context import Context
 from hookfast.errors import HookfastError, InvalidInput, TooLarge
 from hookfast.settings.settings import Settings
 

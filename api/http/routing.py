@@ -16,8 +16,8 @@ from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 
 from api.access.authentication import authenticate
+from api.answers.problem_responses import problem_responses
 from api.answers.problems import UnsupportedMediaType
-from api.http.problem_responses import problem_responses
 from api.http.request_body import body_to_parse
 from hookfast.errors import InvalidInput
 from hookfast.strict_json import parser

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
+from api.context.context import Context
 from api.http.fields import Time
-from api.process.context import Context
 
 
 class WorkflowView(BaseModel):

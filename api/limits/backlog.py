@@ -17,8 +17,8 @@ import structlog
 from fastapi import Request
 from sqlalchemy.exc import SQLAlchemyError
 
-from hookfast.dependency import DATABASE
 from hookfast.errors import Unavailable
+from hookfast.outage_log import DATABASE
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import APIRouter, FastAPI
 
-from api.access.authentication import Reader
-from api.answers.problems import Problem
 from api.portal.pages import (
     activity,
+    appearance,
     endpoint,
     endpoint_actions,
     endpoints,
     event_types,
     guide,
-    look,
+    link_session,
     new_endpoint,
-    opening,
     samples,
     settings,
     subscriptions,
 )
 from api.portal.site import PORTAL
 from api.site.endpoint_credentials import credential_pages
-from api.site.page import PageView
-from api.site.page_route import PageRouter
+from api.site.every_site import pages_of_every_site, unknown_pages
 
 _PAGES = (
-    opening,
     new_endpoint,
     endpoints,
     endpoint,
@@ -35,23 +31,17 @@ _PAGES = (
     subscriptions,
     samples,
     activity,
+    appearance,
     event_types,
 )
-
-_unknown = PageRouter(PORTAL)
-
-
-@_unknown.get("/{path:path}")
-async def unknown_page(view: PageView, path: str, _: Reader) -> Response:
-    """Answer 404 for a path without a page."""
-    return view.problem(Problem(status=404, code="not_found", detail="There is no such page."))
 
 
 def routers() -> list[APIRouter]:
     """Return the routers of the pages, those that need no session first."""
     return [
-        opening.open_routes,
+        link_session.open_routes,
         guide.open_routes,
+        *pages_of_every_site(PORTAL),
         credential_pages(PORTAL),
         *(page.routes for page in _PAGES),
     ]
@@ -59,6 +49,6 @@ def routers() -> list[APIRouter]:
 
 def install(app: FastAPI) -> None:
     """Serve the pages."""
-    app.include_router(look.routes)
-    for router in (*routers(), _unknown):
+    app.include_router(appearance.routes)
+    for router in (*routers(), unknown_pages(PORTAL)):
         app.include_router(router)

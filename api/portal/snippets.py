@@ -25,7 +25,7 @@ TOLERANCE: Final = timedelta(minutes=5)
 """How far the time of a signature may be from the receiver's clock."""
 PORT: Final = 3000
 MAX_BYTES: Final = 2_000_000
-"""Largest body that a receiver accepts, unless told otherwise: more than the largest event."""
+"""Largest body that a receiver accepts: more than the largest event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,6 @@ def verify_snippet(
     secrets: Sequence[str] = (),
     challenge: Mode = "header",
     port: int = PORT,
-    max_bytes: int = MAX_BYTES,
 ) -> str:
     """Return a receiver that verifies the deliveries of an endpoint with these `signatures`, whose
     `hook` uses `hash_name`, and that answers its challenge.
@@ -142,7 +141,7 @@ def verify_snippet(
         variable=VARIABLE,
         min_key_bytes=MIN_KEY_BYTES,
         tolerance=f"{TOLERANCE.total_seconds():.0f}",
-        max_bytes=f"{max_bytes:_}",
+        max_bytes=f"{MAX_BYTES:_}",
         challenge=challenge,
         port=port,
     )

@@ -9,10 +9,10 @@ from pydantic import BaseModel, Field
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import OperatorOnly, Writer
 from api.access.ownership import check_tenant_exists, found, owned
+from api.context.context import AppContext, Context
 from api.http.fields import ApiKeyPath, Input, Name, TenantPath, Time, TimeInput, example
 from api.http.pagination import Listing, Page, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.storage.accounts import api_keys, tenants
 from hookfast.storage.accounts.api_keys import Scope
@@ -156,4 +156,4 @@ async def _list(context: Context, page: Page, *, tenant_id: str | None) -> Listi
         rows = await api_keys.list_page(
             connection, tenant_id=tenant_id, after=page.after, limit=page.rows
         )
-    return page.listing(rows, key=lambda key: key.id, view=KeyView.of)
+    return page.listing(rows, KeyView.of)

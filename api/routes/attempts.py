@@ -8,6 +8,7 @@ from fastapi import Query
 from pydantic import BaseModel, Field
 
 from api.access.authentication import Reader
+from api.context.context import AppContext
 from api.forms.delivery_filter import STATUSES
 from api.http.fields import (
     AnswerQuery,
@@ -21,14 +22,13 @@ from api.http.fields import (
 )
 from api.http.pagination import PageQuery
 from api.http.routing import router
-from api.process.context import AppContext
 from api.routes.deliveries import AttemptMembers
 from hookfast.deliveries.answer import parse_answer
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_event_type
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.feed import attempt_feed
-from hookfast.storage.feed.attempt_feed import AttemptFilter
 from hookfast.storage.feed.cursor import MAX_LENGTH, AttemptCursor
 
 routes = router("Deliveries")
@@ -96,7 +96,7 @@ async def list_attempts(
     """All given filters must match; `answer` is the attempt's own. A page scans at most
     2,000 attempts for matching ones: it may have fewer than `limit`, even none, and still be
     followed by others."""
-    chosen = AttemptFilter(
+    chosen = DeliveryFilter(
         status=status,
         endpoint_id=endpoint_id,
         subscription_id=subscription_id,

@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 
 from api.access.authentication import Principal, Reader
 from api.access.visible_keys import visible_key_ids
+from api.context.context import AppContext
 from api.http.fields import TenantFilter, Time, TimeInput
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext
 from hookfast.audit import AuditAction
 from hookfast.ids import id_pattern
 from hookfast.storage.audit import audit_log
@@ -97,8 +97,4 @@ async def list_audit(
         if key_id is None or await visible_key_ids(connection, principal, [key_id]):
             rows = await audit_log.list_page(connection, chosen, after=page.after, limit=page.rows)
         keys = await visible_key_ids(connection, principal, [entry.key_id for entry in rows])
-    return page.listing(
-        rows,
-        key=lambda entry: entry.id,
-        view=lambda entry: AuditView.of(entry, principal=principal, keys=keys),
-    )
+    return page.listing(rows, lambda entry: AuditView.of(entry, principal=principal, keys=keys))

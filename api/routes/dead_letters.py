@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
+from api.context.context import AppContext
 from api.forms import jobs
 from api.forms.delivery_filter import REASONS, DeadLetterChoiceForm, FilteredJobOptions
 from api.forms.jobs import JOB_ROUTE, JobView
@@ -23,7 +24,6 @@ from api.http.fields import (
 )
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext
 from api.routes.deliveries import DeliveryView, delivery_listing
 from hookfast.deliveries.answer import parse_answer
 from hookfast.deliveries.job import JobKind

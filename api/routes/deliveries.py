@@ -14,10 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import owned
+from api.context.context import AppContext, Context
 from api.forms import jobs
 from api.forms.delivery_filter import STATUSES, DeliveryChoiceForm, FilteredJobOptions
 from api.forms.jobs import AUDIT_ACTIONS, JOB_ROUTE, JobView
-from api.forms.payload import PayloadStyle
 from api.http.fields import (
     AnswerQuery,
     DeliveryPath,
@@ -34,7 +34,6 @@ from api.http.fields import (
 from api.http.pagination import Listing, Page, PageQuery
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
-from api.process.context import AppContext, Context
 from hookfast.audit import Change
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.answer import parse_answer
@@ -46,6 +45,7 @@ from hookfast.deliveries.life import next_step
 from hookfast.deliveries.messages import workflow_id
 from hookfast.deliveries.outcome import ERROR_TEXT, DeliveryStatus, Result
 from hookfast.events.event_type import parse_event_type
+from hookfast.resources.subscription import PayloadStyle
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.deliveries import actions, attempts, deliveries
 from hookfast.storage.deliveries.actions import UserAction
@@ -192,11 +192,7 @@ async def delivery_listing(
 ) -> Listing[DeliveryView]:
     """Return the page of these rows."""
     heads = await _heads(connection, rows)
-    return page.listing(
-        rows,
-        key=lambda delivery: delivery.id,
-        view=lambda delivery: DeliveryView.of(delivery, heads=heads),
-    )
+    return page.listing(rows, lambda delivery: DeliveryView.of(delivery, heads=heads))
 
 
 async def _heads(connection: AsyncConnection, rows: Iterable[Delivery]) -> dict[str, str]:
@@ -292,7 +288,7 @@ async def get_delivery(
 
 def _workflow_id(delivery: Delivery) -> str:
     """Return the id of the batch's workflow, until the delivery has requested its own."""
-    if delivery.batch_id is not None and delivery.wakes == 0:
+    if delivery.batch_id is not None and delivery.wake_count == 0:
         return batch_messages.workflow_id(delivery.batch_id)
     return workflow_id(delivery.id)
 

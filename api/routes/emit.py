@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from api.access.authentication import Emitter
 from api.answers.problems import ProblemModel, problem_of
 from api.answers.request_id import request_id
+from api.context.context import AppContext
 from api.forms.event import (
     EXAMPLES,
     KEY_PATTERN,
@@ -28,7 +29,6 @@ from api.http.fields import Time
 from api.http.lean_route import LeanRoute
 from api.http.routing import RawJson, router
 from api.limits.backlog import check_backlog
-from api.process.context import AppContext
 from hookfast.clock import rfc3339
 from hookfast.errors import HookfastError
 from hookfast.storage.emitting.emit import Accepted, EmitResult

@@ -11,13 +11,14 @@ from pydantic import BaseModel, Field
 
 from api.access.authentication import Reader, Writer
 from api.access.ownership import owned
-from api.forms.endpoint import Verification, require_push
+from api.context.context import AppContext
+from api.forms.endpoint import require_push
 from api.forms.verification import EVERYTHING, verify_stored
 from api.http.fields import EndpointPath, Time, TimeInput
 from api.http.routing import router
-from api.process.context import AppContext
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.errors import InvalidInput
+from hookfast.resources.endpoint import Verification
 from hookfast.storage.endpoints import endpoints, subscriptions
 from hookfast.storage.figures import endpoint_stats
 from hookfast.storage.figures.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES

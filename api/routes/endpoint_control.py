@@ -12,12 +12,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import found, owned
+from api.context.context import AppContext, Context
 from api.forms.endpoint import EndpointView
 from api.forms.jobs import JobView, create_job
 from api.http.fields import EndpointPath, Input, Time, example
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
-from api.process.context import AppContext, Context
 from hookfast.audit import AuditAction
 from hookfast.deliveries.job import JobKind
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State

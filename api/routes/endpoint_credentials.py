@@ -11,6 +11,7 @@ from fastapi import Body
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found, owned
+from api.context.context import AppContext, Context
 from api.forms.credentials import (
     AuthenticationForm,
     TlsForm,
@@ -23,7 +24,6 @@ from api.forms.credentials import (
 from api.forms.endpoint import EndpointView, require_push
 from api.http.fields import EndpointPath
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from hookfast.audit import AuditAction
 from hookfast.endpoints.credentials import (
     AnyCredential,

@@ -9,10 +9,10 @@ from pydantic import Field
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.access.ownership import found, owned
+from api.context.context import AppContext
 from api.forms.endpoint import EndpointView, require_push
 from api.http.fields import EndpointPath, Input, example
 from api.http.routing import router
-from api.process.context import AppContext
 from hookfast.endpoints.secrets import rotate
 from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.endpoints import derived_health, endpoints

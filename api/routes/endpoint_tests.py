@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader, Writer
 from api.access.ownership import found, owned
+from api.context.context import AppContext, Context
 from api.forms.endpoint import require_push
 from api.forms.endpoint_test import KeptTest, ListedTest, TestForm, TestView
 from api.forms.sample import sample_of
@@ -31,7 +32,6 @@ from api.http.fields import (
 )
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from hookfast.deliveries.answer import parse_answer
 from hookfast.deliveries.mapping import MappingFailed, check_mapping, mapped_body
 from hookfast.deliveries.outcome import Outcome
@@ -178,11 +178,7 @@ async def list_tests(
     )
     async with context.database.read() as connection:
         rows = await sent_tests.list_page(connection, chosen, after=page.after, limit=page.rows)
-    return page.listing(
-        rows,
-        key=lambda test: test.id,
-        view=lambda test: ListedTest.model_validate(test, from_attributes=True),
-    )
+    return page.listing(rows, lambda test: ListedTest.model_validate(test, from_attributes=True))
 
 
 @routes.get(

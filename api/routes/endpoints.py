@@ -12,6 +12,7 @@ from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
+from api.context.context import AppContext, Context
 from api.forms import raised_limits
 from api.forms.credentials import (
     access_of_new,
@@ -26,9 +27,7 @@ from api.http.fields import EndpointPath, TenantFilter
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from api.routes.subscriptions import (
-    SubscriptionForm,
     SubscriptionView,
     changed_meanwhile,
     new_subscription,
@@ -45,6 +44,7 @@ from hookfast.endpoints.secrets import (
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.ids import new_id
 from hookfast.quotas import Resource
+from hookfast.resources.subscription import SubscriptionSettings
 from hookfast.signing.signature import Profile, generate_secret
 from hookfast.storage.accounts import tenants
 from hookfast.storage.audit.audited import api_names, created, deleted, facts, updated
@@ -135,7 +135,7 @@ async def create_endpoint(
             begin = await feed.end_cursor(connection, now=now)
             await poll_positions.put(connection, endpoint_id, begin, now=now)
         if events:
-            first = SubscriptionForm(events=events)
+            first = SubscriptionSettings(events=events)
             subscription = new_subscription(first, endpoint=endpoint, events=events, at=now)
             await subscriptions.add(connection, subscription)
         await audit.record(connection, created(endpoint, **_subscription_members(subscription)))
@@ -170,9 +170,7 @@ async def list_endpoints(
         )
         health_of = await derived_health.read(connection, rows)
     return page.listing(
-        rows,
-        key=lambda endpoint: endpoint.id,
-        view=lambda endpoint: EndpointView.of(endpoint, health=health_of[endpoint.id]),
+        rows, lambda endpoint: EndpointView.of(endpoint, health=health_of[endpoint.id])
     )
 
 

@@ -11,13 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
+from api.context.context import AppContext, Context
 from api.forms.json_schema import check_schema
 from api.forms.sample import Origin, sample_of
 from api.http.fields import Description, Input, Time, example
-from api.http.glossary import described_as_in
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext, Context
+from api.openapi.glossary import described_as_in
 from hookfast.errors import NotFound
 from hookfast.events.event_type import MAX_LENGTH, MAX_PARTS, is_event_type, parse_event_type
 from hookfast.events.operational import reject_reserved
@@ -138,7 +138,7 @@ async def list_event_types(
 ) -> Listing[EventTypeView]:
     async with context.database.read() as connection:
         rows = await event_types.list_page(connection, after=page.after, limit=page.rows)
-    return page.listing(rows, key=lambda event_type: event_type.name, view=EventTypeView.of)
+    return page.listing(rows, EventTypeView.of, key="name")
 
 
 @routes.get("/event-types/{name}", summary="Get an event type")

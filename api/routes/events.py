@@ -11,11 +11,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader
 from api.access.ownership import found
+from api.context.context import AppContext, Context
 from api.forms.event import MAX_KEY
 from api.http.fields import EventPath, EventTypeFilter, Since, TenantFilter, Time, Until
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from api.routes.deliveries import DeliveryView, delivery_listing
 from hookfast.events.event_type import parse_event_type
 from hookfast.storage.deliveries import deliveries
@@ -94,11 +94,7 @@ async def list_events(
                 for event in await _with_key(connection, idempotency_key, scopes)
                 if chosen.fits(event) and (page.after is None or event.id < page.after)
             ]
-    return page.listing(
-        rows,
-        key=lambda event: event.id,
-        view=lambda event: EventSummaryView.of(event, principal=principal),
-    )
+    return page.listing(rows, lambda event: EventSummaryView.of(event, principal=principal))
 
 
 @routes.get(

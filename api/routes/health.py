@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 from temporalio.service import RPCError
 
-from api.process.context import AppContext, Context
+from api.context.context import AppContext, Context
 from hookfast.storage.database.migrate import is_usable
 from hookfast.storage.figures import workers
 

@@ -12,11 +12,11 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from api.access.client_address import client_address
+from api.answers.problem_responses import problem_response, problem_responses
 from api.answers.request_id import request_id
-from api.http.problem_responses import problem_response, problem_responses
+from api.context.context import AppContext, Context
+from api.context.source_cache import OpenSource
 from api.http.request_body import streamed_body
-from api.process.context import AppContext, Context
-from api.process.source_cache import OpenSource
 from hookfast.errors import Forbidden, HookfastError, Unavailable
 from hookfast.events.hops import MAX_HOPS
 from hookfast.inbox import Answer, InboundRequest, RequestHeaders, RequestRejected, TooManyHops

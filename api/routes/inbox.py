@@ -11,6 +11,8 @@ from pydantic import BaseModel, Field
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import found, owned
+from api.context.context import AppContext
+from api.context.source_cache import rules_of
 from api.http.fields import (
     InboxPath,
     SourceFilter,
@@ -20,8 +22,6 @@ from api.http.fields import (
 )
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext
-from api.process.source_cache import rules_of
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.inbox import InboundRequest, RequestHeaders, provider
 from hookfast.inbox.verified_request import read_payload
@@ -145,7 +145,7 @@ async def list_inbox(
                 key=lambda row: row.id,
                 reverse=True,
             )[: page.rows]
-    return page.listing(rows, key=lambda row: row.id, view=InboxSummary.of)
+    return page.listing(rows, InboxSummary.of)
 
 
 @routes.get("/inbox/{inbox_id}", summary="Get an inbox entry")

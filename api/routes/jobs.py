@@ -11,11 +11,11 @@ from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import owned
 from api.access.visible_keys import visible_key_ids
+from api.context.context import AppContext, Context
 from api.forms.jobs import JobView
 from api.http.fields import JobPath, TenantFilter
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from hookfast.deliveries.job import JobStatus
 from hookfast.errors import Conflict
 from hookfast.storage.audit.audited import done
@@ -43,9 +43,7 @@ async def list_jobs(
             limit=page.rows,
         )
         keys = await visible_key_ids(connection, principal, [job.requested_by for job in rows])
-    return page.listing(
-        rows, key=lambda job: job.id, view=lambda job: _view(job, context, keys=keys)
-    )
+    return page.listing(rows, lambda job: _view(job, context, keys=keys))
 
 
 @routes.get("/jobs/{job_id}", summary="Get a job with its progress")

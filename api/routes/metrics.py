@@ -9,8 +9,8 @@ from fastapi.responses import PlainTextResponse
 
 from api.access.authentication import check_key
 from api.access.client_address import client_address
-from api.http.problem_responses import problem_responses
-from api.process.context import AppContext, Context
+from api.answers.problem_responses import problem_responses
+from api.context.context import AppContext, Context
 from hookfast.errors import Forbidden
 from hookfast.telemetry import exposition
 

@@ -13,10 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader
 from api.access.ownership import owned
+from api.context.context import AppContext, Context
 from api.forms.poll import PollView, poll_body
 from api.http.fields import EndpointPath, WholeNumber
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from api.stream.connection import connection_of
 from api.stream.hub import Follower
 from hookfast.endpoints.circuit import EndpointState

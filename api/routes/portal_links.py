@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.access.ownership import found, owned
+from api.context.context import AppContext
 from api.http.fields import EndpointId, Input, TenantPath, Time, example
 from api.http.routing import router
-from api.process.context import AppContext
 from hookfast.audit import Change, differences
 from hookfast.errors import InvalidInput
 from hookfast.signing.portal_link import MAX_LIFETIME, PortalLink

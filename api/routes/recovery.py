@@ -11,6 +11,7 @@ from pydantic import Field
 from api.access.audit import Audit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import owned
+from api.context.context import AppContext, Context
 from api.forms import jobs
 from api.forms.endpoint import require_push
 from api.forms.jobs import (
@@ -25,7 +26,6 @@ from api.forms.jobs import (
 )
 from api.http.fields import EndpointId, EndpointPath, EventPath, TimeInput, example
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from api.routes.events import visible_event
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus

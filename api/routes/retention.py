@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly
+from api.context.context import AppContext, Context
 from api.http.fields import Input, Time, example
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
-from api.process.context import AppContext, Context
 from hookfast.audit import Change
 from hookfast.dispatch import retention_schedule
 from hookfast.ids import new_id

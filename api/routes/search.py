@@ -10,10 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader
 from api.access.ownership import check_tenant_exists
+from api.context.context import AppContext
 from api.forms.search import MAX_TEXT, SearchHit, SearchResults, SearchText
 from api.http.fields import TenantFilter
 from api.http.routing import router
-from api.process.context import AppContext
 from hookfast.storage.search import ids, keys, names
 from hookfast.storage.search.hit import PER_KIND, SCANNED, Hit, Kind, Scope
 from hookfast.storage.search.names import Named

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from api.http.problem_responses import problem_responses
-from api.process.context import AppContext
+from api.answers.problem_responses import problem_responses
+from api.context.context import AppContext
 from hookfast.endpoints.secrets import live_secrets
 from hookfast.ids import is_id
 from hookfast.signing.keys import Jwk, ed25519_jwk

@@ -9,10 +9,10 @@ from pydantic import Field
 from api.access.audit import Audit
 from api.access.authentication import Writer
 from api.access.ownership import found, owned
+from api.context.context import AppContext
 from api.forms.source import SecretText
 from api.http.fields import Input, SourcePath, example
 from api.http.routing import router
-from api.process.context import AppContext
 from api.routes.endpoint_secrets import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
 from api.routes.sources import CreatedSource
 from hookfast.errors import InvalidInput

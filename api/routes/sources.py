@@ -11,12 +11,12 @@ from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
+from api.context.context import AppContext, Context
 from api.forms.source import NewSource, SourceForm, SourceView, checked_secrets
 from api.http.fields import SourcePath, TenantFilter, Time
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
 from hookfast.inbox import provider
@@ -121,7 +121,7 @@ async def list_sources(
             after=page.after,
             limit=page.rows,
         )
-    return page.listing(rows, key=lambda row: row.id, view=lambda row: view(row, context))
+    return page.listing(rows, lambda row: view(row, context))
 
 
 @routes.get("/sources/{source_id}", summary="Get a source")

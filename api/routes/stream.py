@@ -10,11 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader
 from api.access.ownership import found, owned
+from api.context.context import AppContext, Context
 from api.http.fields import SourceId, TenantId, TimeInput
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from api.stream.blocks import event_block
-from api.stream.response import Pieces, StreamResponse
+from api.stream.feed_stream import Pieces, feed_stream
+from api.stream.response import StreamResponse
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_pattern
 from hookfast.ids import is_id
@@ -131,16 +132,15 @@ async def stream_events(
         else:
             place = await feed.end_cursor(connection, now=now)
         gap: Gap | None = await feed.find_gap(connection, place, now=now)
-    return StreamResponse(
-        hub=context.streams,
-        slots=context.stream_slots,
-        chosen=chosen,
+    stream = feed_stream(
+        context.streams,
+        chosen,
         after=place if gap is None else gap.cursor,
         gap=gap,
-        tenant_id=principal.tenant_id,
         pieces=_raw_pieces(context) if payload == "raw" else _pieces,
         key_works=_key_check(request, context, principal),
     )
+    return StreamResponse(stream, slots=context.stream_slots, tenant_id=principal.tenant_id)
 
 
 async def _place(

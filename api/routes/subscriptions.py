@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
-from api.forms.content_filter import MAX_EXAMPLE, ContentFilter, checked_filter, parse_example
-from api.forms.endpoint import Patterns, check_patterns
-from api.forms.payload import MappingText, PayloadStyle, check_payload
+from api.context.context import AppContext, Context
+from api.forms.content_filter import MAX_EXAMPLE, checked_filter, parse_example
+from api.forms.endpoint import check_patterns
+from api.forms.payload import check_payload
 from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, verify_stored
-from api.http.example_values import IDS
 from api.http.fields import (
     EndpointFilter,
     EndpointId,
@@ -28,14 +28,15 @@ from api.http.fields import (
     Time,
     example,
 )
-from api.http.glossary import described_as_in
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext, Context
+from api.http.settings_view import OwnedView, view_of
+from api.openapi.example_values import IDS
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_event_type
 from hookfast.ids import new_id
+from hookfast.resources.subscription import ContentFilter, Patterns, SubscriptionSettings
 from hookfast.storage.audit.audited import created, deleted, facts, updated
 from hookfast.storage.endpoints import endpoints, subscriptions
 from hookfast.storage.events import recent
@@ -45,36 +46,7 @@ from hookfast.storage.tables import Endpoint, Subscription
 routes = router("Subscriptions")
 
 
-class SubscriptionForm(Input):
-    """The settings of a subscription, which can be changed later."""
-
-    events: Annotated[Patterns, Field(min_length=1)]
-    payload: PayloadStyle = Field(
-        "full",
-        description="`full` sends the event's data; `thin` its id and the URL to fetch it from; "
-        "`raw` the body, content type and headers of the request that a source received, byte for "
-        "byte and signed by us, and `full` for all other events; `mapped` what the `mapping` makes "
-        "of the event.",
-    )
-    mapping: MappingText | None = Field(
-        None,
-        description="Required with the payload `mapped`: a JMESPath expression. It is evaluated on "
-        "the `full` body, and its result is sent instead, as JSON. If it fails for an event, "
-        "nothing is sent and the delivery becomes a dead letter with the reason `mapping_failed`. "
-        "A corrected mapping is used for retries and resends too.",
-    )
-    filter: ContentFilter = None
-    active: bool = Field(
-        True, description="If false, events emitted meanwhile are not sent, now or later."
-    )
-    ordered: bool = Field(
-        False,
-        description="Send events with the same `ordering_key` one after the other, each when the "
-        "one before it is done. An endpoint that is `ordered` orders all its subscriptions.",
-    )
-
-
-class NewSubscription(SubscriptionForm):
+class NewSubscription(SubscriptionSettings):
     """A new subscription."""
 
     model_config = example(
@@ -84,22 +56,20 @@ class NewSubscription(SubscriptionForm):
     endpoint_id: EndpointId
 
 
-class SubscriptionView(BaseModel):
+if TYPE_CHECKING:
+    _SettingsView = SubscriptionSettings
+else:
+    _SettingsView = view_of(SubscriptionSettings)
+
+
+class SubscriptionView(_SettingsView, OwnedView):
     """A subscription of an endpoint to event types."""
 
-    model_config = ConfigDict(json_schema_extra=described_as_in(SubscriptionForm))
-
     id: str = Field(description="Id of the subscription, `sub_…`.")
-    endpoint_id: str = Field(description="Id of the endpoint that gets the events, `ep_…`.")
-    tenant_id: str
-    events: list[str]
-    payload: PayloadStyle
-    mapping: str | None
     filter: dict[str, Any] | None = Field(
         description="The condition that an event's `data` must match; null: none."
     )
-    active: bool
-    ordered: bool
+    endpoint_id: str = Field(description="Id of the endpoint that gets the events, `ep_…`.")
     created_at: Time
     updated_at: Time
 
@@ -122,7 +92,7 @@ class SavedSubscription(SubscriptionView):
 
 
 def new_subscription(
-    form: SubscriptionForm, *, endpoint: Endpoint, events: list[str], at: datetime
+    form: SubscriptionSettings, *, endpoint: Endpoint, events: list[str], at: datetime
 ) -> Subscription:
     """Return the row of a new subscription of `endpoint`."""
     return Subscription(
@@ -135,8 +105,8 @@ def new_subscription(
     )
 
 
-def _settings(form: SubscriptionForm, events: list[str]) -> dict[str, Any]:
-    return {name: getattr(form, name) for name in SubscriptionForm.model_fields} | {
+def _settings(form: SubscriptionSettings, events: list[str]) -> dict[str, Any]:
+    return {name: getattr(form, name) for name in SubscriptionSettings.model_fields} | {
         "events": events,
         "filter": checked_filter(form.filter),
     }
@@ -212,7 +182,7 @@ async def list_subscriptions(
             after=page.after,
             limit=page.rows,
         )
-    return page.listing(rows, key=lambda row: row.id, view=SubscriptionView.of)
+    return page.listing(rows, SubscriptionView.of)
 
 
 class PreviewForm(Input):
@@ -283,7 +253,7 @@ async def get_subscription(
 @routes.patch(
     "/subscriptions/{subscription_id}",
     summary="Change a subscription",
-    openapi_extra=patch_of(SubscriptionForm, filter={"amount": {"$gte": 50_000}}, active=True),
+    openapi_extra=patch_of(SubscriptionSettings, filter={"amount": {"$gte": 50_000}}, active=True),
 )
 async def change_subscription(
     subscription_id: SubscriptionPath,
@@ -297,8 +267,8 @@ async def change_subscription(
     async with context.database.read() as connection:
         row = owned(await subscriptions.get(connection, subscription_id), principal)
         endpoint = found(await endpoints.get(connection, row.endpoint_id))
-    current = SubscriptionForm.model_validate(
-        row.model_dump(include=set(SubscriptionForm.model_fields))
+    current = SubscriptionSettings.model_validate(
+        row.model_dump(include=set(SubscriptionSettings.model_fields))
     )
     if patch.get("payload", "mapped") != "mapped":
         patch = {"mapping": None} | patch  # it belonged to the payload before
@@ -343,7 +313,7 @@ def changed_meanwhile() -> Conflict:
     )
 
 
-def _check_order(form: SubscriptionForm, endpoint: Endpoint) -> None:
+def _check_order(form: SubscriptionSettings, endpoint: Endpoint) -> None:
     """Raise InvalidInput if order is asked of a polled endpoint, whose events have one anyway."""
     if form.ordered and endpoint.mode == "poll":
         raise InvalidInput.at(

@@ -11,9 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Reader
 from api.access.ownership import found
+from api.context.context import AppContext, Context
 from api.http.fields import Day, TenantPath, Time
 from api.http.routing import router
-from api.process.context import AppContext, Context
 from hookfast.quotas import Quotas, day_of, next_day
 from hookfast.storage.accounts import tenants
 from hookfast.storage.figures import tenant_usage

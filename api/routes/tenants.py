@@ -9,14 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
+from api.context.context import AppContext
 from api.forms.portal import TenantPortal
 from api.forms.quotas import TenantQuotas
 from api.http.fields import Input, Metadata, Name, TenantPath, Time, example
-from api.http.glossary import described_as_in
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
-from api.process.context import AppContext
+from api.openapi.glossary import described_as_in
 from hookfast.errors import Conflict
 from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.ids import new_id
@@ -43,6 +43,25 @@ class TenantForm(Input):
     portal: TenantPortal = Field(
         default_factory=TenantPortal, description="How the customer's portal looks for this tenant."
     )
+
+    @classmethod
+    def of(cls, tenant: Tenant) -> Self:
+        """Return the settings of a stored tenant."""
+        return cls(
+            name=tenant.name,
+            metadata=tenant.meta,
+            quotas=TenantQuotas.of(tenant.quotas),
+            portal=TenantPortal.of(tenant.portal),
+        )
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of a tenant with these settings."""
+        return {
+            "name": self.name,
+            "meta": self.metadata,
+            "quotas": self.quotas.column(),
+            "portal": self.portal.column(),
+        }
 
 
 class TenantView(BaseModel):
@@ -73,15 +92,7 @@ async def create_tenant(
     form: TenantForm, context: AppContext, audit: Audit, _: OperatorOnly
 ) -> TenantView:
     now = context.clock()
-    tenant = Tenant(
-        id=new_id("tnt", now),
-        name=form.name,
-        meta=form.metadata,
-        quotas=form.quotas.column(),
-        portal=form.portal.column(),
-        created_at=now,
-        updated_at=now,
-    )
+    tenant = Tenant(id=new_id("tnt", now), created_at=now, updated_at=now, **form.columns())
     async with context.database.write() as connection:
         await tenants.add(connection, tenant)
         await audit.record(connection, created(tenant))
@@ -98,7 +109,7 @@ async def list_tenants(
     or enabled, and when a delivery ends without success."""
     async with context.database.read() as connection:
         rows = await tenants.list_page(connection, after=page.after, limit=page.rows)
-    return page.listing(rows, key=lambda tenant: tenant.id, view=TenantView.of)
+    return page.listing(rows, TenantView.of)
 
 
 @routes.get("/tenants/{tenant_id}", summary="Get a tenant")
@@ -121,24 +132,9 @@ async def change_tenant(
     async with context.database.write() as connection:
         tenant = found(await tenants.get(connection, tenant_id, lock=True))
         before = facts(tenant)
-        current = TenantForm(
-            name=tenant.name,
-            metadata=tenant.meta,
-            quotas=TenantQuotas.of(tenant.quotas),
-            portal=TenantPortal.of(tenant.portal),
-        )
-        form = patched(current, patch)
-        tenant.name, tenant.meta, tenant.updated_at = form.name, form.metadata, context.clock()
-        tenant.quotas, tenant.portal = form.quotas.column(), form.portal.column()
-        await tenants.change(
-            connection,
-            tenant_id,
-            name=tenant.name,
-            meta=tenant.meta,
-            quotas=tenant.quotas,
-            portal=tenant.portal,
-            updated_at=tenant.updated_at,
-        )
+        columns = patched(TenantForm.of(tenant), patch).columns()
+        await tenants.change(connection, tenant_id, **columns, updated_at=context.clock())
+        tenant = found(await tenants.get(connection, tenant_id))
         await audit.record(connection, updated(tenant, before=before))
     context.event_quotas.forget()
     return TenantView.of(tenant)

@@ -106,16 +106,16 @@ def stacked_bars(
     width = slot * 0.78
     scale = HEIGHT / top
     bars = []
-    for place, (stack, tooltip) in enumerate(zip(stacks, tooltips, strict=True)):
-        x = _round(place * slot + (slot - width) / 2)
+    for index, (stack, tooltip) in enumerate(zip(stacks, tooltips, strict=True)):
+        x = _round(index * slot + (slot - width) / 2)
         parts, base = [], float(HEIGHT)
         for series, value in stack:
             if value:
                 base -= value * scale
-                link = part_links[series][place] if series in part_links else None
+                link = part_links[series][index] if series in part_links else None
                 size = (_round(base), _round(width), _round(value * scale))
                 parts.append(Rect(series, x, *size, link))
-        bars.append(_bar(place, slot, tooltip, links, parts=tuple(parts), empty=not parts))
+        bars.append(_bar(index, slot, tooltip, links, parts=tuple(parts), empty=not parts))
     return Chart(
         is_low=is_low,
         levels=_levels(top, _short, ticks=1 if is_low else _TICKS),
@@ -141,15 +141,15 @@ def lines(
     slot = WIDTH / max(1, len(tooltips))
     drawn = tuple(Line(name, _segments(each, top=top, slot=slot)) for name, each in series)
     bars = tuple(
-        _bar(place, slot, tooltip, links, empty=False)
-        for place, tooltip in enumerate(tooltips)
-        if any(each[place] is not None for _, each in series)
+        _bar(index, slot, tooltip, links, empty=False)
+        for index, tooltip in enumerate(tooltips)
+        if any(each[index] is not None for _, each in series)
     )
     return Chart(levels=_levels(top, unit), labels=_labels(labels), lines=drawn, bars=bars)
 
 
 def _bar(
-    place: int,
+    index: int,
     slot: float,
     tooltip: str,
     links: Sequence[str],
@@ -157,8 +157,8 @@ def _bar(
     parts: tuple[Rect, ...] = (),
     empty: bool,
 ) -> Bar:
-    link = links[place] if links else None
-    return Bar(_round(place * slot), _round(slot), parts, tooltip, link, empty)
+    link = links[index] if links else None
+    return Bar(_round(index * slot), _round(slot), parts, tooltip, link, empty)
 
 
 def ceiling(value: float) -> float:
@@ -192,12 +192,12 @@ def percentile(ascending: Sequence[float], share: int) -> float | None:
 def _segments(values: Sequence[float | None], *, top: float, slot: float) -> tuple[Segment, ...]:
     """Return the unbroken parts of a line."""
     parts: list[list[str]] = [[]]
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         if value is None:
             parts.append([])
             continue
         y = HEIGHT * (1 - min(1.0, value / top))
-        parts[-1].append(f"{(place + 0.5) * slot:.1f},{y:.1f}")
+        parts[-1].append(f"{(index + 0.5) * slot:.1f},{y:.1f}")
     return tuple(
         Segment(" ".join(points if len(points) > 1 else points * 2), is_dot=len(points) == 1)
         for points in parts
@@ -212,8 +212,8 @@ def _levels(top: float, write: Callable[[float], str], *, ticks: int = _TICKS) -
 
 def _labels(labels: Sequence[str]) -> tuple[Mark, ...]:
     return tuple(
-        Mark(round(100 * (place + 0.5) / len(labels), 1), text)
-        for place, text in enumerate(labels)
+        Mark(round(100 * (index + 0.5) / len(labels), 1), text)
+        for index, text in enumerate(labels)
         if text
     )
 

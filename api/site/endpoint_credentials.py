@@ -20,6 +20,7 @@ from api.routes.endpoint_credentials import (
 from api.site.form import Form, validated
 from api.site.formatting import endpoint_name
 from api.site.from_path import StoredEndpoint
+from api.site.overlap import OVERLAPS, overlap_seconds
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.site import Site
@@ -31,12 +32,6 @@ KINDS: Final[dict[Kind, str]] = {
     "basic": "User name and password",
     "bearer": "Bearer token",
 }
-OVERLAPS: Final = {
-    "86400": "24 hours: time to change over",
-    "3600": "1 hour",
-    "604800": "7 days",
-    "0": "none: it has leaked",
-}
 _FORMS: Final[dict[Kind, type[OAuth2Form | BasicForm | BearerForm]]] = {
     "oauth2": OAuth2Form,
     "basic": BasicForm,
@@ -47,22 +42,37 @@ _VISIBLE: Final = (
 )
 
 
-def credential_pages(site: Site) -> PageRouter:
+def credential_pages(site: Site[View]) -> PageRouter:
     """Return the router of these pages on a site."""
     routes = PageRouter(site)
     path = "/endpoints/{endpoint_id}"
     routes.get(f"{path}/authentication")(authentication_page)
     routes.post(f"{path}/authentication")(set_authentication)
-    routes.get(f"{path}/authentication/delete")(delete_authentication_page)
-    routes.action(
+    routes.confirmed_action(
         f"{path}/authentication/delete",
         delete_endpoint_authentication,
         "The authentication is removed.",
+        of=StoredEndpoint,
+        title="Remove the authentication?",
+        about=endpoint_name,
+        text="Requests are sent without it from now on. Its secret cannot be shown again.",
+        button="Remove",
+        back=lambda endpoint: _page(site, endpoint, "authentication"),
     )
     routes.get(f"{path}/tls")(tls_page)
     routes.post(f"{path}/tls")(set_tls)
-    routes.get(f"{path}/tls/delete")(delete_tls_page)
-    routes.action(f"{path}/tls/delete", delete_endpoint_tls, "The TLS identity is removed.")
+    routes.confirmed_action(
+        f"{path}/tls/delete",
+        delete_endpoint_tls,
+        "The TLS identity is removed.",
+        of=StoredEndpoint,
+        title="Remove the TLS identity?",
+        about=endpoint_name,
+        text="New connections present no certificate and trust the system's CAs. The private key "
+        "cannot be shown again.",
+        button="Remove",
+        back=lambda endpoint: _page(site, endpoint, "tls"),
+    )
     return routes
 
 
@@ -92,20 +102,7 @@ async def set_authentication(
     except (InvalidInput, Conflict) as error:
         fields = {name: view.form.text(name) for name in _VISIBLE}
         return _authentication_form(view, endpoint, kind, fields, error)
-    return view.redirect(_page(view, endpoint, "authentication"), "The authentication is set.")
-
-
-async def delete_authentication_page(
-    endpoint: StoredEndpoint, view: PageView, _: Writer
-) -> Response:
-    """Ask before the authentication is removed."""
-    return view.confirm(
-        "Remove the authentication?",
-        about=endpoint_name(endpoint),
-        text="Requests are sent without it from now on. Its secret cannot be shown again.",
-        button="Remove",
-        back=_page(view, endpoint, "authentication"),
-    )
+    return view.redirect(_page(view.site, endpoint, "authentication"), "The authentication is set.")
 
 
 async def tls_page(endpoint: StoredEndpoint, view: PageView, _: Writer) -> Response:
@@ -122,31 +119,16 @@ async def set_tls(
         await set_endpoint_tls(endpoint.id, form, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
         return _tls_form(view, endpoint, error)
-    return view.redirect(_page(view, endpoint, "tls"), "The TLS identity is set.")
-
-
-async def delete_tls_page(endpoint: StoredEndpoint, view: PageView, _: Writer) -> Response:
-    """Ask before the TLS identity is removed."""
-    return view.confirm(
-        "Remove the TLS identity?",
-        about=endpoint_name(endpoint),
-        text="New connections present no certificate and trust the system's CAs. The private "
-        "key cannot be shown again.",
-        button="Remove",
-        back=_page(view, endpoint, "tls"),
-    )
+    return view.redirect(_page(view.site, endpoint, "tls"), "The TLS identity is set.")
 
 
 def _members(
     form: Form, kind: type[OAuth2Form | BasicForm | BearerForm | TlsForm]
 ) -> dict[str, Any]:
     """Return the filled-in fields as members of the API's document."""
-    overlap = form.get("overlap", "")
-    if overlap not in OVERLAPS:
-        raise InvalidInput.at("/overlap", "choose one of those in the list")
     given = {name: form.text(name) for name in kind.model_fields}
     members = {name: value for name, value in given.items() if value is not None}
-    return members | {"overlap_seconds": int(overlap)}
+    return members | {"overlap_seconds": overlap_seconds(form)}
 
 
 def _authentication_form(
@@ -174,6 +156,6 @@ def _tls_form(view: View, endpoint: EndpointView, error: HookfastError | None = 
     )
 
 
-def _page(view: View, endpoint: EndpointView, setting: str) -> str:
+def _page(site: Site[View], endpoint: EndpointView, setting: str) -> str:
     """Return the address of the endpoint's page, at this setting."""
-    return f"{view.site.home}/endpoints/{endpoint.id}#setting-{setting}"
+    return f"{site.home}/endpoints/{endpoint.id}#setting-{setting}"

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from fastapi import Request, Response
 
-from api.process.context import Context
+from api.context.context import Context
 from api.site.session import cookie_name, set_cookie
 from hookfast.errors import Misconfigured
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
@@ -67,6 +67,13 @@ class Form(Mapping[str, str]):
     def lines(self, name: str) -> list[str]:
         """Return the lines of a field that are not empty."""
         return [line.strip() for line in self.get(name, "").splitlines() if line.strip()]
+
+    def chosen(self, name: str, options: Collection[str], default: str = "") -> str:
+        """Return the option that was chosen in a field. Raises InvalidInput for any other value."""
+        value = self.get(name, default)
+        if value not in options:
+            raise InvalidInput.at(f"/{name}", "choose one of those in the list")
+        return value
 
     def number(self, name: str, *, pointer: str) -> float | None:
         """Return a field's number; None if it is missing or empty. Raises InvalidInput at

@@ -6,12 +6,13 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from api.access.authentication import Reader
+from api.access.audit import Audit
+from api.access.authentication import Reader, Writer
+from api.context.context import AppContext
 from api.forms.endpoint import EndpointView
 from api.http.fields import EndpointPath, SubscriptionPath
-from api.process.context import AppContext
 from api.routes.endpoints import get_endpoint
-from api.routes.subscriptions import SubscriptionView, get_subscription
+from api.routes.subscriptions import SubscriptionView, delete_subscription, get_subscription
 from hookfast.errors import NotFound
 
 StoredEndpoint = Annotated[EndpointView, Depends(get_endpoint)]
@@ -32,3 +33,10 @@ async def _subscription_of_endpoint(
 
 
 OwnSubscription = Annotated[SubscriptionView, Depends(_subscription_of_endpoint)]
+
+
+async def delete_own_subscription(
+    subscription: OwnSubscription, context: AppContext, audit: Audit, principal: Writer
+) -> None:
+    """Delete the subscription in the path."""
+    await delete_subscription(subscription.id, context, audit, principal)

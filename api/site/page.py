@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from api.answers.problems import Problem, problem_of
-from api.process.context import Context
+from api.context.context import Context
 from api.site import flash, formatting, session, tables
 from api.site.flash import Flash
 from api.site.form import Form, form_errors
@@ -94,7 +94,7 @@ class InvalidField:
 class View:
     """One request for a page of a site. `visitor` is None on pages that need no session."""
 
-    site: Site
+    site: Site[View]
     request: Request
     context: Context
     now: datetime
@@ -102,7 +102,7 @@ class View:
     form: Form = field(default_factory=lambda: Form([]))
     csrf: str = ""
     once: str = field(default_factory=lambda: secrets.token_urlsafe(16))
-    """The token of the forms on this page; see `submit_once`."""
+    """The token of the forms on this page; see `form_once`."""
     result_path: str = ""
     """Where the result can be seen later, if a form is answered by a page of its own."""
     invalid: dict[str, InvalidField] = field(default_factory=dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, get_args
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -13,14 +13,15 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
+from api.access.authentication import Writer
 from api.answers.problems import invalid_request, problem_of, problem_of_unexpected
-from api.process.context import Context
+from api.context.context import Context
 from api.site.filters import show_filtered
 from api.site.form import read_form
+from api.site.form_once import run_once
 from api.site.page import PageView, View
 from api.site.session import csrf_of, current_visitor, sign_in_token
 from api.site.site import Site
-from api.site.submit_once import run_once
 from hookfast.errors import Forbidden, HookfastError, InvalidInput, Unauthenticated
 
 EVENT_STREAM = "text/event-stream"
@@ -32,10 +33,10 @@ _LONGEST_NEXT = 2_000
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class PageRoute(APIRoute):
-    """A page of a site that needs a session."""
+class _Route(APIRoute):
+    """A page of a site, which shows errors as pages."""
 
-    site: ClassVar[Site]
+    site: ClassVar[Site[View]]
 
     def get_route_handler(self) -> Handler:
         handle = super().get_route_handler()
@@ -43,14 +44,7 @@ class PageRoute(APIRoute):
         async def page(request: Request) -> Response:
             view = _new_view(request, self.site)
             try:
-                _remove_empty_parameters(request)
-                view.visitor = await current_visitor(request, self.site)
-                view.csrf = view.visitor.csrf
-                await _read_form(view)
-                run = run_once if request.method == "POST" else show_filtered
-                return await self.site.prepare(view) or await run(view, handle)
-            except Unauthenticated:
-                return await _redirect_without_session(view)
+                return await self.answer(view, handle)
             except (HookfastError, RequestValidationError) as error:
                 return _error_answer(view, error)
             except Exception as error:
@@ -58,36 +52,39 @@ class PageRoute(APIRoute):
 
         return page
 
+    async def answer(self, view: View, handle: Handler) -> Response:
+        raise NotImplementedError
 
-class OpenPageRoute(APIRoute):
-    """A page of a site that needs no session: signing in, and opening a portal link."""
 
-    site: ClassVar[Site]
+class PageRoute(_Route):
+    """A page that needs a session."""
 
-    def get_route_handler(self) -> Handler:
-        handle = super().get_route_handler()
+    async def answer(self, view: View, handle: Handler) -> Response:
+        try:
+            _remove_empty_parameters(view.request)
+            view.visitor = await current_visitor(view.request, self.site)
+            view.csrf = view.visitor.csrf
+            await _read_form(view)
+            run = run_once if view.request.method == "POST" else show_filtered
+            return await self.site.prepare(view) or await run(view, handle)
+        except Unauthenticated:
+            return await _redirect_without_session(view)
 
-        async def page(request: Request) -> Response:
-            view = _new_view(request, self.site)
-            try:
-                view.csrf = csrf_of(sign_in_token(request))
-                await _read_form(view)
-                return await handle(request)
-            except HookfastError as error:
-                return view.problem(problem_of(error))
-            except RequestValidationError as error:
-                return view.problem(problem_of(invalid_request(error)))
-            except Exception as error:
-                return view.problem(problem_of_unexpected(request, error))
 
-        return page
+class OpenPageRoute(_Route):
+    """A page that needs no session: signing in, and opening a portal link."""
+
+    async def answer(self, view: View, handle: Handler) -> Response:
+        view.csrf = csrf_of(sign_in_token(view.request))
+        await _read_form(view)
+        return await handle(view.request)
 
 
 class PageRouter(APIRouter):
     """A router for pages of a site, which are not part of the OpenAPI document. `opens`: they need
     no session. `path`: they are below this one of the site's paths instead of its `home`."""
 
-    def __init__(self, site: Site, *, opens: bool = False, path: str | None = None) -> None:
+    def __init__(self, site: Site[View], *, opens: bool = False, path: str | None = None) -> None:
         route = OpenPageRoute if opens else PageRoute
         super().__init__(
             prefix=path or site.home,
@@ -115,8 +112,43 @@ class PageRouter(APIRouter):
             text = notice if isinstance(notice, str) else notice(result)
             return view.redirect_back(text) if leads_to is None else view.redirect(leads_to, text)
 
+    def confirmed_action(
+        self,
+        path: str,
+        act: Callable[..., Any],
+        notice: str,
+        *,
+        of: Any,
+        title: str,
+        about: Callable[[Any], str],
+        text: str,
+        button: str,
+        back: Callable[[Any], str] | None = None,
+        leads_to: str | None = None,
+        allowed: Any = Writer,
+    ) -> None:
+        """Add an `action`, and the page that asks before it, for those with an `allowed` scope.
 
-def _new_view(request: Request, site: Site) -> View:
+        `of` is the type of the parameter that the question is `about`, such as StoredEndpoint;
+        `back` returns the page to go back to, if that is not the one above.
+        """
+
+        stored = get_args(of)[1]
+
+        @self.get(path, dependencies=[get_args(allowed)[1]])
+        async def ask(view: PageView, thing: Any = stored) -> Response:
+            return view.confirm(
+                title,
+                about=about(thing),
+                text=text,
+                button=button,
+                back=None if back is None else back(thing),
+            )
+
+        self.action(path, act, notice, leads_to=leads_to)
+
+
+def _new_view(request: Request, site: Site[View]) -> View:
     context: Context = request.app.state.context
     view = View(site=site, request=request, context=context, now=context.clock(), visitor=None)
     request.state.view = view
@@ -146,7 +178,7 @@ async def _redirect_without_session(view: View) -> Response:
     return RedirectResponse(f"{view.site.without_session}{after}", status_code=303)
 
 
-def next_path(site: Site, path: str | None) -> str:
+def next_path(site: Site[View], path: str | None) -> str:
     """Return the page to show after signing in: the requested path, if it is one of the site's
     and not too long, else the first page."""
     return site.path(path) if path is not None and len(path) <= _LONGEST_NEXT else site.home
@@ -165,7 +197,7 @@ def _error_answer(view: View, error: HookfastError | RequestValidationError) -> 
     """Show an error: on the page that the form was on, or on a page of its own."""
     if isinstance(error, RequestValidationError):
         error = invalid_request(error)
-    if view.form.text("back") is not None:
+    if view.visitor is not None and view.form.text("back") is not None:
         return view.redirect_back(error_sentence(error), tone="bad")
     return view.problem(problem_of(error))
 

@@ -14,14 +14,14 @@ import hmac
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from fastapi import Request, Response
 
 from api.access.authentication import Principal, count_request
 from api.access.client_address import client_site
-from api.process.context import Context
-from api.process.key_cache import KnownKey
+from api.context.context import Context
+from api.context.key_cache import KnownKey
 from api.site.site import Site
 from hookfast.errors import Unauthenticated
 from hookfast.storage.accounts import sessions
@@ -43,7 +43,7 @@ class Visitor:
     csrf: str
 
 
-async def current_visitor(request: Request, site: Site) -> Visitor:
+async def current_visitor(request: Request, site: Site[Any]) -> Visitor:
     """Return the request's visitor of the site, and set the request's principal.
 
     Raises Unauthenticated without a valid session, and TooManyRequests as for any request with its
@@ -84,18 +84,16 @@ async def _find_session(request: Request, context: Context, token: str) -> LiveS
 async def begin(
     request: Request,
     response: Response,
-    site: Site,
+    site: Site[Any],
     *,
     key: KnownKey,
-    scope: Scope | None = None,
-    tenant_id: str | None = None,
     lifetime: timedelta = LIFETIME,
     via: str | None = None,
     endpoint_id: str | None = None,
 ) -> None:
     """Begin a session, and end the browser's previous one on this site: a token that somebody
-    planted becomes worthless. `scope` and `tenant_id` can narrow the key's rights. `via` marks the
-    session of a portal link, and `endpoint_id` limits it to that endpoint."""
+    planted becomes worthless. `via` marks the session of a portal link, and `endpoint_id` limits it
+    to that endpoint."""
     context: Context = request.app.state.context
     token, now = secrets.token_urlsafe(32), context.clock()
     expires_at = now + lifetime
@@ -104,8 +102,8 @@ async def begin(
     row = DashboardSession(
         token_sha256=_sha256(token),
         key_id=key.key_id,
-        scope=scope or key.scope,
-        tenant_id=key.tenant_id or tenant_id,
+        scope=key.scope,
+        tenant_id=key.tenant_id,
         created_at=now,
         expires_at=expires_at,
         via=via,
@@ -121,7 +119,7 @@ async def begin(
     set_cookie(request, response, _SIGN_IN, "", seconds=0)
 
 
-async def end(request: Request, response: Response, site: Site, visitor: Visitor) -> None:
+async def end(request: Request, response: Response, site: Site[Any], visitor: Visitor) -> None:
     """End the session in the database and in the browser."""
     context: Context = request.app.state.context
     async with context.database.write() as connection:

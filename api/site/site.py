@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from fastapi import Response
 
-if TYPE_CHECKING:
-    from api.site.navigation import Section
-    from api.site.page import View
+from api.site.navigation import Section
+
+V = TypeVar("V")
+"""The view of a page, `api.site.page.View`, which has its site."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(Generic[V]):
     """The dashboard (`api.dashboard.site`) or the portal (`api.portal.site`).
 
     - `home`: the path of its pages.
@@ -34,10 +35,10 @@ class Site:
     cookie: str
     by_link: bool
     templates: Path
-    prepare: Callable[[View], Awaitable[Response | None]]
-    sections: Callable[[View], list[Section]]
-    policy: Callable[[View], str]
-    values: Callable[[View], dict[str, Any]] = lambda _: {}
+    prepare: Callable[[V], Awaitable[Response | None]]
+    sections: Callable[[V], list[Section]]
+    policy: Callable[[V], str]
+    values: Callable[[V], dict[str, Any]] = lambda _: {}
     beside: tuple[str, ...] = ()
     """Paths of pages of the site that are not below `home`."""
 

@@ -40,20 +40,20 @@ def cells(rows: str, table: Sequence[Column], *, ticks: bool = False) -> Markup:
     """Return the HTML of rows with what a card needs in each cell: its role, because a cell that is
     laid out as a block is none in every browser, and the name of its column in `data-label`, which
     the style sheet shows. `ticks`: a column of checkboxes comes first."""
-    place = 0
+    index = 0
 
     def complete(tag: re.Match[str]) -> str:
-        nonlocal place
+        nonlocal index
         name, attributes = tag.groups()
         if name == "tr":
-            place = -1 if ticks else 0
+            index = -1 if ticks else 0
             return f'<tr role="row"{attributes}>'
         if name == "th":
-            place += 1
+            index += 1
             return f'<th role="rowheader"{attributes}>'
         span = _COLSPAN.search(attributes)
-        added = "" if span or not 0 <= place < len(table) else _of_card(table[place])
-        place += int(span[1]) if span else 1
+        added = "" if span or not 0 <= index < len(table) else _of_card(table[index])
+        index += int(span[1]) if span else 1
         return f'<td role="cell"{added}{attributes}>'
 
     return Markup(_TAG.sub(complete, rows))  # noqa: S704 - escaped by the template it comes from

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Final, Literal, Self, cast, get_args
+from typing import Annotated, Any, Final, Literal, Self, cast, get_args
 from zoneinfo import ZoneInfo
 
 from fastapi import Depends, Query
@@ -114,6 +114,16 @@ class TimeRange:
         return {
             "since": None if start is None else rfc3339(start),
             "until": None if self.until is None else rfc3339(self.until),
+        }
+
+    def narrowed(self, given: Mapping[str, Any], view: View) -> dict[str, Any]:
+        """Return the parameters of a list of the API: these filters, the tenant that the page shows
+        if they have none, and this range."""
+        return {
+            **given,
+            "tenant_id": given["tenant_id"] or view.tenant_id,
+            "since": self.start(view.now),
+            "until": self.until,
         }
 
     def query(self) -> dict[str, str | None]:

@@ -89,7 +89,7 @@ class Span:
         day = midnight_in(zone, now)
         end = day + ((now - day) // self.length + 1) * self.length
         first = end - self.count * self.length
-        return [first + place * self.length for place in range(self.count + 1)]
+        return [first + index * self.length for index in range(self.count + 1)]
 
 
 WINDOWS: Final[dict[Window, Span]] = {

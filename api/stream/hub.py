@@ -19,7 +19,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock, utc_now
-from hookfast.dependency import DATABASE
+from hookfast.outage_log import DATABASE
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.feed import feed

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.plot import Area, document, scale
 from bench.scaling.figures import Point
+from bench.scaling.svg import Area, document, scale
 
 _HEIGHT = 366
 _TOP, _BOTTOM = 102, 56

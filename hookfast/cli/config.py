@@ -60,7 +60,7 @@ def markdown() -> str:
         if heading := _GROUPS.get(name):
             start = [f"## {heading}", "", "| variable | default | |", "|---|---|---|"]
             lines += start if len(lines) == 1 else ["", *start]
-        default = _default(field)
+        default = _plain(field.get_default(call_default_factory=True, validated_data={}))
         shown = "" if default in (None, "") else f"`{_text(default)}`"
         lines.append(f"| `{_variable(name)}` | {shown} | {field.description} |")
     return "\n".join(lines)
@@ -97,24 +97,17 @@ def _variable(name: str) -> str:
     return f"HOOKFAST_{name.upper()}"
 
 
-def _default(field: FieldInfo) -> Any:
-    return _plain(field.get_default(call_default_factory=True, validated_data={}))
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, SecretStr):
         return _MASK
     if isinstance(value, timedelta):
-        return _number(value.total_seconds())
+        seconds = value.total_seconds()
+        return int(seconds) if seconds.is_integer() else seconds
     if isinstance(value, tuple):
         return ",".join(str(item) for item in value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)
-
-
-def _number(seconds: float) -> float | int:
-    return int(seconds) if seconds.is_integer() else seconds
 
 
 def _text(value: Any) -> str:

@@ -16,10 +16,11 @@ from rich.progress import MofNCompleteColumn
 from hookfast.cli.console import read_settings
 from hookfast.cli.database import open_database
 from hookfast.cli.remote.progress import progress_bar
-from hookfast.cli.remote.screen import pluralize, print_note
+from hookfast.cli.remote.screen import print_note
 from hookfast.cli.remote.times import parse_duration
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
+from hookfast.plural import pluralize
 from hookfast.process import run_async
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
@@ -102,9 +103,9 @@ async def _rekey(settings: Settings, keyring: Keyring, *, dry_run: bool) -> None
         raise unopened_error(found.unopened)
     print_note(f"{pluralize(done, 'value')} sealed again.")
     typer.echo(_summary(found))
-    if found.left:
+    if found.older:
         raise Misconfigured(
-            f"{pluralize(found.left, 'value')} still need an older key: a process seals with it. "
+            f"{pluralize(found.older, 'value')} still need an older key: a process seals with it. "
             "Put the new key first everywhere, restart every process, and run this again"
         )
 
@@ -130,11 +131,9 @@ async def _check_schema(database: Database) -> None:
 
 
 def _summary(found: Survey) -> str:
-    newest = found.values - found.left
+    newest = found.values - found.older
     sentence = f"{pluralize(found.values, 'value')}: {newest:,} under the newest key"
     sentence += f", {found.older:,} under older ones"
-    if found.plain:
-        sentence += f", {found.plain:,} not sealed yet"
     if found.unopened:
         sentence += f"; no key opens {len(found.unopened):,} of them"
     return sentence + "."

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from hookfast.cli.console import read_settings
+from hookfast.deliveries.search_attributes import SEARCH_ATTRIBUTES, kind_of
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.plan import Plan, TemporalPlan
-from hookfast.temporal.connection import SEARCH_ATTRIBUTES, kind_of
 
 
 def main(*, workers: int) -> None:

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any, assert_never
 
 from hookfast.deliveries.outcome import Outcome, Result
-from hookfast.errors import InvalidInput
+from hookfast.errors import InvalidInput, join_pointer
 
 MAX_DELAY = 24 * 3600.0
 """Longest single delay, in seconds; also the cap on `Retry-After`."""
@@ -113,9 +113,9 @@ def parse_plan(spec: object, *, pointer: str = "/retry_plan") -> RetryPlan:
         raise _invalid(pointer, "a retry plan is a preset's name or an object")
     unknown = sorted(set(spec) - {"delays_seconds", "jitter", "retry_on"})
     if unknown:
-        member = unknown[0].replace("~", "~0").replace("/", "~1")  # RFC 6901, section 3
         raise _invalid(
-            f"{pointer}/{member}", "a retry plan has delays_seconds, jitter and retry_on only"
+            join_pointer(pointer, unknown[0]),
+            "a retry plan has delays_seconds, jitter and retry_on only",
         )
     delays = _delays(spec.get("delays_seconds"), f"{pointer}/delays_seconds")
     jitter = _number(spec.get("jitter", 0.1), f"{pointer}/jitter", low=0, high=1)

@@ -1,0 +1,1 @@
+"""Starting and waking workflows: the relay of the outbox, batches, schedules and sweeps."""

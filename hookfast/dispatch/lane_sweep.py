@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.lane import DeadLetterPolicy
-from hookfast.dependency import DATABASE
+from hookfast.outage_log import DATABASE
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives

@@ -44,14 +44,14 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries import batch_messages
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.time_budget import BATCH_LEASE
-from hookfast.dependency import DATABASE, TEMPORAL
 from hookfast.dispatch.batches import Batch, Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
-from hookfast.dispatch.lateness import Lateness
+from hookfast.dispatch.retry_lag import RetryLag
 from hookfast.dispatch.start import start_or_wake
 from hookfast.dispatch.start_window import StartWindow, WindowClosed
 from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.ids import new_id
+from hookfast.outage_log import DATABASE, TEMPORAL
 from hookfast.storage.database.availability import is_transient
 from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
@@ -110,7 +110,7 @@ class Relay:
         batch: int,
         lease: timedelta,
         fast_lane_timeout: timedelta,
-        lateness: Lateness,
+        retry_lag: RetryLag,
         first_attempts: FirstAttempts,
         batches: Batches,
         window: StartWindow,
@@ -124,7 +124,7 @@ class Relay:
         self._batch = batch
         self._lease = lease
         self._fast_lane_timeout = fast_lane_timeout
-        self._lateness = lateness
+        self._retry_lag = retry_lag
         self._clock = clock
         self._first_attempts = first_attempts
         self._unhealthy = unhealthy
@@ -132,7 +132,7 @@ class Relay:
         self._window = window
         self._starting: dict[asyncio.Task[None], PendingDelivery] = {}
         self._batches = batches
-        # by the wakes of their rows: those that were put back meanwhile are not marked
+        # by the wake counts of their rows: those that were put back meanwhile are not marked
         self._started: defaultdict[int, list[str]] = defaultdict(list)
         # by lease: another relay may have leased them meanwhile
         self._failed: defaultdict[datetime, list[str]] = defaultdict(list)
@@ -181,7 +181,7 @@ class Relay:
     async def _lease_and_start(self, room: int) -> _Leased:
         """Lease rows, at most `room` of them with a workflow of their own, and begin to start or
         wake their workflows."""
-        batching = self._first_attempts.batched and not self._lateness.is_late
+        batching = self._first_attempts.batched and not self._retry_lag.is_late
         into = self._batches.open if batching else None
         with into.adding() if into else nullcontext():
             return await self._lease_for(into, room)
@@ -237,7 +237,7 @@ class Relay:
         self, connection: AsyncConnection, own: int, batched: int, now: datetime
     ) -> FreeRows:
         find = partial(self._fair.find, connection, now=now)
-        late, batching = self._lateness.is_late, self._first_attempts.batched
+        late, batching = self._retry_lag.is_late, self._first_attempts.batched
         if not own:
             waiting = sum(row.urgency <= Urgency.PERSON for row in self._starting.values())
             urgent = FreeRows([], more=False)
@@ -269,7 +269,7 @@ class Relay:
 
     def _batched(self, chosen: Sequence[DeliveryWithEndpoint]) -> list[DeliveryWithEndpoint]:
         """The deliveries whose first attempts are batched."""
-        if not self._first_attempts.batched or self._lateness.is_late:
+        if not self._first_attempts.batched or self._retry_lag.is_late:
             return []
         return [
             one
@@ -298,8 +298,8 @@ class Relay:
         started."""
         # If the commit fails after this, the leases end and nothing is lost.
         while self._started:
-            wakes, ids = self._started.popitem()
-            await outbox.mark_started(connection, ids, wakes=wakes, now=self._clock())
+            wake_count, ids = self._started.popitem()
+            await outbox.mark_started(connection, ids, wake_count=wake_count, now=self._clock())
         while self._failed:
             lease, ids = self._failed.popitem()
             await outbox.release(connection, ids, leased_until=lease)
@@ -376,7 +376,7 @@ class Relay:
         except Exception as error:  # our own error: one row must not delay the others
             self._log_rejected(row, error)
             return "refused"
-        self._started[row.wakes].append(row.delivery_id)
+        self._started[row.wake_count].append(row.delivery_id)
         self._backoff = 0.0
         return result
 

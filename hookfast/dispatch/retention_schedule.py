@@ -1,4 +1,4 @@
-"""Run retention: by a Temporal Schedule at 03:00 UTC, and when an operator requests it."""
+"""Run retention when an operator requests it, and say when its schedule runs it next."""
 
 from __future__ import annotations
 
@@ -7,25 +7,10 @@ from datetime import datetime
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from hookfast.dispatch import schedules
 from hookfast.dispatch.start import RPC_TIMEOUT
 from hookfast.errors import Unavailable
 from hookfast.retention.ages import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, RetentionInput
 from hookfast.workflow_request import CONTROL_QUEUE
-
-_HOUR = 3
-
-
-async def ensure_schedule(client: Client) -> None:
-    """Create the schedule unless it exists; see `schedules.ensure`."""
-    nightly = schedules.daily(
-        WORKFLOW_TYPE,
-        RetentionInput(),
-        workflow_id=WORKFLOW_ID,
-        hour=_HOUR,
-        summary="retention",
-    )
-    await schedules.ensure(client, SCHEDULE_ID, nightly)
 
 
 def workflow_id(run_id: str) -> str:

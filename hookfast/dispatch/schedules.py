@@ -1,10 +1,11 @@
-"""Temporal Schedules that start a workflow once a day."""
+"""The Temporal Schedules, each of which starts a workflow once a day."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from temporalio.client import (
@@ -20,25 +21,26 @@ from temporalio.client import (
 )
 from temporalio.service import RPCError
 
-from hookfast.dependency import TEMPORAL
 from hookfast.dispatch.start import RPC_TIMEOUT
-from hookfast.retention.daily import SCHEDULE_ID, WORKFLOW_ID, WORKFLOW_TYPE, DailyInput
+from hookfast.outage_log import TEMPORAL
+from hookfast.retention import ages, daily
 from hookfast.workflow_request import CONTROL_QUEUE
 
 _CATCHUP = timedelta(hours=12)
 _PAUSE_SECONDS = 30.0
-_HOUR = 6
 
 log = structlog.get_logger()
 
 
-async def ensure(client: Client, schedule_id: str, schedule: Schedule) -> None:
-    """Create the schedule unless it exists. Any number of workers may call this; a schedule that
-    was paused or changed by hand stays so. It tries again while Temporal is away, so run it in the
-    background."""
+async def ensure(client: Client, schedule_id: str) -> None:
+    """Create one of SCHEDULES unless it exists. Any number of workers may call this; a schedule
+    that was paused or changed by hand stays so. It tries again while Temporal is away, so run it in
+    the background."""
     while True:
         try:
-            await client.create_schedule(schedule_id, schedule, rpc_timeout=RPC_TIMEOUT)
+            await client.create_schedule(
+                schedule_id, SCHEDULES[schedule_id], rpc_timeout=RPC_TIMEOUT
+            )
         except ScheduleAlreadyRunningError:
             return
         except (RPCError, RuntimeError) as error:  # RuntimeError: a lazy client cannot connect
@@ -53,7 +55,9 @@ async def ensure(client: Client, schedule_id: str, schedule: Schedule) -> None:
             return
 
 
-def daily(workflow_type: str, input: Any, *, workflow_id: str, hour: int, summary: str) -> Schedule:
+def _daily(
+    workflow_type: str, input: Any, *, workflow_id: str, hour: int, summary: str
+) -> Schedule:
     """The schedule of a workflow that runs each day at `hour` (UTC). A start that was missed by up
     to 12 hours is caught up. A workflow that takes longer than a day is not started twice."""
     return Schedule(
@@ -69,9 +73,20 @@ def daily(workflow_type: str, input: Any, *, workflow_id: str, hour: int, summar
     )
 
 
-async def ensure_daily(client: Client) -> None:
-    """Create the schedule of the daily workflow, at 06:00 UTC, unless it exists."""
-    schedule = daily(
-        WORKFLOW_TYPE, DailyInput(), workflow_id=WORKFLOW_ID, hour=_HOUR, summary="daily"
-    )
-    await ensure(client, SCHEDULE_ID, schedule)
+SCHEDULES: Final[Mapping[str, Schedule]] = {
+    ages.SCHEDULE_ID: _daily(
+        ages.WORKFLOW_TYPE,
+        ages.RetentionInput(),
+        workflow_id=ages.WORKFLOW_ID,
+        hour=3,
+        summary="retention",
+    ),
+    daily.SCHEDULE_ID: _daily(
+        daily.WORKFLOW_TYPE,
+        daily.DailyInput(),
+        workflow_id=daily.WORKFLOW_ID,
+        hour=6,
+        summary="daily",
+    ),
+}
+"""Every schedule, by its id in Temporal."""

@@ -15,7 +15,7 @@ from temporalio.common import (
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from hookfast.deliveries import batch_messages
+from hookfast.deliveries import batch_messages, search_attributes
 from hookfast.deliveries.batch_messages import BatchResult
 from hookfast.deliveries.messages import (
     DELIVERIES_QUEUE,
@@ -30,7 +30,6 @@ from hookfast.deliveries.messages import (
 from hookfast.endpoints.short_url import short_url
 from hookfast.storage.deliveries.outbox import PendingDelivery
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
-from hookfast.temporal import connection
 
 RPC_TIMEOUT = timedelta(seconds=5)
 """Timeout of a call to Temporal while a person or another row waits for it."""
@@ -112,7 +111,7 @@ async def start_batch(
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             request_eager_start=True,
             search_attributes=TypedSearchAttributes(
-                [SearchAttributePair(connection.HOOK_DELIVERIES, names)] if names else []
+                [SearchAttributePair(search_attributes.DELIVERIES, names)] if names else []
             ),
             static_summary="First attempts",  # without a count: more may be added
             priority=Priority(priority_key=Urgency.FIRST),
@@ -160,10 +159,10 @@ def _search_attributes(row: PendingDelivery) -> TypedSearchAttributes:
     """The attributes by which the Temporal UI filters deliveries."""
     return TypedSearchAttributes(
         [
-            SearchAttributePair(connection.HOOK_TENANT, row.tenant_id),
-            SearchAttributePair(connection.HOOK_ENDPOINT, row.endpoint_id),
-            SearchAttributePair(connection.HOOK_EVENT_TYPE, row.event_type),
-            SearchAttributePair(connection.HOOK_STATE, row.life.status.value),
+            SearchAttributePair(search_attributes.TENANT, row.tenant_id),
+            SearchAttributePair(search_attributes.ENDPOINT, row.endpoint_id),
+            SearchAttributePair(search_attributes.EVENT_TYPE, row.event_type),
+            SearchAttributePair(search_attributes.STATE, row.life.status.value),
         ]
     )
 

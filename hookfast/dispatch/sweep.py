@@ -10,8 +10,8 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import utc_now
-from hookfast.dependency import DATABASE
 from hookfast.dispatch.first_attempts import FirstAttempts
+from hookfast.outage_log import DATABASE
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import jobs, outbox

@@ -21,8 +21,8 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast.clock import Clock, utc_now
-from hookfast.dependency import DATABASE, TEMPORAL
 from hookfast.dispatch.start import RPC_TIMEOUT
+from hookfast.outage_log import DATABASE, TEMPORAL
 from hookfast.settings.settings import Settings
 from hookfast.storage.circuits.circuits import CircuitWorkflowRequests
 from hookfast.storage.database.engine import Database

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from hashlib import sha256
 from itertools import pairwise
 
@@ -13,6 +13,7 @@ from hookfast.clock import Clock
 from hookfast.doctor.database import open_existing
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.errors import Misconfigured
+from hookfast.plural import are, pluralize
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.accounts import api_keys
@@ -30,8 +31,15 @@ once in a thousand keys."""
 
 async def check_keys(settings: Settings, clock: Clock) -> AsyncIterator[Finding]:
     """Check the encryption keys, whether they open the stored secrets, and the operator key."""
-    for finding in await asyncio.to_thread(_check_key_file, settings):
-        yield finding
+    if settings.encryption_keys is None and _is_shared_database(settings):
+        file = settings.home / KEY_FILE
+        yield warn(
+            "keys.encryption",
+            f"The key is the file {file.absolute()}: a process on another machine creates its own "
+            "key, and cannot open what this one seals.",
+            todo="Set HOOKFAST_ENCRYPTION_KEYS to the content of that file on every machine "
+            "(HOOKFAST_ENCRYPTION_KEYS_FILE names a mounted secret).",
+        )
     if settings.operator_key is not None:
         yield _check_strength(settings.operator_key.get_secret_value())
     try:
@@ -53,21 +61,9 @@ async def check_keys(settings: Settings, clock: Clock) -> AsyncIterator[Finding]
             return  # the check `database` says why
 
 
-def _check_key_file(settings: Settings) -> Iterator[Finding]:
-    """Check where the key is kept, without creating a key file as `keyring_of` would."""
-    if settings.encryption_keys is not None:
-        return
-    file = settings.home / KEY_FILE
-    if settings.database_url is not None and not settings.resolved_database_url.startswith(
-        "sqlite"
-    ):
-        yield warn(
-            "keys.encryption",
-            f"The key is the file {file.absolute()}: a process on another machine creates its own "
-            "key, and cannot open what this one seals.",
-            todo="Set HOOKFAST_ENCRYPTION_KEYS to the content of that file on every machine "
-            "(HOOKFAST_ENCRYPTION_KEYS_FILE names a mounted secret).",
-        )
+def _is_shared_database(settings: Settings) -> bool:
+    """Whether processes on other machines may use the database too."""
+    return not settings.resolved_database_url.startswith("sqlite")
 
 
 def _keyring(settings: Settings) -> Keyring | None:
@@ -82,7 +78,7 @@ async def _check_stored(database: Database, keyring: Keyring | None) -> Finding:
     if keyring is None:
         # with any key, the survey finds out whether there are sealed values
         found = await survey(database, Keyring([bytes(32)]))
-        if found.values > found.plain:
+        if found.values:
             return fail(
                 "keys.encryption",
                 f"There is no key, and {found.values:,} sealed values are stored.",
@@ -164,4 +160,4 @@ async def _check_operator_key(database: Database, settings: Settings, clock: Clo
             if stored is None
             else "Set another one; nothing starts with this one.",
         )
-    return ok("keys.operator", f"{count} operator {'key is' if count == 1 else 'keys are'} valid.")
+    return ok("keys.operator", f"{pluralize(count, 'operator key')} {are(count)} valid.")

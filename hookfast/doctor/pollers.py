@@ -10,13 +10,17 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy.exc import SQLAlchemyError
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    DescribeTaskQueueResponse,
+)
 from temporalio.client import Client
 
 from hookfast.clock import Clock
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.doctor.database import open_existing
 from hookfast.doctor.finding import Finding, fail, ok, warn
+from hookfast.plural import pluralize
 from hookfast.process import name_of
 from hookfast.settings.settings import Settings
 from hookfast.storage.figures import workers
@@ -60,7 +64,7 @@ async def check_pollers(client: Client, settings: Settings, clock: Clock) -> Asy
         )
         return
     most = max(fresh.values())
-    saw = f"All task queues are polled, by up to {most} worker{'' if most == 1 else 's'}."
+    saw = f"All task queues are polled, by up to {pluralize(most, 'worker')}."
     stale = find_stale(polls, await _read_heartbeats(settings), now=now)
     if stale:
         yield warn(
@@ -98,17 +102,20 @@ def find_stale(polls: Polls, heartbeats: list[Heartbeat], *, now: datetime) -> l
     return stale
 
 
+async def describe_queue(
+    client: Client, name: str, kind: TaskQueueType.ValueType
+) -> DescribeTaskQueueResponse:
+    """Ask Temporal for a task queue, its pollers and versions. Raises RPCError."""
+    request = DescribeTaskQueueRequest(
+        namespace=client.namespace, task_queue=TaskQueue(name=name), task_queue_type=kind
+    )
+    return await client.workflow_service.describe_task_queue(request, timeout=_RPC)
+
+
 async def _read_polls(client: Client) -> Polls:
     polls = {}
     for queue, kind in _QUEUES:
-        found = await client.workflow_service.describe_task_queue(
-            DescribeTaskQueueRequest(
-                namespace=client.namespace,
-                task_queue=TaskQueue(name=queue),
-                task_queue_type=kind,
-            ),
-            timeout=_RPC,
-        )
+        found = await describe_queue(client, queue, kind)
         name = f"{queue} ({'workflows' if kind == _WORKFLOW else 'activities'})"
         polls[name] = {
             poller.identity: poller.last_access_time.ToDatetime(UTC) for poller in found.pollers

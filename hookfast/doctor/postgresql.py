@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from hookfast.doctor.finding import Finding, fail, ok, warn
+from hookfast.plural import are, pluralize
 from hookfast.storage.figures import server_facts
 from hookfast.storage.figures.server_facts import Connections
 
@@ -52,8 +53,8 @@ def _check_connections(
     needed = max(2, workers_seen + 1, connections.processes)
     saw += "".join(f". {sentence[:-1]}" for sentence, _ in limits)
     saw += (
-        f". That is room for {_processes(fits)} of Hookfast, of up to {each} connections each; "
-        f"{connections.processes} {'is' if connections.processes == 1 else 'are'} connected, and "
+        f". That is room for {pluralize(fits, 'process')} of Hookfast, of up to {each} connections "
+        f"each; {connections.processes} {are(connections.processes)} connected, and "
         f"{workers_seen} worker{' was' if workers_seen == 1 else 's were'} seen"
     )
     if fits >= needed:
@@ -67,10 +68,6 @@ def _check_connections(
         + ", or run fewer processes. Others may need more than now: a Temporal server opens up to "
         "120.",
     )
-
-
-def _processes(count: int) -> str:
-    return f"{count} process{'' if count == 1 else 'es'}"
 
 
 def _problems(facts: Mapping[str, str]) -> Iterator[Finding]:

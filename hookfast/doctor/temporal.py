@@ -18,9 +18,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from hookfast.clock import Clock
 from hookfast.deliveries.retry_plan import PRESETS
+from hookfast.deliveries.search_attributes import SEARCH_ATTRIBUTES, kind_of
 from hookfast.doctor.finding import Finding, fail, ok, warn
 from hookfast.doctor.pollers import check_pollers
 from hookfast.doctor.worker_versions import check_worker_versions
+from hookfast.plural import are
 from hookfast.retention import ages, daily
 from hookfast.settings import up_file
 from hookfast.settings.settings import Settings
@@ -153,11 +155,11 @@ async def _check_search_attributes(client: Client) -> Finding:
         )
     except RPCError as error:
         return _rpc_failed(check, error)
-    needed = {key.name: key for key in connection.SEARCH_ATTRIBUTES}
+    needed = {key.name: key for key in SEARCH_ATTRIBUTES}
     registered = listed.custom_attributes
     missing = [name for name in needed if name not in registered]
     wrong = [
-        f"{name} is not of the type {connection.kind_of(key)}"
+        f"{name} is not of the type {kind_of(key)}"
         for name, key in needed.items()
         if name in registered and registered[name] != key.indexed_value_type.value
     ]
@@ -171,11 +173,10 @@ async def _check_search_attributes(client: Client) -> Finding:
     if missing:
         return fail(
             check,
-            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not registered, so no "
-            "delivery can start.",
+            f"{', '.join(missing)} {are(len(missing))} not registered, so no delivery can start.",
             todo="A worker registers them when it starts; if it may not (Temporal Cloud), create "
             "them by hand: "
-            + ", ".join(f"{name} as {connection.kind_of(needed[name])}" for name in missing)
+            + ", ".join(f"{name} as {kind_of(needed[name])}" for name in missing)
             + ".",
         )
     return ok(check, ", ".join(needed) + ".")

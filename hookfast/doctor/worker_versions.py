@@ -7,35 +7,26 @@ and everything after them stands still.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import timedelta
 
 from temporalio.api.enums.v1 import TaskQueueType, WorkerVersioningMode
-from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.taskqueue.v1 import PollerInfo
 from temporalio.client import Client
 from temporalio.common import WorkerDeploymentVersion
 
 from hookfast.clock import Clock
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
 from hookfast.doctor.finding import Finding, fail, ok
-from hookfast.doctor.pollers import POLLED_RECENTLY
+from hookfast.doctor.pollers import POLLED_RECENTLY, describe_queue
 
 _CHECK = "temporal.worker_versions"
-_RPC = timedelta(seconds=5)
 _VERSIONED = WorkerVersioningMode.WORKER_VERSIONING_MODE_VERSIONED
 
 
 async def check_worker_versions(client: Client, clock: Clock) -> AsyncIterator[Finding]:
     """Check that workers of the current version poll. Workers without a version, which are the
     default, yield nothing. Raises RPCError."""
-    queue = await client.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=client.namespace,
-            task_queue=TaskQueue(name=DELIVERIES_QUEUE),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        ),
-        timeout=_RPC,
-    )
+    kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+    queue = await describe_queue(client, DELIVERIES_QUEUE, kind)
     since = clock() - POLLED_RECENTLY
     polling = {
         _version_of(poller)

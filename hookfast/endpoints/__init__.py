@@ -1,0 +1,1 @@
+"""Endpoints: their circuit, health, limits, secrets and credentials, without I/O."""

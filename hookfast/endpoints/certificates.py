@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
     load_der_private_key,
 )
+from cryptography.x509.oid import PublicKeyAlgorithmOID
 
 from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
@@ -72,6 +73,13 @@ def describe(certificate: str | None, private_key: str | None) -> dict[str, Any]
     if private_key is None:
         raise InvalidInput.at("/private_key", "is required with `certificate`")
     first, *others = _certificates(certificate, pointer="/certificate")
+    if first.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
+        raise InvalidInput.at(
+            "/certificate",
+            "is for an RSA-PSS key, which cannot be used here; create an RSA key without this "
+            "limit (`openssl genpkey -algorithm RSA`) or an EC key, and have the certificate "
+            "issued for it",
+        )
     key = _public(_private_key(private_key).public_key())
     if _public(first.public_key()) != key:
         if any(_public(other.public_key()) == key for other in others):

@@ -27,6 +27,7 @@ from hookfast.endpoints.certificates import (
     describe,
     describe_authorities,
 )
+from hookfast.endpoints.secrets import expiry_of, live_secrets
 from hookfast.errors import InvalidInput
 from hookfast.signing.keyring import Keyring
 
@@ -70,9 +71,7 @@ class Basic:
         """Return what responses show. Raises InvalidInput if they cannot be sent."""
         if ":" in self.username:
             raise InvalidInput.at("/username", "a user name has no colon")
-        for name in ("username", "password"):
-            if _CONTROL.search(getattr(self, name)):
-                raise InvalidInput.at(f"/{name}", "control characters are not allowed")
+        _reject_controls(self, "username", "password")
         return {"username": self.username}
 
     @property
@@ -99,9 +98,7 @@ class OAuth2:
     def shown(self) -> dict[str, Any]:
         """Return what responses show. Raises InvalidInput if they cannot be sent; the caller checks
         the URL."""
-        for name in ("client_id", "client_secret", "scope", "audience"):
-            if _CONTROL.search(getattr(self, name) or ""):
-                raise InvalidInput.at(f"/{name}", "control characters are not allowed")
+        _reject_controls(self, "client_id", "client_secret", "scope", "audience")
         shown = asdict(self)
         del shown["client_secret"]
         return shown
@@ -206,7 +203,7 @@ def current_credential(stored: Sequence[Credential], *, tls: bool) -> Credential
 
 def replaced_until(stored: Sequence[Credential], *, tls: bool) -> datetime | None:
     """Return until when the replaced credential is used, or was; None if none was kept."""
-    ends = [_expiry(one) for one in stored if (one["kind"] == "tls") is tls]
+    ends = [expiry_of(one) for one in stored if (one["kind"] == "tls") is tls]
     return max((end for end in ends if end is not None), default=None)
 
 
@@ -216,10 +213,7 @@ def open_credentials(
     """Open the credentials that are valid now. Raises Misconfigured if one cannot be opened."""
     authentication: list[Authentication] = []
     tls: list[TlsIdentity] = []
-    for one in stored:
-        end = _expiry(one)
-        if end is not None and end <= now:
-            continue
+    for one in live_secrets(stored, now):
         text = keyring.open(one["sealed"], context=_context(endpoint_id, one["kind"]))
         credential = _KINDS[one["kind"]](**json.loads(text))
         if isinstance(credential, TlsIdentity):
@@ -231,7 +225,7 @@ def open_credentials(
 
 def sealed_credentials(
     stored: Sequence[Credential], *, endpoint_id: str
-) -> Iterator[tuple[str, str | None]]:
+) -> Iterator[tuple[str, str]]:
     """Yield the sealed text of each credential with its context."""
     for one in stored:
         yield _context(endpoint_id, one["kind"]), one["sealed"]
@@ -247,9 +241,10 @@ def reseal_credentials(
     ]
 
 
-def _expiry(credential: Credential) -> datetime | None:
-    text = credential["expires_at"]
-    return None if text is None else datetime.fromisoformat(text)
+def _reject_controls(credential: Basic | OAuth2, *names: str) -> None:
+    for name in names:
+        if _CONTROL.search(getattr(credential, name) or ""):
+            raise InvalidInput.at(f"/{name}", "control characters are not allowed")
 
 
 def _context(endpoint_id: str, kind: str) -> str:

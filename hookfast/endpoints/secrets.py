@@ -6,8 +6,7 @@ The column `secrets` is a list, newest first, of
     {"sealed": …, "created_at": …, "expires_at": … | null,
      "kind": "ed25519", "public": "whpk_…"}                                   an ed25519 key
 
-and all secrets that have not expired sign. The column `headers` maps names to `{"sealed": …}`. A
-plain text was stored before values were sealed; `hookfast secrets rekey` seals it.
+and all secrets that have not expired sign. The column `headers` maps names to `{"sealed": …}`.
 """
 
 from __future__ import annotations
@@ -68,12 +67,26 @@ def new_ed25519_secret(keyring: Keyring, *, endpoint_id: str, at: datetime) -> S
 
 def live_secrets(secrets: Sequence[Secret], now: datetime) -> list[Secret]:
     """Return the secrets that sign now."""
-    return [secret for secret in secrets if _expiry(secret) is None or _expiry(secret) > now]
+    return [one for one in secrets if (end := expiry_of(one)) is None or end > now]
+
+
+def ending_secrets(secrets: Sequence[Secret], *, end: datetime, now: datetime) -> list[Secret]:
+    """Return the secrets that sign now, each with an expiry no later than `end`."""
+    return [
+        one | {"expires_at": rfc3339(min(expiry_of(one) or end, end))}
+        for one in live_secrets(secrets, now)
+    ]
+
+
+def expiry_of(secret: Secret) -> datetime | None:
+    """Return the time at which a secret or credential expires; None if it does not."""
+    text = secret["expires_at"]
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def has_ed25519(secrets: Sequence[Secret]) -> bool:
     """Whether there is an ed25519 key that does not expire."""
-    return any(_kind(secret) == "ed25519" and _expiry(secret) is None for secret in secrets)
+    return any(_kind(secret) == "ed25519" and expiry_of(secret) is None for secret in secrets)
 
 
 def rotate(
@@ -90,18 +103,14 @@ def rotate(
     Raises Conflict if more than MAX_LIVE of a kind would sign. Without an overlap, as after a leak,
     it never does.
     """
-    ends = now + overlap
-    kept = [
-        secret | {"expires_at": rfc3339(min(_expiry(secret) or ends, ends))}
-        for secret in live_secrets(secrets, now)
-    ]
+    kept = ending_secrets(secrets, end=now + overlap, now=now)
     secret = generate_secret()
     fresh = [seal_secret(secret, keyring, endpoint_id=endpoint_id, at=now)]
     if has_ed25519(secrets):
         fresh.append(new_ed25519_secret(keyring, endpoint_id=endpoint_id, at=now))
     stored = live_secrets(fresh + kept, now)
     if any(_count(stored, kind) > MAX_LIVE for kind in ("hmac", "ed25519")):
-        first = min(end for end in map(_expiry, stored) if end is not None)
+        first = min(end for end in map(expiry_of, stored) if end is not None)
         raise Conflict(
             f"{MAX_LIVE} secrets of this endpoint sign already. Wait until {rfc3339(first)}, when "
             "the next one expires, or rotate with `overlap_seconds` 0, which ends the others now.",
@@ -139,24 +148,19 @@ def open_headers(
 ) -> dict[str, str]:
     """Open the headers to send. Raises Misconfigured if a header cannot be opened."""
     return {
-        name: value
-        if isinstance(value, str)
-        else keyring.open(value["sealed"], context=_header_context(endpoint_id, name))
+        name: keyring.open(value["sealed"], context=_header_context(endpoint_id, name))
         for name, value in stored.items()
     }
 
 
 def sealed_texts(
     secrets: Sequence[Secret], headers: Mapping[str, Any], *, endpoint_id: str
-) -> Iterator[tuple[str, str | None]]:
-    """Yield each sealed text of an endpoint with its context; None if it is not sealed yet."""
+) -> Iterator[tuple[str, str]]:
+    """Yield each sealed text of an endpoint with its context."""
     for secret in secrets:
         yield _context(endpoint_id, secret), secret["sealed"]
     for name, value in headers.items():
-        yield (
-            _header_context(endpoint_id, name),
-            None if isinstance(value, str) else value["sealed"],
-        )
+        yield _header_context(endpoint_id, name), value["sealed"]
 
 
 def reseal(
@@ -169,9 +173,7 @@ def reseal(
     ]
     sealed = {
         name: {
-            "sealed": keyring.seal(value, context=_header_context(endpoint_id, name))
-            if isinstance(value, str)
-            else keyring.reseal(value["sealed"], context=_header_context(endpoint_id, name))
+            "sealed": keyring.reseal(value["sealed"], context=_header_context(endpoint_id, name))
         }
         for name, value in headers.items()
     }
@@ -184,11 +186,6 @@ def _kind(secret: Secret) -> str:
 
 def _count(secrets: Sequence[Secret], kind: str) -> int:
     return sum(_kind(secret) == kind for secret in secrets)
-
-
-def _expiry(secret: Secret) -> Any:
-    text = secret.get("expires_at")
-    return None if text is None else datetime.fromisoformat(text)
 
 
 def _context(endpoint_id: str, secret: Secret) -> str:

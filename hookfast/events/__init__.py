@@ -1,0 +1,1 @@
+"""Event types, their schemas and patterns, envelopes and content filters, without I/O."""

@@ -22,14 +22,14 @@ and the data are.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import repeat
 from operator import ge, gt, le, lt
 from typing import Any, Final, TypeAlias
 
-from hookfast.errors import InvalidInput
+from hookfast.errors import InvalidInput, join_pointer
 from hookfast.events.member_path import parse_path
 from hookfast.strict_json.numbers import NUMBER_TYPES
 from hookfast.strict_json.text import from_text, to_text
@@ -136,20 +136,13 @@ def _element(own: Sequence[_Test], members: Sequence[_Test]) -> _Test:
 
 
 def _all(tests: Sequence[_Test]) -> _Test:
-    if len(tests) == 1:
-        return tests[0]
+    return tests[0] if len(tests) == 1 else _combined(all, tests)
 
+
+def _combined(combine: Callable[[Iterable[bool]], bool], tests: Sequence[_Test]) -> _Test:
     def check(value: Any, steps: Steps) -> bool:
         steps.take(len(tests))
-        return all(test(value, steps) for test in tests)
-
-    return check
-
-
-def _any(tests: Sequence[_Test]) -> _Test:
-    def check(value: Any, steps: Steps) -> bool:
-        steps.take(len(tests))
-        return any(test(value, steps) for test in tests)
+        return combine(test(value, steps) for test in tests)
 
     return check
 
@@ -277,7 +270,7 @@ class _Compiler:
         members: list[_Test] = []
         whole: list[_Test] = []
         for name, operand in value.items():
-            at = _join(pointer, name)
+            at = join_pointer(pointer, name)
             if name.startswith("$") and not name.startswith("$$"):
                 test, for_element = self._operator(name, operand, at, depth=depth)
                 (own if for_element else whole).append(test)
@@ -313,7 +306,7 @@ class _Compiler:
             case "$and":
                 return _all(self._list(operand, at, depth=depth)), False
             case "$or":
-                return _any(self._list(operand, at, depth=depth)), False
+                return _combined(any, self._list(operand, at, depth=depth)), False
             case "$not":
                 return _not(self.condition(operand, at, depth=depth + 1)), False
         if name in _ORDER:
@@ -329,7 +322,7 @@ class _Compiler:
         if not isinstance(value, list) or not value:
             raise _invalid(at, f"must be a list of at least one condition{or_else}")
         return [
-            self.condition(each, _join(at, str(index)), depth=depth + 1)
+            self.condition(each, join_pointer(at, index), depth=depth + 1)
             for index, each in enumerate(value)
         ]
 
@@ -341,7 +334,7 @@ def _scalars(operand: Any, at: str) -> list[Any]:
     for index, each in enumerate(operand):
         if isinstance(each, dict | list):
             raise _invalid(
-                _join(at, str(index)),
+                join_pointer(at, index),
                 "must be a string, a number, true, false or null; for others use `$or` with `$eq`",
             )
     return operand
@@ -368,11 +361,6 @@ def _path(text: str, at: str) -> list[str]:
         return parse_path(text)
     except ValueError as error:
         raise _invalid(at, str(error)) from None
-
-
-def _join(pointer: str, name: str) -> str:
-    """Append a member's name or an index to a JSON pointer (RFC 6901, section 3)."""
-    return f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
 
 
 def _invalid(pointer: str, detail: str) -> InvalidInput:

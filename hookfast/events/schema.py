@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -37,6 +37,7 @@ from hookfast.events.subschemas import (
     Subschemas,
     Unresolvable,
 )
+from hookfast.strict_json.numbers import MAX_DIGITS, read_decimal
 from hookfast.strict_json.text import to_text
 
 MAX_PATTERN: Final = 500
@@ -47,8 +48,6 @@ _MAX_CHECKED: Final = 100_000_000
 """Work of the schema for one value, times the amount of data: about a second."""
 _MOST_EXPONENT: Final = 1_000_000
 """The validator counts no further, either."""
-_MAX_INTEGER: Final = 4_300
-"""Digits of an `int` that Python writes."""
 _MAX_RULE: Final = 120
 """Characters of a rule in an error."""
 _MAX_LISTED: Final = 40_000
@@ -204,22 +203,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, Decimal):
-        return _plain_decimal(str(value))
+        text = str(value)
+        if len(text) > MAX_DIGITS and text.lstrip("-").isdecimal():
+            text = f"{text}.0"  # or errors would have it as an `int`, which Python does not write
+        return read_decimal(text, most_exponent=_MOST_EXPONENT)
     if isinstance(value, list):
         return [plain(one) for one in value]
     if isinstance(value, dict):
         return {plain(name): plain(one) for name, one in value.items()}
     return value
-
-
-def _plain_decimal(text: str) -> Decimal:
-    if len(text) > _MAX_INTEGER and text.lstrip("-").isdecimal():
-        text = f"{text}.0"  # or errors would have it as an `int`
-    try:
-        return Decimal(text)
-    except InvalidOperation:  # the exponent has more digits than Decimal supports
-        mantissa, exponent = text.lower().split("e")
-        return Decimal(f"{mantissa}e{'-' * exponent.startswith('-')}{_MOST_EXPONENT}")
 
 
 def _check_references(parts: Subschemas) -> None:

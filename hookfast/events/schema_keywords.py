@@ -43,7 +43,7 @@ _MOST_STEPS_BACK: Final = 2**20
 _FEWEST_STEPS_BACK: Final = 2**9
 _MAX_BYTES: Final = 100_000_000
 """Of a compiled pattern. `^\\p{L}{1,1000}$` has more than the engine's default of 10 MB."""
-_CHEAP_PLACES: Final = 100
+CHEAP_PLACES: Final = 100
 """Patterns of more places, and those that backtrack, count their time."""
 
 
@@ -92,7 +92,7 @@ class Pattern:
     def __init__(self, pattern: str) -> None:
         """Raises InvalidPattern. It is compiled with `compile`, or when it is first applied."""
         self.translated = translate(pattern)
-        self.is_costly = self.translated.backtracks or self.translated.places > _CHEAP_PLACES
+        self.is_costly = self.translated.backtracks or self.translated.places > CHEAP_PLACES
         self._matchers: dict[int, Draft202012Validator] = {}
 
     def compile(self) -> None:

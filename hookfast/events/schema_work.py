@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from hookfast.events.schema_keywords import Pattern
+from hookfast.events.schema_keywords import CHEAP_PLACES, Pattern, keywords
 from hookfast.events.subschemas import MAPS, Path, Subschemas, subschemas
 from hookfast.strict_json.tolerant import MAX_DEPTH
 
@@ -22,20 +22,13 @@ its names."""
 _FIRST_LEVELS: Final = 2
 _MOST_WORK: Final = 100_000_000
 """For one value on deeper levels: about a second. Data that are as deep are not checked."""
-_OURS: Final = frozenset(
-    {
-        "enum", "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf",
-        "pattern", "uniqueItems",
-    }
-)  # fmt: skip
+_OURS: Final = frozenset(keywords({}))
 _OURS_COUNTS: Final = 30
 """A keyword that Python applies counts as so many of the validator's."""
 _MAX_STEPS: Final = 500_000
 """Additions while counting, about half a second."""
 _DEEPER_STEPS: Final = 100_000
 """Those of them for the deeper levels, if there are so many left."""
-_CHEAP_PATTERN: Final = 100
-"""A larger pattern has a limit of its own."""
 
 _IN_PLACE: Final = frozenset(
     {"allOf", "anyOf", "dependencies", "dependentSchemas", "else", "if", "not", "oneOf", "then"}
@@ -269,7 +262,7 @@ def _weight(schema: dict[str, Any], patterns: Mapping[str, Pattern]) -> Most:
         len(schema)
         + sum(len(schema[name]) for name in _ENTRIES if isinstance(schema.get(name), dict | list))
         + _OURS_COUNTS * len(_OURS & schema.keys())
-        + sum(min(patterns[one].translated.places, _CHEAP_PATTERN) for one in used)
+        + sum(min(patterns[one].translated.places, CHEAP_PLACES) for one in used)
     )
     names = len(schema.get("required", ())) + sum(
         map(len, schema.get("dependentRequired", {}).values())

@@ -44,10 +44,6 @@ _NUMBER_SIZE = 8
 _ORDER: Final = {"lt": lt, "lte": le, "gt": gt, "gte": ge}
 
 
-class _OverLimit(EvaluationFailed):
-    pass
-
-
 class Evaluation(TreeInterpreter):
     """Evaluates one expression once. `steps` is the most it may take; `max_size` the size of the
     largest value it may make, in characters of JSON."""
@@ -99,7 +95,7 @@ class Evaluation(TreeInterpreter):
     def _charge(self, steps: int) -> None:
         self._steps -= steps
         if self._steps < 0:
-            raise _OverLimit(
+            raise EvaluationFailed(
                 "the expression takes too many steps for this event; select less of the data"
             )
 
@@ -148,8 +144,8 @@ class Evaluation(TreeInterpreter):
             raise self._too_large()
         self._sizes[id(made)] = made, size
 
-    def _too_large(self) -> _OverLimit:
-        return _OverLimit(
+    def _too_large(self) -> EvaluationFailed:
+        return EvaluationFailed(
             f"the expression makes a value of more than {self._max_size // 1024:,} KiB for this "
             "event; select less of the data"
         )

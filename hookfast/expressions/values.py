@@ -9,7 +9,7 @@ from functools import reduce
 from types import NoneType
 from typing import Any, Final
 
-from hookfast.strict_json.numbers import NUMBER_TYPES, WrittenNumber
+from hookfast.strict_json.numbers import MAX_DIGITS, NUMBER_TYPES, WrittenNumber
 
 _KINDS: Final = {
     bool: "boolean",
@@ -24,7 +24,7 @@ _KINDS: Final = {
 AVERAGE_DIGITS: Final = 34
 """Significant digits of an average that has no end, as in IEEE 754's decimal128."""
 
-_LARGEST_INTEGER: Final = 10**4_300  # the first that the parser of JSON rejects
+_TOO_LARGE: Final = 10**MAX_DIGITS  # the first integer that the parser of JSON rejects
 
 
 def kind_of(value: Any) -> str:
@@ -70,7 +70,7 @@ def in_range(number: int | Decimal) -> int | Decimal:
     """Return the number if a request could have it: an integer of at most 4,300 digits, or another
     number that fits a double. Raises OverflowError otherwise."""
     if type(number) is int:
-        fits = -_LARGEST_INTEGER < number < _LARGEST_INTEGER
+        fits = -_TOO_LARGE < number < _TOO_LARGE
     else:
         fits = math.isfinite(float(number))
     if not fits:

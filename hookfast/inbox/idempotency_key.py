@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hookfast.errors import InvalidInput
+from hookfast.errors import join_pointer
 from hookfast.events.event_type import matches, parse_pattern
+from hookfast.expressions.expression import invalid
 from hookfast.inbox.expression import KeyExpression, compile_expression
 from hookfast.inbox.provider import Provider
 from hookfast.inbox.request import InboundRequest
@@ -63,17 +64,16 @@ class BusinessKeys:
         if keys == SUGGESTED:
             keys = provider.suggested_keys
             if not keys:
-                raise _invalid(
+                raise invalid(
                     pointer, f"{provider.name} has no suggested keys; write key expressions"
                 )
         if isinstance(keys, str):
             return cls((("**", compile_expression(keys, pointer=pointer)),))
         if not 0 < len(keys) <= MAX_RULES:
-            raise _invalid(pointer, f"give 1 to {MAX_RULES} patterns with their expressions")
+            raise invalid(pointer, f"give 1 to {MAX_RULES} patterns with their expressions")
         rules = []
         for pattern, text in keys.items():
-            member = pattern.replace("~", "~0").replace("/", "~1")  # RFC 6901, section 3
-            at = f"{pointer}/{member}"
+            at = join_pointer(pointer, pattern)
             rules.append((parse_pattern(pattern, pointer=at), compile_expression(text, pointer=at)))
         return cls(tuple(rules))
 
@@ -86,7 +86,3 @@ class BusinessKeys:
                 key = expression.key(payload)
                 return None if key is None else f"{event_type}:{key}"
         return None
-
-
-def _invalid(pointer: str, detail: str) -> InvalidInput:
-    return InvalidInput.at(pointer, detail, code="invalid_expression")

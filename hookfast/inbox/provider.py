@@ -18,8 +18,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from hookfast.errors import FieldError, InvalidInput
-from hookfast.events.event_type import matches
+from hookfast.errors import FieldError, InvalidInput, join_pointer
 from hookfast.inbox.errors import UnsupportedContentType
 from hookfast.inbox.form import FORM, read_form
 from hookfast.inbox.media_type import is_json
@@ -172,13 +171,6 @@ class Provider(BaseModel):
     def sign(self, unsigned: Unsigned, *, secret: str) -> dict[str, str]:
         """Return the headers with which the provider would sign a sample or test request."""
 
-    def suggested_key(self, event_type: str) -> str | None:
-        """Return the key expression suggested for an event type, if any."""
-        for pattern, expression in self.suggested_keys.items():
-            if matches(pattern, event_type):
-                return expression
-        return None
-
 
 def bind(provider: type[Provider], options: Mapping[str, Any], *, pointer: str) -> Provider:
     """Return the provider with a source's options. Raises InvalidInput (`invalid_options`), which
@@ -187,7 +179,9 @@ def bind(provider: type[Provider], options: Mapping[str, Any], *, pointer: str) 
         return provider.model_validate(dict(options))
     except ValidationError as error:
         errors = tuple(
-            FieldError(_pointer(pointer, one["loc"]), _advice(provider, one["type"], one["msg"]))
+            FieldError(
+                join_pointer(pointer, *one["loc"]), _advice(provider, one["type"], one["msg"])
+            )
             for one in error.errors(include_url=False, include_input=False, include_context=False)
         )
         first = errors[0]
@@ -228,8 +222,3 @@ def _advice(provider: type[Provider], kind: str, message: str) -> str:
         options = ", ".join(provider.model_fields) or "none"
         return f"unknown option; {provider.name} has: {options}"
     return message.removeprefix("Value error, ")
-
-
-def _pointer(pointer: str, loc: Sequence[int | str]) -> str:
-    escaped = (str(part).replace("~", "~0").replace("/", "~1") for part in loc)  # RFC 6901
-    return "/".join((pointer, *escaped))

@@ -11,8 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from hookfast.clock import rfc3339
-from hookfast.endpoints.secrets import Secret, live_secrets, seal_secret
+from hookfast.endpoints.secrets import (
+    Secret,
+    ending_secrets,
+    expiry_of,
+    live_secrets,
+    seal_secret,
+)
 from hookfast.errors import Conflict
 from hookfast.signing.keyring import Keyring
 
@@ -51,11 +56,7 @@ def rotated(
 ) -> list[Secret]:
     """Return the column's value with a new secret in front; older ones verify for `overlap` more at
     most, expired ones are dropped. Raises Conflict (`too_many_secrets`) beyond MAX_LIVE."""
-    latest = now + overlap
-    kept = [
-        secret | {"expires_at": rfc3339(min(_expiry(secret) or latest, latest))}
-        for secret in live_secrets(stored, now)
-    ]
+    kept = ending_secrets(stored, end=now + overlap, now=now)
     fresh = seal_secret(text, keyring, endpoint_id=source_id, at=now)
     column = live_secrets([fresh, *kept], now)
     if len(column) > MAX_LIVE:
@@ -73,11 +74,6 @@ def open_secrets(
     """Decrypt the secrets that verify now, newest first. Raises Misconfigured when one cannot be
     decrypted."""
     return tuple(
-        OpenSecret(keyring.open(secret["sealed"], context=source_id), _expiry(secret))
+        OpenSecret(keyring.open(secret["sealed"], context=source_id), expiry_of(secret))
         for secret in live_secrets(stored, now)
     )
-
-
-def _expiry(secret: Secret) -> datetime | None:
-    text = secret["expires_at"]
-    return None if text is None else datetime.fromisoformat(text)

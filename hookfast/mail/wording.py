@@ -19,6 +19,11 @@ class Wording:
     todo: tuple[str, ...]
 
 
+_WE_KEEP_TRYING = "We keep trying automatically; you do not need to contact us when it works again."
+_UNLESS_IT_WORKS = (
+    "If no try succeeds in time, the endpoint is disabled and held deliveries become dead letters, "
+    "which can be resent."
+)
 _FIX = (
     "Look at the last error above, and at your receiver's own log for that time.",
     "A delivery succeeds when your URL answers with a status from 200 to 299 within its timeout.",
@@ -35,11 +40,10 @@ WORDING: dict[NoticeKind, Wording] = {
         happened="Webhooks to {which} keep failing, so we hold new deliveries and only try one "
         "from time to time. No delivery is lost.",
         next=(
-            "We keep trying automatically; you do not need to contact us when it works again.",
+            _WE_KEEP_TRYING,
             "When a try succeeds, all held deliveries are sent, slowly at first, and we notify "
             "you.",
-            "If no try succeeds in time, the endpoint is disabled and held deliveries become dead "
-            "letters, which can be resent.",
+            _UNLESS_IT_WORKS,
         ),
         todo=_FIX,
     ),
@@ -47,11 +51,7 @@ WORDING: dict[NoticeKind, Wording] = {
         subject="Webhooks to {which} are still failing",
         happened="Webhooks to {which} have not succeeded for a long time. No delivery is lost, but "
         "half of the time until the endpoint is disabled has passed.",
-        next=(
-            "We keep trying automatically; you do not need to contact us when it works again.",
-            "If no try succeeds in time, the endpoint is disabled and held deliveries become dead "
-            "letters, which can be resent.",
-        ),
+        next=(_WE_KEEP_TRYING, _UNLESS_IT_WORKS),
         todo=_FIX,
     ),
     NoticeKind.DISABLED: Wording(
@@ -115,16 +115,6 @@ def deliveries(count: int) -> str:
 _SINCE = {NoticeKind.RECOVERED: "Failed since", NoticeKind.DEAD_LETTERS: "First one at"}
 # not by strftime, whose names are in the machine's language
 _MONTHS = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
 )

@@ -1,0 +1,1 @@
+"""The mail to the owners of endpoints: notices, and the digests that collect them."""

@@ -7,7 +7,6 @@ does not.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -161,7 +160,7 @@ def _member(jwk: Mapping[str, object], name: str) -> bytes:
         try:
             padded = value + "=" * (-len(value) % 4)
             return base64.b64decode(padded, altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError):
+        except ValueError:
             pass
     raise Misconfigured(f"a key of the set has no usable `{name}`")
 
@@ -172,7 +171,7 @@ def _public_bytes(public_key: str) -> bytes:
         raise Misconfigured(f"a public key must begin with {PUBLIC_KEY_PREFIX}")
     try:
         return base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise Misconfigured(f"a public key must be base64 after {PUBLIC_KEY_PREFIX}") from None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Sequence
 
 from .errors import Misconfigured
@@ -37,7 +36,7 @@ def _hmac_key(secret: object, *, position: int) -> bytes:
         )
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
-    except (binascii.Error, ValueError):  # ValueError: characters outside ASCII
+    except ValueError:
         raise Misconfigured(
             f"secret {position} is not base64 after {PREFIX}: is it complete?"
         ) from None

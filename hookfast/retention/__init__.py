@@ -1,0 +1,1 @@
+"""How long rows are kept, and what the daily run does, without I/O."""

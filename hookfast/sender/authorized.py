@@ -21,7 +21,8 @@ from hookfast.endpoints.credentials import Access, Authentication, OAuth2, TlsId
 from hookfast.sender.connection import Answer
 from hookfast.sender.failure import RequestFailed
 from hookfast.sender.oauth2 import AccessTokens
-from hookfast.sender.progress import Phase, current_progress
+from hookfast.sender.phase import Phase
+from hookfast.sender.progress import current_progress
 from hookfast.sender.tls import TlsContexts
 from hookfast.sender.transport import CUT, OriginTransport
 from hookfast.telemetry import instruments
@@ -102,11 +103,8 @@ class AuthorizedRequests:
         self, build: Build, authorization: str | None, identities: tuple[TlsIdentity, ...]
     ) -> Answer:
         """Send the request with the first TLS identity that the server accepts."""
-        if len(identities) < 2:
-            identity = identities[0] if identities else None
-            return await self._once(build, authorization, identity)
         rejections: list[Answer | RequestFailed] = []
-        for identity in identities:
+        for identity in identities or (None,):
             if rejections:
                 instruments.REPEATED_REQUESTS.add(cause="credentials")
             try:

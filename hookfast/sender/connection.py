@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import h11
 
 from hookfast.sender.chunked import ChunkedBody, InvalidChunk
-from hookfast.sender.failure import broken, invalid_response, not_http
-from hookfast.sender.progress import Phase, current_progress
+from hookfast.sender.failure import broken, not_http
+from hookfast.sender.phase import Phase
+from hookfast.sender.progress import current_progress
 from hookfast.sender.stream import Stream
 
 MAX_HEAD = 64 * 1024
@@ -67,7 +68,9 @@ class Connection:
             head = await self._receive_head()
             received, cut = await self._receive_body(head)
         except (h11.RemoteProtocolError, InvalidChunk) as error:
-            raise invalid_response(self._peer, progress) from error
+            # h11 reports a connection that the peer closed in the middle of a body as this, too
+            closed = broken(self._peer, progress.phase, None) if progress.ended else None
+            raise closed or not_http(self._peer) from error
         return Answer(head.status_code, head.headers.raw_items(), received, cut)
 
     def prepare_reuse(self) -> bool:

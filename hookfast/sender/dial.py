@@ -11,10 +11,11 @@ import errno
 import socket
 from collections.abc import Callable, Coroutine, Sequence
 
-from hookfast.deliveries.outcome import Result
-from hookfast.sender.address_guard import AddressBlocked, AddressGuard, Network, is_address
-from hookfast.sender.failure import RequestFailed, address_blocked, not_connected, unresolved
-from hookfast.sender.progress import Phase, current_progress
+from hookfast.sender.address_guard import AddressBlocked, AddressGuard
+from hookfast.sender.addresses import Network
+from hookfast.sender.failure import address_blocked, not_connected, unresolved
+from hookfast.sender.phase import Phase
+from hookfast.sender.progress import current_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.url import peer_name
 
@@ -69,21 +70,12 @@ class Dialer:
         RequestFailed."""
         try:
             self._guard.check_host(host, port)
-            addresses = await self._addresses(host)
-            self._guard.check(addresses, host=host, within=within)
-        except AddressBlocked as blocked:
-            raise address_blocked(host, blocked) from None
-        return addresses
-
-    async def _addresses(self, host: str) -> Sequence[str]:
-        if is_address(host):
-            return (host,)
-        try:
             addresses = await self._resolver.resolve(host)
+            self._guard.check(addresses, host=host, within=within)
         except socket.gaierror as error:
             raise unresolved(host, error) from error
-        if not addresses:
-            raise RequestFailed(Result.DNS, f"The name {host} does not resolve to an address.")
+        except AddressBlocked as blocked:
+            raise address_blocked(host, blocked) from None
         return addresses
 
 

@@ -17,7 +17,7 @@ import structlog
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.errors import HookfastError, Unavailable
 from hookfast.sender.address_guard import AddressBlocked
-from hookfast.sender.progress import Phase, Progress
+from hookfast.sender.phase import Phase
 
 log = structlog.get_logger()
 
@@ -155,9 +155,15 @@ def handshake_failed(peer: str, error: OSError) -> RequestFailed:
             return RequestFailed(Result.TLS, f"{peer} {rejection}.")
         if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"):
             return RequestFailed(Result.TLS, f"{peer} does not speak TLS.")
-        reason = (error.reason or "unknown error").lower().replace("_", " ")
-        return RequestFailed(Result.TLS, f"The TLS handshake with {peer} failed: {reason}.")
+        return RequestFailed(
+            Result.TLS, f"The TLS handshake with {peer} failed: {tls_reason(error)}."
+        )
     return RequestFailed(Result.TLS, f"{peer} closed the connection during the TLS handshake.")
+
+
+def tls_reason(error: ssl.SSLError) -> str:
+    """Return OpenSSL's name for an error, in words."""
+    return (error.reason or "unknown error").lower().replace("_", " ")
 
 
 # RFC 8446, section 6.2; the names of OpenSSL's reasons end in the alert's.
@@ -187,8 +193,9 @@ def broken(peer: str, phase: Phase, error: OSError | None) -> RequestFailed:
         # With TLS 1.3 a server judges our certificate after we have sent the request.
         if rejection := _certificate_rejection(error):
             return RequestFailed(Result.TLS, f"{peer} {rejection}.")
-        reason = (error.reason or "unknown error").lower().replace("_", " ")
-        return RequestFailed(Result.TLS, f"{peer} broke off the TLS connection: {reason}.")
+        return RequestFailed(
+            Result.TLS, f"{peer} broke off the TLS connection: {tls_reason(error)}."
+        )
     action = "closed" if error is None else "reset"
     when = {
         Phase.HEADERS: "in the middle of the answer's headers",
@@ -200,9 +207,3 @@ def broken(peer: str, phase: Phase, error: OSError | None) -> RequestFailed:
 def not_http(peer: str, problem: str = "is not valid HTTP/1.1") -> RequestFailed:
     """Return the failure when the response is not HTTP, or exceeds a limit."""
     return RequestFailed(Result.PROTOCOL, f"The answer of {peer} {problem}.")
-
-
-def invalid_response(peer: str, progress: Progress) -> RequestFailed:
-    """Return the failure when h11 rejected the response. h11 also reports a connection that the
-    peer closed in the middle of a body as a protocol error."""
-    return broken(peer, progress.phase, None) if progress.ended else not_http(peer)

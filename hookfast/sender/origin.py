@@ -2,8 +2,8 @@
 
 httpcore2's pool inspects all its connections twice for each request, and polls each idle one. Here
 a request touches only the connection that it uses, and drives h11 directly: with 64 requests at
-once, `Sender.post` takes 0.4 ms of CPU instead of 1.15 ms (`python -m bench.post`, measured in
-turns on a busy machine).
+once, `Sender.post` takes 0.4 ms of CPU instead of 1.15 ms (`bench/post.py` of commit 217e4a3f,
+measured in turns on a busy machine).
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import h11
 
-from hookfast.sender.address_guard import Network
+from hookfast.sender.addresses import Network
 from hookfast.sender.connection import Answer, Connection
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import RequestFailed, broken, handshake_failed
-from hookfast.sender.progress import Phase, current_progress
+from hookfast.sender.phase import Phase
+from hookfast.sender.progress import current_progress
 from hookfast.sender.proxy import EgressUnavailable
 from hookfast.sender.stream import Stream
 from hookfast.sender.url import peer_name
@@ -33,8 +35,35 @@ _TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})(?![0-9.])", r
 _MAX_IDLE_SECONDS = 60
 
 
+class Destination(NamedTuple):
+    """Everything for which a connection is checked: host, port, TLS (None: http), and the networks
+    to which the host is limited, if any."""
+
+    host: str
+    port: int
+    ssl_context: ssl.SSLContext | None = None
+    networks: tuple[Network, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLimits:
+    """How many connections are open, and how long they are kept."""
+
+    idle_seconds: float = 2.0
+    """For an idle connection, unless the server says in `Keep-Alive` how long it keeps it. Common
+    servers close theirs after 2 to 75 s, some proxies without notice."""
+    max_idle_per_origin: int = 32
+    max_per_origin: int = 256
+    """Further requests wait for a free connection, within their deadlines."""
+    max_open: int = 512
+    """Beyond it, the connections of idle origins are closed, least recently used first."""
+
+
+DEFAULT_LIMITS = PoolLimits()
+
+
 class Origin:
-    """Sends requests to one host and port; with `ssl_context` over TLS, verified for the host.
+    """Sends requests to one destination; over TLS, its certificate is verified for the host.
     `streams` are the open ones; each of them is in `all_streams` too.
 
     A server may close an idle connection in the moment in which the next request leaves. A request
@@ -43,30 +72,16 @@ class Origin:
     """
 
     def __init__(
-        self,
-        dialer: Dialer,
-        host: str,
-        port: int,
-        *,
-        networks: Sequence[Network],
-        ssl_context: ssl.SSLContext | None,
-        all_streams: set[Stream],
-        idle_seconds: float,
-        max_idle: int,
-        max_connections: int,
+        self, dialer: Dialer, to: Destination, *, limits: PoolLimits, all_streams: set[Stream]
     ) -> None:
         self.streams: set[Stream] = set()
         self.in_flight = 0
         self._dialer = dialer
-        self._host = host
-        self._port = port
-        self._peer = peer_name(host, port)
-        self._networks = networks
-        self._ssl_context = ssl_context
+        self._to = to
+        self._peer = peer_name(to.host, to.port)
+        self._limits = limits
         self._all_streams = all_streams
-        self._idle_seconds = idle_seconds
-        self._max_idle = max_idle
-        self._slots = asyncio.Semaphore(max_connections)
+        self._slots = asyncio.Semaphore(limits.max_per_origin)
         # Each with the time until which it is kept. The most recent one is used first: the peer is
         # the least likely to have closed it.
         self._idle: deque[tuple[float, Connection]] = deque()
@@ -124,12 +139,12 @@ class Origin:
 
     def _keep(self, connection: Connection, answer: Answer) -> None:
         self._drop_expired()
-        kept = keep_alive_seconds(answer.headers, default=self._idle_seconds)
+        kept = keep_alive_seconds(answer.headers, default=self._limits.idle_seconds)
         if kept <= 0 or not connection.prepare_reuse():
             connection.close()
             return
         self._idle.append((time.monotonic() + kept, connection))
-        if len(self._idle) > self._max_idle:
+        if len(self._idle) > self._limits.max_idle_per_origin:
             self._idle.popleft()[1].close()
 
     def _drop_expired(self) -> None:
@@ -138,14 +153,15 @@ class Origin:
             self._idle.popleft()[1].close()
 
     async def _open(self) -> Connection:
-        connected = await self._dialer.dial(self._host, self._port, within=self._networks)
-        if self._ssl_context is None:
+        host, port, ssl_context, networks = self._to
+        connected = await self._dialer.dial(host, port, within=networks)
+        if ssl_context is None:
             return await self._connect(connected)
         # Nothing has been read yet, so a plain-text greeting reaches the handshake, which can tell
         # a server that does not speak TLS from a silent one.
         current_progress().phase = Phase.HANDSHAKE
         try:
-            return await self._connect(connected, ssl=self._ssl_context, server_hostname=self._host)
+            return await self._connect(connected, ssl=ssl_context, server_hostname=host)
         except OSError as error:
             raise handshake_failed(self._peer, error) from error
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from hookfast.errors import InvalidInput, Misconfigured
-from hookfast.sender.address_guard import is_address, is_private_host, unmapped
+from hookfast.sender.addresses import is_address, is_private_host, unmapped
 from hookfast.sender.url import parse_url, peer_name
 
 

@@ -11,27 +11,9 @@ import re
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hookfast.sender.failure import RequestFailed
-
-
-class Phase(StrEnum):
-    """The current step of a request; its value completes 'No answer within 5 s: …'."""
-
-    QUEUED = "every connection to {peer} stayed in use by other requests."
-    AUTHORIZING = "the token endpoint did not give an access token in time."
-    RESOLVING = "the name {peer} did not resolve in time."
-    CONNECTING = "the connection to {peer} did not open in time."
-    PROXY = "nothing was sent: the egress proxy did not take the connection in time."
-    TUNNEL = "the egress proxy did not open the connection to {peer} in time."
-    HANDSHAKE = "the TLS handshake with {peer} did not finish in time."
-    CONFIRMING = "nothing was sent: the permission to send it did not arrive in time."
-    WAITING = "{peer} took the connection but did not answer in time."
-    HEADERS = "{peer} began its answer but did not finish the headers in time."
-    BODY = "{peer} sent its headers but did not finish the body in time."
+from hookfast.sender.failure import RequestFailed
+from hookfast.sender.phase import Phase
 
 
 @dataclass(slots=True)

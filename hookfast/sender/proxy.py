@@ -10,17 +10,16 @@ import asyncio
 import re
 import socket
 import time
-from collections.abc import Sequence
 from http import HTTPStatus
 
 import h11
 import structlog
 
 from hookfast.errors import Unavailable
-from hookfast.sender.address_guard import is_address
 from hookfast.sender.dial import Connect, connect_first, connect_tcp
 from hookfast.sender.failure import OWN_SHORTAGES, TunnelRefused
-from hookfast.sender.progress import Phase, current_progress
+from hookfast.sender.phase import Phase
+from hookfast.sender.progress import current_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.url import peer_name
 from hookfast.settings.egress_proxy import EgressProxy
@@ -124,7 +123,7 @@ class Tunnels:
         """Return a connection to the proxy."""
         try:
             async with asyncio.timeout(REACH_SECONDS):  # its TimeoutError is an OSError
-                addresses = await self._addresses()
+                addresses = await self._resolver.resolve(self._proxy.host)
                 return await connect_first(addresses, self._proxy.port, connect=self._connect)
         except socket.gaierror:
             raise EgressUnavailable("its name does not resolve", reason="unresolved") from None
@@ -132,14 +131,6 @@ class Tunnels:
             if error.errno in OWN_SHORTAGES:
                 raise
             raise not_reached() from None
-
-    async def _addresses(self) -> Sequence[str]:
-        if is_address(self._proxy.host):
-            return (self._proxy.host,)
-        addresses = await self._resolver.resolve(self._proxy.host)
-        if not addresses:
-            raise socket.gaierror(socket.EAI_NONAME, "no address")
-        return addresses
 
     async def _request(self, connection: socket.socket, target: str) -> h11.Response:
         """Send the request for a tunnel to `target`, and return the head of the answer."""

@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from hookfast.sender.addresses import is_address
+
 Lookup = Callable[[str], Sequence[str]]
 """Blocks, and returns the addresses of a host name; raises `socket.gaierror`."""
 
@@ -39,14 +41,20 @@ class Resolver:
         self._freed: dict[str, asyncio.Event] = {}
 
     async def resolve(self, host: str) -> Sequence[str]:
-        """Return the addresses of `host`. Raises `socket.gaierror` when it has none."""
+        """Return the addresses of `host`: itself if it is one. Raises `socket.gaierror` when it has
+        none."""
+        if is_address(host):
+            return (host,)
         domain = _domain(host)
         while (running := self._running.get(host)) is None:
             if self._busy[domain] < _PER_DOMAIN:
                 running = self._start(host, domain)
                 break
             await self._freed.setdefault(domain, asyncio.Event()).wait()
-        return await asyncio.shield(running)  # a cancelled waiter must not cancel the others
+        addresses = await asyncio.shield(running)  # a cancelled waiter must not cancel the others
+        if not addresses:
+            raise socket.gaierror(socket.EAI_NONAME, "no address")
+        return addresses
 
     def close(self) -> None:
         """Start no more lookups; running ones end by themselves."""

@@ -24,13 +24,15 @@ from hookfast.deliveries.evidence import evidence_of, storable_text
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.endpoints.credentials import PUBLIC, Access
 from hookfast.errors import Unavailable
-from hookfast.sender.address_guard import AddressGuard, Network
+from hookfast.sender.address_guard import AddressGuard
+from hookfast.sender.addresses import Network
 from hookfast.sender.authorized import AuthorizedRequests, Build, certificate_problem
 from hookfast.sender.connection import Answer
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, internal_error, timed_out
 from hookfast.sender.oauth2 import AccessTokens
-from hookfast.sender.progress import Phase, begin_progress, current_progress
+from hookfast.sender.phase import Phase
+from hookfast.sender.progress import begin_progress, current_progress
 from hookfast.sender.proxy import STAGGER_SECONDS as TUNNEL_STAGGER
 from hookfast.sender.proxy import Tunnels, not_reached
 from hookfast.sender.resolver import Lookup, Resolver, system_lookup

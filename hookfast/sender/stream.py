@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import cast
 
 # Reading pauses above this many unread bytes, so that a flood of data does not use up memory.
 _HIGH_WATER = 128 * 1024
@@ -68,10 +68,6 @@ class Stream(asyncio.Protocol):
         if self.buffer or self._ended or self._transport.is_closing():
             return False
         return not self._poll.poll(0)
-
-    def transport_info(self, name: str) -> Any:
-        """Return the transport's extra info with this name, e.g. `ssl_object`, or None."""
-        return self._transport.get_extra_info(name)
 
     def close(self) -> None:
         """Close immediately: drop queued data, and skip the TLS closing handshake."""

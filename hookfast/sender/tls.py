@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from hookfast.deliveries.outcome import Result
 from hookfast.endpoints.credentials import TlsIdentity
 from hookfast.errors import InvalidInput
-from hookfast.sender.failure import RequestFailed
+from hookfast.sender.failure import RequestFailed, tls_reason
 
 _MOST_KEPT = 1_000  # one with the system's authorities takes 1 MB
 
@@ -124,5 +124,4 @@ _WEAK = {
 
 
 def _reason(error: ssl.SSLError) -> str:
-    name = error.reason or "unknown error"
-    return _WEAK.get(name, name.lower().replace("_", " "))
+    return _WEAK.get(error.reason or "") or tls_reason(error)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-from typing import Literal, assert_never
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Literal, TypeAlias, assert_never
 
 from hookfast.deliveries.outcome import Outcome
 from hookfast.endpoints.credentials import PUBLIC, Access
 from hookfast.errors import InvalidInput
-from hookfast.sender.address_guard import Network
+from hookfast.sender.addresses import Network
 from hookfast.sender.sender import Sender
 from hookfast.version import VERSION
 
@@ -19,6 +20,9 @@ CHALLENGE_HEADER = "X-Hook-Challenge"
 CHALLENGE_PARAMETER = "challenge"
 
 _USER_AGENT = {"User-Agent": f"Hookfast/{VERSION}"}
+
+_Get: TypeAlias = Callable[..., Awaitable[tuple[Outcome, Mapping[str, str], str]]]
+"""`Sender.get` with the endpoint's options."""
 
 
 async def verify_endpoint(
@@ -41,21 +45,13 @@ async def verify_endpoint(
 
     Raises InvalidInput, code `verification_failed`, with the reason.
     """
+    get = partial(sender.get, timeout=timeout, access=access, allowed_networks=allowed_networks)
     match mode:
         case "header":
             for topic in topics:
-                await _verify_header(
-                    sender,
-                    url,
-                    challenge=f"{tenant_id}.{topic}",
-                    timeout=timeout,
-                    access=access,
-                    allowed_networks=allowed_networks,
-                )
+                await _verify_header(get, url, challenge=f"{tenant_id}.{topic}")
         case "query":
-            await _verify_query(
-                sender, url, timeout=timeout, access=access, allowed_networks=allowed_networks
-            )
+            await _verify_query(get, url)
         case "none":
             blocked = await sender.blocked_reason(
                 url, timeout=timeout, allowed_networks=allowed_networks
@@ -66,22 +62,8 @@ async def verify_endpoint(
             assert_never(mode)
 
 
-async def _verify_header(
-    sender: Sender,
-    url: str,
-    *,
-    challenge: str,
-    timeout: float,
-    access: Access,
-    allowed_networks: Sequence[Network],
-) -> None:
-    outcome, headers, _ = await sender.get(
-        url,
-        headers={**_USER_AGENT, CHALLENGE_HEADER: challenge},
-        timeout=timeout,
-        access=access,
-        allowed_networks=allowed_networks,
-    )
+async def _verify_header(get: _Get, url: str, *, challenge: str) -> None:
+    outcome, headers, _ = await get(url, headers={**_USER_AGENT, CHALLENGE_HEADER: challenge})
     _require_success(outcome)
     returned = headers.get(CHALLENGE_HEADER.lower())
     if returned is None:
@@ -94,23 +76,11 @@ async def _verify_header(
         )
 
 
-async def _verify_query(
-    sender: Sender,
-    url: str,
-    *,
-    timeout: float,
-    access: Access,
-    allowed_networks: Sequence[Network],
-) -> None:
+async def _verify_query(get: _Get, url: str) -> None:
     challenge = secrets.token_urlsafe(24)
     separator = "&" if "?" in url else "?"
-    outcome, _, body = await sender.get(
-        f"{url}{separator}{CHALLENGE_PARAMETER}={challenge}",
-        headers=_USER_AGENT,
-        timeout=timeout,
-        access=access,
-        allowed_networks=allowed_networks,
-    )
+    asked = f"{url}{separator}{CHALLENGE_PARAMETER}={challenge}"
+    outcome, _, body = await get(asked, headers=_USER_AGENT)
     _require_success(outcome)
     if body.strip() != challenge:
         raise _failed(

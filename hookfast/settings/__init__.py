@@ -1,0 +1,1 @@
+"""The settings of the service, read from environment variables and secret files."""

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, Field
 from pydantic_settings import NoDecode
 
 from hookfast.brand import MAX_NAME, Brand, parse_accent, parse_logo_url, parse_origin
-
-
-def _split_origins(value: object) -> object:
-    if isinstance(value, str):
-        return tuple(parse_origin(part.strip()) for part in value.split(",") if part.strip())
-    return value
+from hookfast.settings.types import comma_separated
 
 
 class PortalSettings(BaseModel):
@@ -36,7 +31,7 @@ class PortalSettings(BaseModel):
         description="The portal's colour for buttons, links and the current page, such as "
         "`#4338ca`. Text gets enough contrast whatever it is.",
     )
-    portal_frame_origins: Annotated[tuple[str, ...], BeforeValidator(_split_origins), NoDecode] = (
+    portal_frame_origins: Annotated[tuple[str, ...], comma_separated(parse_origin), NoDecode] = (
         Field(
             (),
             description="Comma-separated origins that may embed the portal in a frame, such as "

@@ -52,8 +52,8 @@ class RetentionSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_ages(self) -> Self:
-        names = [name for name in RetentionSettings.model_fields]
-        if found := retention.errors_in({name: getattr(self, name) for name in names}):
+        ages = {name: getattr(self, name) for name in RetentionSettings.model_fields}
+        if found := retention.errors_in(ages):
             raise ValueError("; ".join(found))
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
@@ -38,10 +39,15 @@ def check_number(value: object) -> object:
     return value
 
 
-def _split_networks(value: object) -> object:
-    if isinstance(value, str):
-        return tuple(ip_network(part.strip()) for part in value.split(",") if part.strip())
-    return value
+def comma_separated(parse: Callable[[str], object]) -> BeforeValidator:
+    """Return the validator of a text that is a list: `parse` reads each part of it."""
+
+    def split(value: object) -> object:
+        if isinstance(value, str):
+            return tuple(parse(part.strip()) for part in value.split(",") if part.strip())
+        return value
+
+    return BeforeValidator(split)
 
 
 def parse_port_ranges(text: str) -> tuple[range, ...]:
@@ -106,7 +112,7 @@ def _check_operator_key(value: SecretStr | None) -> SecretStr | None:
 Seconds = Annotated[timedelta, BeforeValidator(_parse_seconds), Field(gt=timedelta(0))]
 """A duration that is longer than zero."""
 SecondsOrZero = Annotated[timedelta, BeforeValidator(_parse_seconds), Field(ge=timedelta(0))]
-Networks = Annotated[tuple[Network, ...], BeforeValidator(_split_networks), NoDecode]
+Networks = Annotated[tuple[Network, ...], comma_separated(ip_network), NoDecode]
 """Comma-separated networks in CIDR notation."""
 Port = Annotated[int, Field(ge=0, le=65535)]
 """A port; 0 takes a free one."""

@@ -1,0 +1,1 @@
+"""Signing requests and encrypting their bodies, and the keys for both."""

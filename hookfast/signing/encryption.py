@@ -7,7 +7,6 @@ cover. The signature covers the ciphertext, which is the body that is sent.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -36,6 +35,7 @@ _KINDS: Mapping[Algorithm, tuple[str, ...]] = {
 }
 
 _Key = RSAKey | ECKey | OKPKey
+_TYPES: Mapping[str, type[_Key]] = {"RSA": RSAKey, "EC": ECKey, "OKP": OKPKey}
 
 
 class Encryption:
@@ -89,7 +89,10 @@ def checked_jwk(jwk: Mapping[str, Any], *, alg: Algorithm, pointer: str) -> dict
     if kind == "RSA":
         _check_rsa(public, pointer)
     if "kid" in jwk:
-        public["kid"] = _key_id(jwk["kid"], pointer)
+        key_id = jwk["kid"]
+        if not isinstance(key_id, str) or not 1 <= len(key_id) <= MAX_KEY_ID:
+            raise _invalid(f"{pointer}/kid", f"a key id must have 1 to {MAX_KEY_ID} characters")
+        public["kid"] = key_id
     try:
         # Encrypting detects keys that importing accepts: a point that is not on its curve, a key of
         # small order.
@@ -116,28 +119,16 @@ def _integer(text: str, pointer: str) -> int:
     """Decode a Base64urlUInt (RFC 7518, section 2)."""
     try:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):  # ValueError: characters outside ASCII
+    except ValueError:
         raise _invalid(pointer, "this is not base64url") from None
     return int.from_bytes(raw, "big")
 
 
 def _imported(jwk: Mapping[str, str]) -> _Key:
-    kind: Any = jwk.get("kty")
-    match kind:
-        case "RSA":
-            return RSAKey.import_key(dict(jwk))
-        case "EC":
-            return ECKey.import_key(dict(jwk))
-        case "OKP":
-            return OKPKey.import_key(dict(jwk))
-        case _:
-            raise _invalid("/encryption/jwk/kty", "unknown type of key; use RSA, EC or OKP")
-
-
-def _key_id(value: object, pointer: str) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_KEY_ID:
-        raise _invalid(f"{pointer}/kid", f"a key id must have 1 to {MAX_KEY_ID} characters")
-    return value
+    kind = _TYPES.get(jwk.get("kty", ""))
+    if kind is None:
+        raise _invalid("/encryption/jwk/kty", "unknown type of key; use RSA, EC or OKP")
+    return kind.import_key(dict(jwk))
 
 
 def _either(names: tuple[str, ...]) -> str:

@@ -12,7 +12,6 @@ A random nonce is safe for 2^32 secrets per key (SP 800-38D, section 8.3).
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import secrets
 from collections.abc import Sequence
@@ -55,11 +54,7 @@ class Keyring:
 
     def is_current(self, sealed: str) -> bool:
         """Return whether the newest key sealed this secret; it may still fail to open."""
-        try:
-            raw = base64.b64decode(sealed, validate=True)
-        except (binascii.Error, ValueError):  # ValueError: characters outside ASCII
-            return False
-        return hmac.compare_digest(raw[:_ID_BYTES], self._newest)
+        return hmac.compare_digest(_decoded(sealed)[:_ID_BYTES], self._newest)
 
     def open(self, sealed: str, *, context: str) -> str:
         """Decrypt a secret that was sealed for `context`. Raises Misconfigured when its key is not
@@ -102,7 +97,7 @@ def decode_key(text: str) -> bytes:
     ValueError, whose message contains nothing of the key."""
     try:
         key = base64.b64decode(text.strip(), validate=True)
-    except (binascii.Error, ValueError):  # ValueError: characters outside ASCII
+    except ValueError:
         raise ValueError("is not base64") from None
     if len(key) != KEY_BYTES:
         raise ValueError(f"has {len(key)} bytes instead of {KEY_BYTES}")
@@ -123,14 +118,19 @@ def _key_id(key: bytes) -> bytes:
 
 
 def _split(sealed: str, *, context: str) -> tuple[bytes, bytes, bytes]:
-    try:
-        raw = base64.b64decode(sealed, validate=True)
-    except (binascii.Error, ValueError):  # ValueError: characters outside ASCII
-        raise _damaged(context) from None
+    raw = _decoded(sealed)
     if len(raw) < _ID_BYTES + _NONCE_BYTES + _TAG_BYTES:
         raise _damaged(context)
     start = _ID_BYTES + _NONCE_BYTES
     return raw[:_ID_BYTES], raw[_ID_BYTES:start], raw[start:]
+
+
+def _decoded(sealed: str) -> bytes:
+    """Return the bytes of a sealed secret; none if the text is not base64."""
+    try:
+        return base64.b64decode(sealed, validate=True)
+    except ValueError:
+        return b""
 
 
 def _damaged(context: str) -> Misconfigured:

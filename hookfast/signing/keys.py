@@ -7,7 +7,6 @@ Public keys are shown as JWKs (RFC 7517), whose id is their thumbprint (RFC 7638
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 from dataclasses import dataclass
@@ -124,7 +123,7 @@ def _decoded(text: str, prefix: str) -> bytes | None:
         return None
     try:
         return base64.b64decode(text.removeprefix(prefix), validate=True)
-    except (binascii.Error, ValueError):  # ValueError: characters outside ASCII
+    except ValueError:
         return None
 
 

@@ -1,1 +1,1 @@
-"""The record: tables, migrations, and every SQL statement, one module per table."""
+"""The record in SQLite or PostgreSQL: the tables, the migrations, and every SQL statement."""

@@ -39,6 +39,12 @@ _SOMEWHERE = Fault(
 )
 
 
+def scanner_reason(error: json.JSONDecodeError) -> str:
+    """Return why text is not JSON. Some of the scanner's messages end in "at" or a colon, before a
+    position or a quotation."""
+    return error.msg.rstrip(": ").removesuffix(" at")
+
+
 def find_fault(text: str, start: int, *, max_depth: int | None = None) -> Fault:
     """Return the first fault in the value at `start`: a duplicate member name, a number that is out
     of range or has too many digits, or (with `max_depth`) a bracket that is too deep."""

@@ -16,6 +16,9 @@ MAX_EXPONENT: Final = 9_999
 """Powers of ten beyond this are not calculated with: the sum of 1 and 1e-999999999 would have a
 billion digits."""
 
+MAX_DIGITS: Final = 4_300
+"""Digits of the longest integer that `int` reads and writes."""
+
 MAX_ZEROS: Final = 40
 """Zeros at the end of a canonical number, or after its decimal point."""
 
@@ -46,7 +49,7 @@ def strict_number(text: str) -> Decimal:
     value = _create(text)
     if str(value) == text:
         return value
-    value = _read(text)
+    value = read_decimal(text)
     if value and (math.isinf(float(value)) or value.adjusted() < -MAX_EXPONENT):
         raise ValueError
     return WrittenNumber(text, _bounded(value))
@@ -56,12 +59,12 @@ def any_number(text: str) -> Decimal:
     """Return a JSON number with a fraction or an exponent, of any size. One with a power of ten
     beyond MAX_EXPONENT counts as infinite or as zero, and is still written as it was."""
     value = _create(text)
-    return value if str(value) == text else WrittenNumber(text, _bounded(_read(text)))
+    return value if str(value) == text else WrittenNumber(text, _bounded(read_decimal(text)))
 
 
 def strict_integer(text: str) -> int | Decimal:
     """Return a JSON integer: `-0` is a decimal, because no `int` is. Raises ValueError if it has
-    more than 4,300 digits."""
+    more than MAX_DIGITS digits."""
     return NEGATIVE_ZERO if text == "-0" else int(text)
 
 
@@ -109,13 +112,15 @@ def with_floats(value: Any) -> Any:
     return value
 
 
-def _read(text: str) -> Decimal:
+def read_decimal(text: str, *, most_exponent: int = 999_999_999_999) -> Decimal:
+    """Return a JSON number. `most_exponent` stands for an exponent of more digits than Decimal
+    supports."""
     try:
         return Decimal(text)
-    except InvalidOperation:  # the exponent has more digits than Decimal supports
+    except InvalidOperation:
         mantissa, exponent = text.lower().split("e")
         sign = "-" if exponent.startswith("-") else ""
-        return Decimal(f"{mantissa}e{sign}999999999999")
+        return Decimal(f"{mantissa}e{sign}{most_exponent}")
 
 
 def _bounded(value: Decimal) -> Decimal:

@@ -17,13 +17,13 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 from hookfast.errors import InvalidInput
-from hookfast.strict_json.fault import DUPLICATE, find_fault
+from hookfast.strict_json.fault import DUPLICATE, Fault, find_fault, scanner_reason
 from hookfast.strict_json.numbers import strict_integer, strict_number
 
 JsonValue: TypeAlias = "bool | int | Decimal | str | list[JsonValue] | dict[str, JsonValue] | None"
@@ -89,10 +89,8 @@ def parse_with_text(raw: bytes, *, levels: int, max_depth: int = MAX_DEPTH) -> P
         if end != len(text):
             raise json.JSONDecodeError("Unexpected text after the value", text, end)
     except json.JSONDecodeError as error:
-        # some of the scanner's messages end in "at" or a colon, before a position or a quotation
-        reason = error.msg.rstrip(": ").removesuffix(" at")
         raise _invalid(
-            f"the body is not JSON: {reason}{_at(text, error.pos)}; correct it there"
+            f"the body is not JSON: {scanner_reason(error)}{_at(text, error.pos)}; correct it there"
         ) from None
     _reject_bad_escapes(text)
     return source
@@ -141,7 +139,7 @@ def _object(text: str, start: int, decoder: json.JSONDecoder, *, levels: int) ->
                 raise json.JSONDecodeError("Expecting a member name in double quotes", text, index)
             name, end = _scan(text, index, decoder)
             if name in members:
-                raise _duplicate(text, index)
+                raise _rejected(text, replace(DUPLICATE, position=index))
             index = _after(":", text, end)
             members[name] = member = _value(text, index, decoder, levels=levels - 1)
             end = _skip_space(text, member.end)
@@ -191,8 +189,7 @@ def _scan(text: str, index: int, decoder: json.JSONDecoder) -> tuple[Any, int]:
     except json.JSONDecodeError:
         raise
     except ValueError:  # from a hook below or int(), which do not know the position
-        fault = find_fault(text, index)
-        raise _invalid(f"{fault.reason}{_at(text, fault.position)}; {fault.advice}") from None
+        raise _rejected(text, find_fault(text, index)) from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -243,8 +240,8 @@ def _reject_bad_escapes(text: str) -> None:
     raise _invalid(f"unpaired surrogate{position}; send the complete character")
 
 
-def _duplicate(text: str, index: int) -> InvalidInput:
-    return _invalid(f"{DUPLICATE.reason}{_at(text, index)}; {DUPLICATE.advice}")
+def _rejected(text: str, fault: Fault) -> InvalidInput:
+    return _invalid(f"{fault.reason}{_at(text, fault.position)}; {fault.advice}")
 
 
 def _at(text: str, position: int | None) -> str:

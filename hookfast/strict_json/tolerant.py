@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hookfast.errors import InvalidInput
+from hookfast.strict_json.fault import scanner_reason
 from hookfast.strict_json.numbers import any_integer, any_number
 from hookfast.strict_json.parser import JsonValue, is_too_deep, parse_with_text
 from hookfast.strict_json.text import to_text
@@ -101,8 +102,8 @@ def _parse_loosely(text: str) -> tuple[Any, bool]:
     try:
         return _parse(text, strict=False)[0], False
     except json.JSONDecodeError as error:
-        reason = error.msg.rstrip(": ").removesuffix(" at")
-        raise _invalid(f"{reason} at line {error.lineno}, column {error.colno}") from None
+        where = f"line {error.lineno}, column {error.colno}"
+        raise _invalid(f"{scanner_reason(error)} at {where}") from None
 
 
 def _parse(text: str, *, strict: bool) -> tuple[Any, bool]:

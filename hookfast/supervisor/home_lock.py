@@ -68,9 +68,8 @@ def _is_alive(pid: int | None) -> bool:
     if pid is None:
         return False
     try:
-        os.kill(pid, 0)
+        with suppress(PermissionError):  # it is another user's
+            os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
     return True

@@ -87,7 +87,27 @@ class _Total(Metric):
 
 
 class Counter(_Total):
-    """A count that only grows."""
+    """A count that only grows. `starts`: the values of its first label, all or by process, that a
+    process begins at 0. To Prometheus, a count that appears was always there, so without this the
+    first dead letter would be no increase, and no alert."""
+
+    def __init__(
+        self,
+        name: str,
+        unit: str,
+        description: str,
+        *,
+        labels: tuple[str, ...],
+        by: str = "worker",
+        starts: tuple[str, ...] | Mapping[str, tuple[str, ...]] = (),
+    ) -> None:
+        super().__init__(name, unit, description, labels=labels, by=by)
+        self._starts = starts if isinstance(starts, Mapping) else dict.fromkeys(by.split(), starts)
+
+    def begin(self, process: str) -> None:
+        """Start the counts of this process that begin at 0."""
+        for value in self._starts.get(process, ()):
+            self.add(0, **{self.labels[0]: value})
 
     def _create(self) -> None:
         super()._create()
@@ -194,6 +214,10 @@ DELIVERIES = Counter(
     "endpoint was disabled when the event was emitted).",
     labels=("outcome", TENANT_LABEL),
     by="api worker",
+    starts={
+        "api": ("dead_on_arrival",),
+        "worker": ("delivered", "dead", "gone", "cancelled"),
+    },
 )
 ATTEMPTS = Counter(
     "hookfast.attempts",
@@ -214,6 +238,7 @@ REPEATED_REQUESTS = Counter(
     "connection ended before an answer began), credentials (the receiver rejected the first).",
     labels=("cause",),
     by="api worker",
+    starts=("connection", "credentials"),
 )
 EGRESS_PROXY_FAILURES = Counter(
     "hookfast.egress_proxy.failures",
@@ -222,6 +247,7 @@ EGRESS_PROXY_FAILURES = Counter(
     "reason: unresolved, unreachable, rejected (401, 407, 429), invalid_answer, no_answer.",
     labels=("reason",),
     by="api worker",
+    starts=("unresolved", "unreachable", "rejected", "invalid_answer", "no_answer"),
 )
 ATTEMPT_DURATION = Histogram(
     "hookfast.attempt.duration",
@@ -281,6 +307,7 @@ QUOTA_REJECTIONS = Counter(
     "sources, events_per_day (each event), test_sends.",
     labels=("quota", TENANT_LABEL),
     by="api",
+    starts=("endpoints", "subscriptions", "sources", "events_per_day", "test_sends"),
 )
 MAIL = Counter(
     "hookfast.mail",
@@ -296,6 +323,7 @@ CIRCUIT_CHANGES = Counter(
     "410, or because it failed for too long).",
     labels=("change",),
     by="api worker",
+    starts=("opened", "closed", "disabled"),
 )
 TEMPORAL_UP = Gauge(
     "hookfast.temporal.up",
@@ -385,6 +413,7 @@ OUTBOX_ROWS = Counter(
     "had been lost), rejected, postponed.",
     labels=("result",),
     by="outbox-relay",
+    starts=("sent", "replayed", "rejected", "postponed"),
 )
 OUTBOX_LAG = Gauge(
     "hookfast.outbox_relay.lag",
@@ -405,29 +434,9 @@ OUTBOX_REJECTED = Gauge(
     by="outbox-relay",
 )
 
-_QUOTAS = ("endpoints", "subscriptions", "sources", "events_per_day", "test_sends")
-_REPEATED = ("connection", "credentials")
-_CIRCUIT_CHANGES = ("opened", "closed", "disabled")
-_PROXY_FAILURES = ("unresolved", "unreachable", "rejected", "invalid_answer", "no_answer")
-_OUTBOX_RESULTS = ("sent", "replayed", "rejected", "postponed")
-_OUTCOMES = {"api": ("dead_on_arrival",), "worker": ("delivered", "dead", "gone", "cancelled")}
-
 
 def begin(process: str) -> None:
-    """Start some counts at 0, such as those that have alerts. To Prometheus, a count that appears
-    was always there, so without this the first dead letter would be no increase."""
-    if process == "outbox-relay":
-        for result in _OUTBOX_RESULTS:
-            OUTBOX_ROWS.add(0, result=result)
-        return
-    for outcome in _OUTCOMES.get(process, ()):
-        DELIVERIES.add(0, outcome=outcome)
-    for change in _CIRCUIT_CHANGES:
-        CIRCUIT_CHANGES.add(0, change=change)
-    for cause in _REPEATED:
-        REPEATED_REQUESTS.add(0, cause=cause)
-    for reason in _PROXY_FAILURES:
-        EGRESS_PROXY_FAILURES.add(0, reason=reason)
-    if process == "api":
-        for quota in _QUOTAS:
-            QUOTA_REJECTIONS.add(0, quota=quota)
+    """Start the counts that a process begins at 0."""
+    for metric in CATALOGUE.values():
+        if isinstance(metric, Counter):
+            metric.begin(process)

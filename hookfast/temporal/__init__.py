@@ -1,0 +1,1 @@
+"""The connection to Temporal: its payloads, compression, availability and worker versions."""

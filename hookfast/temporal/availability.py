@@ -13,7 +13,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from hookfast.dependency import TEMPORAL
+from hookfast.outage_log import TEMPORAL
 from hookfast.telemetry import instruments
 
 _TIMEOUT: Final = timedelta(seconds=5)

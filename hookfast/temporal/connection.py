@@ -15,30 +15,16 @@ from temporalio.api.operatorservice.v1 import (
     ListSearchAttributesRequest,
 )
 from temporalio.client import Client
-from temporalio.common import SearchAttributeKey
 from temporalio.envconfig import ClientConfig
 from temporalio.service import GrpcCompression, RPCError, RPCStatusCode
 
-from hookfast.dependency import TEMPORAL
+from hookfast.deliveries.search_attributes import SEARCH_ATTRIBUTES
+from hookfast.outage_log import TEMPORAL
 from hookfast.settings.secret_files import read_for
 from hookfast.settings.types import TemporalCompression
 from hookfast.temporal.availability import connect_failure_in_words, failure_in_words
 from hookfast.temporal.compression import compression_for
 from hookfast.temporal.payloads import DATA_CONVERTER
-
-HOOK_TENANT = SearchAttributeKey.for_keyword("HookTenant")
-HOOK_ENDPOINT = SearchAttributeKey.for_keyword("HookEndpoint")
-HOOK_EVENT_TYPE = SearchAttributeKey.for_keyword("HookEventType")
-HOOK_STATE = SearchAttributeKey.for_keyword("HookState")
-HOOK_DELIVERIES = SearchAttributeKey.for_keyword_list("HookDeliveries")
-"""Search attribute of a batch: the last 12 characters of its deliveries' ids."""
-SEARCH_ATTRIBUTES: tuple[SearchAttributeKey[Any], ...] = (
-    HOOK_TENANT,
-    HOOK_ENDPOINT,
-    HOOK_EVENT_TYPE,
-    HOOK_STATE,
-    HOOK_DELIVERIES,
-)
 
 CLOSED_WORKFLOWS_KEPT = timedelta(days=4)
 """The retention that a namespace gets. Our rows are the record; a closed workflow is only a trace
@@ -50,11 +36,6 @@ _RECONNECT_SECONDS = 1.0
 _CONNECT_SECONDS = 10.0
 
 log = structlog.get_logger()
-
-
-def kind_of(key: SearchAttributeKey[Any]) -> str:
-    """Return a search attribute's type as Temporal's CLI names it: `Keyword` or `KeywordList`."""
-    return key.indexed_value_type.name.title().replace("_", "")
 
 
 async def connect(

@@ -11,7 +11,7 @@ import trustme
 from sqlalchemy import insert, update
 
 from api.app import create_app
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from api.http.examples import UNKNOWN
-from api.http.glossary import GLOSSARY
+from api.openapi.examples import UNKNOWN
+from api.openapi.glossary import GLOSSARY
 from tests.docs.fenced import DOCS
 
 Json = dict[str, Any]
@@ -71,7 +71,7 @@ def test_every_json_body_has_an_example_that_fits_its_schema(operation: Json) ->
         assert examples, media_type
         for example in examples:
             assert example is not None
-            assert UNKNOWN not in list(_texts(example)), "see api/http/example_values.py"
+            assert UNKNOWN not in list(_texts(example)), "see api/openapi/example_values.py"
             schema = content.get("schema", {}) | {"components": COMPONENTS}
             faults = list(Draft202012Validator(schema).iter_errors(example))
             assert not faults, [(fault.json_path, fault.message) for fault in faults]

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 from temporalio.client import Client
 
-from hookfast.temporal.connection import SEARCH_ATTRIBUTES, kind_of
+from hookfast.deliveries.search_attributes import SEARCH_ATTRIBUTES, kind_of
 from tests.e2e.service_process import NO_TLS
 from tests.support.log_lines import check_file
 from tests.support.seed import KEY

@@ -122,7 +122,7 @@ async def test_killed_redrive_sends_each_delivery_and_a_persons_resend_overtakes
             assert (await job_row(database, job_id)).finished_at is None
             async with database.read() as connection:
                 running_job = selection.DeliverySelection.from_document(
-                    (await job_row(database, job_id)).chosen
+                    (await job_row(database, job_id)).filter
                 )
                 again = replace(
                     chosen,

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from pydantic import SecretStr
 
 from api.app import create_app
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.settings.settings import Settings
 from hookfast.storage.keys.new_keys import ensure_operator_key
 

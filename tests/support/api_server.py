@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import create_app
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 from hookfast.storage.keys.new_keys import ensure_operator_key

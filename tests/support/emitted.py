@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 from sqlalchemy import update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.deliveries.job import JobStatus
 from hookfast.storage.deliveries import jobs
 from hookfast.storage.tables import Delivery

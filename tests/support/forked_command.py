@@ -20,7 +20,7 @@ _SERVER.set_forkserver_preload(
         "hookfast.cli",
         "hookfast.cli.remote.deliveries",
         "hookfast.cli.remote.names",
-        "hookfast.cli.remote.trigger",
+        "hookfast.cli.remote.trigger.send",
         "hookfast.cli.secrets",
         "httpcore2",  # httpx2 imports it with its first client
         "tests.support.forked_command",

@@ -63,7 +63,7 @@ async def seed_job(
                 "id": new_id("job", now),
                 "kind": JobKind.ACTION.value,
                 "action": action,
-                "chosen": chosen.document(),
+                "filter": chosen.document(),
                 "rate_per_second": rate_per_second,
                 "status": "pending",
                 "total": sum(counted.values()),

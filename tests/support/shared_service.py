@@ -15,7 +15,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.settings.settings import Settings
 from tests.support.api_client import (
     OPERATOR_KEY,

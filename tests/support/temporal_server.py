@@ -10,7 +10,7 @@ from pathlib import Path
 
 from temporalio.testing import WorkflowEnvironment
 
-from hookfast.temporal.connection import SEARCH_ATTRIBUTES
+from hookfast.deliveries.search_attributes import SEARCH_ATTRIBUTES
 from hookfast.temporal.payloads import DATA_CONVERTER
 
 _TIME_SKIPPING = [

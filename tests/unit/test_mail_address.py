@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from email import message_from_bytes
-from email.policy import SMTP, default
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookfast.mail import News, compose
 from hookfast.mail_address import ascii_address, parse_mailbox
-from hookfast.owners.notice import Facts, NoticeKind
+from tests.support.owner_mail import read, written
 
 
 @pytest.mark.parametrize(
@@ -119,24 +114,8 @@ def test_every_accepted_address_gets_the_mail(local: str, labels: list[str]) -> 
         sent = ascii_address(address)
     except ValueError:
         return
-    message = compose(
-        NoticeKind.RECOVERED,
-        [
-            News(
-                notice_id="n",
-                endpoint_id="e",
-                url="https://a.example/",
-                description="",
-                facts=Facts(),
-            )
-        ],
-        sender=parse_mailbox(f"Hooks <{address}>"),
-        to=address,
-        message_id="<1@platform.example>",
-        public_url="https://hooks.example",
-        at=datetime(2026, 11, 20, tzinfo=UTC),
-    )
-    read = message_from_bytes(message.as_bytes(policy=SMTP), policy=default)
+    message = written(sender=f"Hooks <{address}>", to=address)
+    as_read = read(message)
     for header in ("From", "To"):
         assert [one.addr_spec for one in message[header].addresses] == [sent]
-        assert [one.addr_spec for one in read[header].addresses] == [sent]
+        assert [one.addr_spec for one in as_read[header].addresses] == [sent]

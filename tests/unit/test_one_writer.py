@@ -23,7 +23,7 @@ SAVES = re.compile(r"\blife_rows\.save|\bsave_and_(wake|start)\b|life_rows impor
 ALLOWED = {
     "started_at",
     "leased_until",
-    "wakes",
+    "wake_count",
     "urgency",
     "signals_applied",
     "batch_id",
@@ -323,8 +323,8 @@ _C = _DELIVERIES.c
         ("update(_DELIVERIES).values({'status': 1, _C.reason: 2})", {"status", "reason"}),
         ("update(_DELIVERIES).values({_C['status']: 1})", {"status"}),
         (
-            "_STATE = {'status': 1}\nupdate(_DELIVERIES).values(**_STATE, wakes=1)",
-            {"status", "wakes"},
+            "_STATE = {'status': 1}\nupdate(_DELIVERIES).values(**_STATE, wake_count=1)",
+            {"status", "wake_count"},
         ),
         ("_STATE = dict(status=1)\nupdate(_DELIVERIES).values(_STATE)", {"status"}),
         ("update(_DELIVERIES).values(**{'status': 1} | {'reason': 2})", {"status", "reason"}),

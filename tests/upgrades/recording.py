@@ -26,7 +26,7 @@ from hookfast.version import VERSION
 HERE = Path(__file__).parent
 KINDS = ("sqlite", "postgresql")
 _FOLDER = "HOOKFAST_RECORD_STATEMENTS"
-_FROM = (
+RECORDED = (
     *(
         f"tests/integration/api/test_{name}.py"
         for name in (
@@ -45,6 +45,7 @@ _FROM = (
     "tests/integration/delivery/test_daily.py",
     "tests/integration/storage",
 )
+"""The tests that send a release's statements."""
 _NOT_FROM = ("query_plans", "migrate", "partitions")  # these test the schema
 _KEPT = re.compile(r"(?:SELECT|INSERT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"\$\d+(?:::[\w ]+(?:\[\])?)?|\?")
@@ -91,7 +92,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def _run_the_tests(jobs: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pytest", "-q", "-n", str(jobs), *_FROM]
+        command = [sys.executable, "-m", "pytest", "-q", "-n", str(jobs), *RECORDED]
         command += ["-p", "tests.upgrades.recording", "-k", f"not ({' or '.join(_NOT_FROM)})"]
         subprocess.run(command, env=os.environ | {_FOLDER: folder}, check=False)
         for kind in KINDS:

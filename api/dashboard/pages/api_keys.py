@@ -12,7 +12,6 @@ from api.access.ownership import found
 from api.dashboard.site import DASHBOARD
 from api.http.fields import ApiKeyPath, TenantId
 from api.http.pagination import Page, PageQuery
-from api.process.context import Context
 from api.routes.api_keys import (
     CreatedKey,
     NewOperatorKey,
@@ -51,14 +50,14 @@ async def api_keys_page(
     view: PageView, page: PageQuery, principal: Writer, tenant_id: TenantId | None = None
 ) -> Response:
     """List the keys, newest first."""
-    return await _list(view, page, view.context, principal, tenant_id=tenant_id)
+    return await _list(view, page, principal, tenant_id=tenant_id)
 
 
 @routes.post("/api-keys")
 async def add_key(view: PageView, page: PageQuery, audit: Audit, principal: Writer) -> Response:
     """Create a key. Only this answer shows it."""
     try:
-        created = await _create(view, view.context, audit, principal)
+        created = await _create(view, audit, principal)
     except InvalidInput as error:
         details = {each.pointer.strip("/"): each.detail for each in error.errors}
         if not details.keys() <= _TYPED:
@@ -66,7 +65,7 @@ async def add_key(view: PageView, page: PageQuery, audit: Audit, principal: Writ
         for name, detail in details.items():
             view.invalid[name] = InvalidField(view.form.get(name, ""), detail)
         tenant = view.form.text("tenant_id")
-        return await _list(view, page, view.context, principal, tenant_id=tenant, status=422)
+        return await _list(view, page, principal, tenant_id=tenant, status=422)
     view.result_path = "/dashboard/api-keys"
     return view.render("api_key_created.html", created=created)
 
@@ -74,7 +73,6 @@ async def add_key(view: PageView, page: PageQuery, audit: Audit, principal: Writ
 async def _list(
     view: View,
     page: Page,
-    context: Context,
     principal: Principal,
     *,
     tenant_id: str | None,
@@ -82,9 +80,9 @@ async def _list(
 ) -> Response:
     tenant = tenant_id or view.tenant_id
     if tenant is None:
-        listing = await list_operator_keys(page, context, principal)
+        listing = await list_operator_keys(page, view.context, principal)
     else:
-        listing = await list_tenant_keys(tenant, page, context, principal)
+        listing = await list_tenant_keys(tenant, page, view.context, principal)
     scopes = _OPERATOR_SCOPES if tenant is None else _TENANT_SCOPES
     return view.render(
         "api_keys.html",
@@ -96,9 +94,7 @@ async def _list(
     )
 
 
-async def _create(
-    view: View, context: Context, audit: RequestAudit, principal: Principal
-) -> CreatedKey:
+async def _create(view: View, audit: RequestAudit, principal: Principal) -> CreatedKey:
     members: dict[str, Any] = {
         "name": view.form.get("name", ""),
         "scope": view.form.get("scope", "emit"),
@@ -109,9 +105,9 @@ async def _create(
     tenant = view.form.text("tenant_id") or view.tenant_id
     if tenant is None:
         form = validated(NewOperatorKey, members)
-        return await create_operator_key(form, context, audit, principal)
+        return await create_operator_key(form, view.context, audit, principal)
     tenant_form = validated(NewTenantKey, members)
-    return await create_tenant_key(tenant, tenant_form, context, audit, principal)
+    return await create_tenant_key(tenant, tenant_form, view.context, audit, principal)
 
 
 @routes.get("/api-keys/{key_id}/revoke")

@@ -45,26 +45,17 @@ async def audit_page(
     tenant_id: TenantId | None = None,
 ) -> Response:
     """List the changes, newest first."""
-    listing = await list_audit(
-        page,
-        view.context,
-        principal,
-        resource_id=resource_id,
-        action=action,
-        key_id=key_id,
-        tenant_id=tenant_id or view.tenant_id,
-        since=times.start(view.now),
-        until=times.until,
-    )
+    given = {
+        "action": action,
+        "resource_id": resource_id,
+        "key_id": key_id,
+        "tenant_id": tenant_id,
+    }
+    listing = await list_audit(page, view.context, principal, **times.narrowed(given, view))
     return view.render(
         "audit.html",
         listing=listing,
-        given={
-            "action": action,
-            "resource_id": resource_id,
-            "key_id": key_id,
-            "tenant_id": tenant_id,
-        },
+        given=given,
         actions=ACTIONS,
         times=times,
         pages=_PAGES,

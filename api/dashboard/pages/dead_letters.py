@@ -23,11 +23,11 @@ from api.routes.dead_letters import (
 )
 from api.site import formatting
 from api.site.form import Form, validated
-from api.site.formatting import number
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 from api.site.time_range import RangeQuery
 from hookfast.deliveries.answer import SUGGESTED_ANSWERS
+from hookfast.plural import are, pluralize
 
 routes = PageRouter(DASHBOARD)
 
@@ -58,18 +58,7 @@ async def dead_letters_page(
         "tenant_id": tenant_id,
         "answer": answer,
     }
-    listing = await list_dead_letters(
-        page,
-        view.context,
-        principal,
-        endpoint_id=endpoint_id,
-        event_type=event_type,
-        reason=reason,
-        answer=answer,
-        tenant_id=tenant,
-        since=times.start(view.now),
-        until=times.until,
-    )
+    listing = await list_dead_letters(page, view.context, principal, **times.narrowed(given, view))
     stats = await count_dead_letters(
         view.context, principal, tenant_id=tenant, endpoint_id=view.endpoint_id
     )
@@ -124,10 +113,8 @@ async def run(view: PageView, audit: Audit, principal: Writer) -> Response:
     form = _redrive_form(view.form, dry_run=False)
     job = await redrive_dead_letters(form, view.context, audit, principal)
     assert isinstance(job, JobView)  # noqa: S101 - a Response answers dry runs only
-    redriven = "dead letter is" if job.total == 1 else "dead letters are"
-    return view.redirect(
-        f"/dashboard/jobs/{job.id}", f"{number(job.total)} {redriven} being redriven."
-    )
+    redriven = f"{pluralize(job.total, 'dead letter')} {are(job.total)} being redriven."
+    return view.redirect(f"/dashboard/jobs/{job.id}", redriven)
 
 
 def _redrive_form(form: Form, *, dry_run: bool) -> RedriveForm:

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Response
 
-from api.access.authentication import Principal, Reader, Writer
+from api.access.authentication import Principal, Reader
+from api.context.context import Context
 from api.dashboard.pages.curl import curl_script
 from api.dashboard.pages.delivery_summary import summary_of
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.http.fields import DeliveryPath
-from api.process.context import Context
 from api.routes.deliveries import (
     DeliveryDetail,
     cancel_delivery,
@@ -53,21 +53,15 @@ routes.action("/deliveries/{delivery_id}/resume", resume_delivery, "The delivery
 routes.action("/deliveries/{delivery_id}/resend", resend_delivery, "The delivery is being resent.")
 
 
-@routes.get("/deliveries/{delivery_id}/cancel")
-async def cancel_page(
-    view: PageView, _: Writer, delivery: Annotated[DeliveryDetail, Depends(get_delivery)]
-) -> Response:
-    """Ask before a delivery is cancelled."""
-    return view.confirm(
-        "Cancel this delivery?",
-        about=f"{delivery.event_type}, {delivery.id}",
-        text="It ends without another attempt. You can resend it later.",
-        button="Cancel delivery",
-    )
-
-
-routes.action(
-    "/deliveries/{delivery_id}/cancel", cancel_delivery, "The delivery is being cancelled."
+routes.confirmed_action(
+    "/deliveries/{delivery_id}/cancel",
+    cancel_delivery,
+    "The delivery is being cancelled.",
+    of=Annotated[DeliveryDetail, Depends(get_delivery)],
+    title="Cancel this delivery?",
+    about=lambda delivery: f"{delivery.event_type}, {delivery.id}",
+    text="It ends without another attempt. You can resend it later.",
+    button="Cancel delivery",
 )
 
 

@@ -7,12 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from api.access.authentication import Principal
-from api.site import charts
+from api.dashboard.pages.volume_chart import merged, volume_chart
 from api.site.charts import Chart
-from api.site.formatting import number
 from api.site.navigation import short_rfc3339
 from api.site.page import View
-from api.site.time_steps import Labels, step_name
+from api.site.time_steps import Labels
 from api.site.zone import UTC_ZONE
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.figures import overview
@@ -36,16 +35,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryChart:
-    """The chart, and the sums of its steps. `since` and `until` are where it begins and ends."""
+    """The chart, and all of its steps as one."""
 
     chart: Chart
-    since: datetime
-    until: datetime
-    delivered: int
-    open: int
-    failed: int
-    total: int
-    estimated: bool
+    whole: Step
 
 
 async def read(view: View, principal: Principal, chosen: DeliveryFilter) -> DeliveryChart | None:
@@ -60,16 +53,7 @@ async def read(view: View, principal: Principal, chosen: DeliveryFilter) -> Deli
         if len(edges) < 3 or chosen.event_id is not None:
             return None
         steps = await overview.steps(connection, edges, own, now=view.now, most=_MOST_READ)
-    return DeliveryChart(
-        chart=_drawn(view, steps),
-        since=edges[0],
-        until=edges[-1],
-        delivered=sum(step.delivered for step in steps),
-        open=sum(step.open + step.cancelled for step in steps),
-        failed=sum(step.failed for step in steps),
-        total=sum(step.total for step in steps),
-        estimated=any(step.estimated for step in steps),
-    )
+    return DeliveryChart(chart=_drawn(view, steps), whole=merged(steps))
 
 
 def edges_between(
@@ -107,18 +91,6 @@ def _fitting(duration: timedelta, count: int) -> timedelta:
     return next((each for each in _LENGTHS if each * count >= duration), years)
 
 
-def counted_words(step: Step) -> str:
-    """Return a step's deliveries by their result: `12 delivered, 1 failed`."""
-    counts = {
-        "delivered": step.delivered,
-        "failed": step.failed,
-        "in progress": step.open,
-        "cancelled": step.cancelled,
-    }
-    said = [f"{number(count)} {name}" for name, count in counts.items() if count]
-    return ", ".join(said) or "no deliveries"
-
-
 def _drawn(view: View, steps: list[Step]) -> Chart:
     labelled = _fitting(steps[-1].end - steps[0].start, _MAX_LABELS)
     labels = Labels(labelled, "%-d %b" if labelled >= _DAY else "%H:%M")
@@ -131,14 +103,9 @@ def _drawn(view: View, steps: list[Step]) -> Chart:
         times = f"since={short_rfc3339(step.start)}&until={short_rfc3339(step.end)}"
         return f"?{here}&{times}" if here else f"?{times}"
 
-    return charts.stacked_bars(
-        [
-            [("good", step.delivered), ("wait", step.open + step.cancelled), ("bad", step.failed)]
-            for step in steps
-        ],
-        tooltips=[
-            f"{step_name(step.start, step.end, zone)}: {counted_words(step)}" for step in steps
-        ],
+    return volume_chart(
+        steps,
+        zone=zone,
         labels=[labels.of(step.start, step.end, zone) for step in steps],
         links=[link(step) for step in steps],
         is_low=True,

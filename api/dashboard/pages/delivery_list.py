@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from fastapi import Depends, Query, Response
 
 from api.access.authentication import Principal, Reader
+from api.context.context import AppContext, Context
 from api.dashboard.pages import delivery_chart
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
 from api.dashboard.site import DASHBOARD
 from api.http.fields import AnswerQuery, EndpointId, EventId, SubscriptionId, TenantId
 from api.http.pagination import Listing, Page, PageQuery
-from api.process.context import AppContext, Context
 from api.routes.deliveries import DeliveryView, list_deliveries
 from api.site import live
 from api.site.page import PageView, View

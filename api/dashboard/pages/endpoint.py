@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Query, Response
 
@@ -21,15 +21,21 @@ from api.routes.endpoint_tests import list_tests
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import PreviewView, list_subscriptions
 from api.site import live
+from api.site.endpoint_fields import settings_form
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.sample_editor import sample_editor
+from api.site.settings_form import SettingsForm
 from hookfast.deliveries.retry_plan import parse_plan
 from hookfast.events.event_type import MAX_LENGTH
+from hookfast.resources.setting import Dashboard, settings_of
+from hookfast.resources.subscription import SubscriptionSettings
 from hookfast.storage.deliveries import sent_tests
 
 routes = PageRouter(DASHBOARD)
 
+
+SUBSCRIPTION: Final = SettingsForm(settings_of(SubscriptionSettings, Dashboard))
 
 _RECENT = Page(limit=10, after=None)
 _ALL = Page(limit=200, after=None)
@@ -91,7 +97,12 @@ async def render_endpoint(
         status=status,
         **figures,
         subscriptions=subscribed.data,
+        subscription_form=SUBSCRIPTION,
+        fields=SUBSCRIPTION.submitted_fields(view.form)
+        if "events" in view.form
+        else SUBSCRIPTION.new_fields(),
         unmatched=unmatched,
+        groups=settings_form(Dashboard, figures["endpoint"].mode).groups,
         plan=parse_plan(figures["endpoint"].retry_plan),
         policy=view.context.settings.circuit_policy.with_overrides(figures["endpoint"].circuit),
         editor=await sample_editor(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from fastapi import Response
 
 from api.access.audit import Audit
@@ -22,19 +20,12 @@ from api.routes.endpoint_secrets import RotationForm, rotate_endpoint_secret
 from api.routes.endpoints import delete_endpoint
 from api.site.formatting import endpoint_name
 from api.site.from_path import StoredEndpoint
+from api.site.overlap import OVERLAPS, overlap_seconds
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 from hookfast.endpoints.circuit import EndpointState
-from hookfast.errors import InvalidInput
 
 routes = PageRouter(DASHBOARD)
-
-OVERLAPS: Final = {
-    "86400": "24 hours: time to change over",
-    "3600": "1 hour",
-    "604800": "7 days",
-    "0": "none: the old secret has leaked",
-}
 
 
 def _verified(result: VerifiedView) -> str:
@@ -98,10 +89,7 @@ async def rotate(
     endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Rotate the secret. Only this answer shows the new one."""
-    overlap = view.form.get("overlap", "")
-    if overlap not in OVERLAPS:
-        raise InvalidInput.at("/overlap", "choose one of those in the list")
-    form = RotationForm(overlap_seconds=int(overlap))
+    form = RotationForm(overlap_seconds=overlap_seconds(view.form))
     rotated = await rotate_endpoint_secret(endpoint_id, view.context, audit, principal, form)
     view.result_path = f"/dashboard/endpoints/{endpoint_id}"
     return view.render(
@@ -109,36 +97,26 @@ async def rotate(
     )
 
 
-@routes.get("/endpoints/{endpoint_id}/disable")
-async def disable_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
-    """Ask before an endpoint is disabled."""
-    return view.confirm(
-        "Disable this endpoint?",
-        about=endpoint_name(endpoint),
-        text="Held deliveries become dead letters, and so do new ones while it is disabled. "
-        "Enabling it can send them again. To make it wait instead, pause it.",
-        button="Disable",
-    )
-
-
-routes.action("/endpoints/{endpoint_id}/disable", disable_endpoint, "The endpoint is disabled.")
-
-
-@routes.get("/endpoints/{endpoint_id}/delete")
-async def delete_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
-    """Ask before an endpoint is deleted."""
-    return view.confirm(
-        "Delete this endpoint?",
-        about=endpoint_name(endpoint),
-        text="Its subscriptions and secrets are deleted too, and open deliveries end undelivered. "
-        "This cannot be undone. Past deliveries stay on record.",
-        button="Delete",
-    )
-
-
-routes.action(
+routes.confirmed_action(
+    "/endpoints/{endpoint_id}/disable",
+    disable_endpoint,
+    "The endpoint is disabled.",
+    of=StoredEndpoint,
+    title="Disable this endpoint?",
+    about=endpoint_name,
+    text="Held deliveries become dead letters, and so do new ones while it is disabled. Enabling "
+    "it can send them again. To make it wait instead, pause it.",
+    button="Disable",
+)
+routes.confirmed_action(
     "/endpoints/{endpoint_id}/delete",
     delete_endpoint,
     "The endpoint is deleted.",
+    of=StoredEndpoint,
+    title="Delete this endpoint?",
+    about=endpoint_name,
+    text="Its subscriptions and secrets are deleted too, and open deliveries end undelivered. This "
+    "cannot be undone. Past deliveries stay on record.",
+    button="Delete",
     leads_to="/dashboard/endpoints",
 )

@@ -17,19 +17,19 @@ from api.site.navigation import deliveries_between
 from api.site.page import View
 from api.site.time_steps import WINDOWS, step_name
 from hookfast.storage.figures import endpoint_attempts
-from hookfast.storage.figures.endpoint_attempts import Answer, AttemptStep
+from hookfast.storage.figures.endpoint_attempts import AttemptClass, AttemptStep
 
 Window = Literal["1h", "24h", "7d"]
 WindowQuery = Annotated[Window, Query(alias="window")]
 NAMES: Final[dict[Window, str]] = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
 DEFAULT: Final[Window] = "24h"
 
-_SERIES: Final[dict[Answer, tuple[str, str]]] = {
-    Answer.SUCCESS: ("good", "success"),
-    Answer.CLIENT_ERROR: ("client", "4xx"),
-    Answer.SERVER_ERROR: ("server", "5xx"),
-    Answer.TIMEOUT: ("timeout", "timeout"),
-    Answer.OTHER: ("other", "other failure"),
+_SERIES: Final[dict[AttemptClass, tuple[str, str]]] = {
+    AttemptClass.SUCCESS: ("good", "success"),
+    AttemptClass.CLIENT_ERROR: ("client", "4xx"),
+    AttemptClass.SERVER_ERROR: ("server", "5xx"),
+    AttemptClass.TIMEOUT: ("timeout", "timeout"),
+    AttemptClass.OTHER: ("other", "other failure"),
 }
 """The colour of each class of answers, and its name, in the order of the bars' parts."""
 
@@ -38,7 +38,7 @@ _SERIES: Final[dict[Answer, tuple[str, str]]] = {
 class Legend:
     """A line of the legend: a series' answer, colour and name, and the sum of its values."""
 
-    answer: Answer
+    answer: AttemptClass
     series: str
     name: str
     total: int
@@ -83,7 +83,7 @@ async def read(
     links = [
         deliveries_between(step.start, step.end, endpoint_id=endpoint_id) for step in found.steps
     ]
-    totals: Counter[Answer] = Counter()
+    totals: Counter[AttemptClass] = Counter()
     for step in found.steps:
         totals.update(step.counts)
     return EndpointCharts(

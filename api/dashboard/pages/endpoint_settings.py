@@ -3,7 +3,7 @@ page shows with its own link to the form."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, Response
 
@@ -12,13 +12,14 @@ from api.access.authentication import Writer
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
 from api.routes.endpoints import change_endpoint
-from api.site import endpoint_fields
-from api.site.endpoint_fields import GROUPS, Group
+from api.site.endpoint_fields import changes, settings_form
 from api.site.form import check_unchanged, seen_version
 from api.site.from_path import StoredEndpoint
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
+from api.site.settings_form import Group
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound, TooManyRequests
+from hookfast.resources.setting import Dashboard
 
 routes = PageRouter(DASHBOARD)
 
@@ -26,7 +27,7 @@ routes = PageRouter(DASHBOARD)
 @routes.get("/endpoints/{endpoint_id}/settings")
 async def settings_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
     """Show the form with many settings of an endpoint."""
-    return _form(view, endpoint, endpoint_fields.stored_fields(endpoint))
+    return _form(view, endpoint)
 
 
 @routes.post("/endpoints/{endpoint_id}/settings")
@@ -40,8 +41,8 @@ async def change_settings(
 async def _group(group: str, endpoint: StoredEndpoint) -> Group:
     """Return the group of this name. Raises NotFound for a group that the endpoint does not have: a
     polled one has no settings of requests."""
-    found = GROUPS.get(group)
-    if found is None or (endpoint.mode != "push" and not found.is_for_polled):
+    found = settings_form(Dashboard, endpoint.mode).groups.get(group)
+    if found is None:
         raise NotFound("The endpoint has no such settings.")
     return found
 
@@ -54,7 +55,7 @@ async def group_page(
     group: OwnGroup, view: PageView, _: Writer, endpoint: StoredEndpoint
 ) -> Response:
     """Show the form with one group of an endpoint's settings."""
-    return _form(view, endpoint, endpoint_fields.stored_fields(endpoint), group=group)
+    return _form(view, endpoint, group=group)
 
 
 @routes.post("/endpoints/{endpoint_id}/settings/{group}")
@@ -68,15 +69,15 @@ async def change_group(
 async def _save(
     endpoint: EndpointView, view: View, audit: Audit, principal: Writer, *, group: Group | None
 ) -> Response:
-    names = endpoint_fields.FORM if group is None else group.members
+    shown = settings_form(Dashboard, endpoint.mode)
     try:
         check_unchanged(view.form, endpoint.updated_at)
-        members = endpoint_fields.api_members(view.form, names)
-        patch = endpoint_fields.changes(members, endpoint)
+        settings = shown.new().values() if group is None else group.settings
+        patch = changes(view.form, settings, endpoint)
         if patch:
             await change_endpoint(endpoint.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict, TooManyRequests) as error:
-        return _form(view, endpoint, endpoint_fields.submitted_fields(view.form), error, group)
+        return _form(view, endpoint, error, group)
     page = f"/dashboard/endpoints/{endpoint.id}"
     if group is None:
         return view.redirect(page, "The settings are saved." if patch else "Nothing changed.")
@@ -87,18 +88,18 @@ async def _save(
 def _form(
     view: View,
     endpoint: EndpointView,
-    fields: dict[str, Any],
     error: HookfastError | None = None,
     group: Group | None = None,
 ) -> Response:
+    shown = settings_form(Dashboard, endpoint.mode)
+    fields = shown.stored_fields(endpoint) if error is None else shown.submitted_fields(view.form)
     return view.render_form(
         "endpoint_settings.html" if group is None else "endpoint_setting.html",
         error=error,
         endpoint=endpoint,
         seen=seen_version(endpoint.updated_at),
+        settings=shown.new(),
         fields=fields,
-        plans=endpoint_fields.PLANS,
-        profiles=endpoint_fields.PROFILES,
         group=group,
         title="Settings" if group is None else group.title,
         policy=view.context.settings.circuit_policy,

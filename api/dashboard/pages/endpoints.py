@@ -13,15 +13,20 @@ from api.forms.endpoint import NewEndpoint
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
 from api.routes.endpoints import create_endpoint, list_endpoints
-from api.site import choices, endpoint_fields
+from api.site import choices
+from api.site.endpoint_fields import settings_form
 from api.site.form import validated
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
+from api.site.settings_form import members
 from hookfast.endpoints.health import Health
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound, TooManyRequests
+from hookfast.resources.setting import Dashboard
 from hookfast.storage.figures import endpoint_summaries
 
 routes = PageRouter(DASHBOARD)
+
+_SHOWN = settings_form(Dashboard)
 
 
 @routes.get("/endpoints")
@@ -42,6 +47,7 @@ async def endpoints_page(
         "endpoints.html",
         listing=listing,
         summaries=summaries,
+        limits=_SHOWN.groups["limits"],
         health=health,
         tenant_id=tenant_id,
     )
@@ -50,15 +56,15 @@ async def endpoints_page(
 @routes.get("/endpoints/new")
 async def new_endpoint_page(view: PageView, _: Writer) -> Response:
     """Show the form for a new endpoint."""
-    return await _form(view, endpoint_fields.new_fields())
+    return await _form(view, _SHOWN.new_fields() | {"events": ""})
 
 
 @routes.post("/endpoints/new")
 async def add_endpoint(view: PageView, audit: Audit, principal: Writer) -> Response:
     """Create an endpoint. Only this answer shows its secret."""
     try:
-        members = endpoint_fields.api_members(view.form)
-        given = {name: value for name, value in members.items() if value is not None}
+        given = members(view.form, _SHOWN.new().values())
+        given = {name: value for name, value in given.items() if value is not None}
         tenant = await choices.picked_in_form(view, "tenant_id", "tenant")
         given["tenant_id"] = tenant or view.tenant_id
         given["events"] = view.form.lines("events")
@@ -68,8 +74,8 @@ async def add_endpoint(view: PageView, audit: Audit, principal: Writer) -> Respo
     except (NotFound, InvalidInput, Conflict, TooManyRequests) as error:
         if isinstance(error, NotFound):
             error = InvalidInput.at("/tenant_id", "there is no such tenant")
-        typed = {"tenant_id": view.form.text("tenant_id")}
-        return await _form(view, endpoint_fields.submitted_fields(view.form) | typed, error)
+        typed = {"tenant_id": view.form.text("tenant_id"), "events": view.form.get("events", "")}
+        return await _form(view, _SHOWN.submitted_fields(view.form) | typed, error)
     view.result_path = f"/dashboard/endpoints/{created.id}"
     return view.render(
         "endpoint_secret.html",
@@ -86,6 +92,5 @@ async def _form(view: View, fields: dict[str, Any], error: HookfastError | None 
         "endpoint_new.html",
         error=error,
         fields={"tenant_id": None} | fields,
-        plans=endpoint_fields.PLANS,
-        profiles=endpoint_fields.PROFILES,
+        settings=_SHOWN.new(),
     )

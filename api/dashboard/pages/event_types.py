@@ -8,10 +8,10 @@ from fastapi import Depends, Response
 
 from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
+from api.context.context import Context
 from api.dashboard.site import DASHBOARD
 from api.forms.sample import sample_of
 from api.http.pagination import PageQuery
-from api.process.context import AppContext, Context
 from api.routes.event_types import (
     EventTypeForm,
     EventTypeView,
@@ -54,7 +54,7 @@ async def new_event_type_page(view: PageView, _: OperatorOnly) -> Response:
 async def add_event_type(view: PageView, audit: Audit, principal: OperatorOnly) -> Response:
     """Register an event type."""
     name = view.form.get("name", "")
-    return await _put(name, view, view.context, audit, principal, None)
+    return await _put(name, view, audit, principal, None)
 
 
 @routes.get("/event-types/{name}")
@@ -86,39 +86,33 @@ async def edit_page(view: PageView, _: OperatorOnly, event_type: StoredEventType
 async def edit(name: NamePath, view: PageView, audit: Audit, principal: OperatorOnly) -> Response:
     """Replace an event type's description and schema."""
     event_type = await get_event_type(name, view.context, principal)
-    return await _put(name, view, view.context, audit, principal, event_type)
+    return await _put(name, view, audit, principal, event_type)
 
 
-@routes.get("/event-types/{name}/delete")
-async def delete_page(view: PageView, _: OperatorOnly, event_type: StoredEventType) -> Response:
-    """Ask before an event type is deleted."""
-    return view.confirm(
-        "Delete this event type?",
-        about=event_type.name,
-        text="New events of this type are rejected. Its past events and their deliveries stay.",
-        button="Delete",
-    )
-
-
-routes.action(
+routes.confirmed_action(
     "/event-types/{name}/delete",
     delete_event_type,
     "The event type is deleted.",
+    of=StoredEventType,
+    title="Delete this event type?",
+    about=lambda event_type: event_type.name,
+    text="New events of this type are rejected. Its past events and their deliveries stay.",
+    button="Delete",
     leads_to="/dashboard/event-types",
+    allowed=OperatorOnly,
 )
 
 
 async def _put(
     name: str,
     view: View,
-    context: AppContext,
     audit: Audit,
     principal: OperatorOnly,
     replaced: EventTypeView | None,
 ) -> Response:
     try:
         if replaced is None:
-            await _check_free(name, context)
+            await _check_free(name, view.context)
         else:
             check_unchanged(view.form, replaced.updated_at)
         schema = view.form.json("schema", pointer="/schema")
@@ -128,7 +122,7 @@ async def _put(
             )
         members = {"description": view.form.get("description", ""), "schema": schema}
         form = validated(EventTypeForm, members)
-        await put_event_type(name, form, context, Response(), audit, principal)
+        await put_event_type(name, form, view.context, Response(), audit, principal)
     except (InvalidInput, Conflict) as error:
         sent = {each: view.form.get(each, "") for each in ("description", "schema")}
         return _form(view, {"name": name} | sent, replaced, error)

@@ -20,12 +20,12 @@ from api.routes.events import EventSummaryView, list_event_deliveries, list_even
 from api.routes.recovery import ReplayDryRun, ReplayForm, ReplayView, replay_event
 from api.site import choices
 from api.site.form import validated
-from api.site.formatting import number
 from api.site.json_view import pretty
 from api.site.page import PageView
 from api.site.page_route import PageRouter
 from api.site.time_range import RangeQuery
 from hookfast.ids import Prefix, is_id
+from hookfast.plural import are, pluralize
 
 routes = PageRouter(DASHBOARD)
 
@@ -139,8 +139,7 @@ async def replay(event_id: EventPath, view: PageView, audit: Audit, principal: W
     form = validated(ReplayForm, members)
     job = await replay_event(event_id, form, view.context, audit, principal)
     assert isinstance(job, ReplayView)  # noqa: S101 - a Response answers dry runs only
-    notice = f"{number(job.total)} {'delivery is' if job.total == 1 else 'deliveries are'} resent"
+    notice = f"{pluralize(job.total, 'delivery')} {are(job.total)} resent"
     if job.new_deliveries:
-        verb = "is" if job.new_deliveries == 1 else "are"
-        notice += f", and {number(job.new_deliveries)} {verb} new"
+        notice += f", and {job.new_deliveries:,} {are(job.new_deliveries)} new"
     return view.redirect(f"/dashboard/jobs/{job.id}", f"{notice}.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from api.access.authentication import Principal
+from api.context.context import Context
 from api.forms.endpoint import EndpointView
 from api.forms.source import SourceView
 from api.http.pagination import Page
-from api.process.context import Context
 from api.routes.endpoints import list_endpoints
 from api.routes.sources import list_sources
 from api.site.formatting import endpoint_name

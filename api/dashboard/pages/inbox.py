@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from api.access.authentication import Reader
+from api.context.context import AppContext
 from api.dashboard.pages.filter_choices import sources_to_choose
 from api.dashboard.site import DASHBOARD
 from api.http.fields import InboxPath, SourceId, TenantId
 from api.http.pagination import PageQuery
-from api.process.context import AppContext
 from api.routes.inbox import (
     InboxView,
     Status,
@@ -48,30 +48,20 @@ async def inbox_page(
     tenant_id: TenantId | None = None,
 ) -> Response:
     """List the received requests, newest first."""
+    given = {
+        "source_id": source_id,
+        "status": status,
+        "event_type": event_type,
+        "key": key,
+        "tenant_id": tenant_id,
+    }
     sources = await sources_to_choose(view, view.context, principal)
     return view.render(
         "inbox.html",
-        listing=await list_inbox(
-            page,
-            view.context,
-            principal,
-            source_id=source_id,
-            status=status,
-            event_type=event_type,
-            key=key,
-            tenant_id=tenant_id or view.tenant_id,
-            since=times.start(view.now),
-            until=times.until,
-        ),
+        listing=await list_inbox(page, view.context, principal, **times.narrowed(given, view)),
         sources=sources,
         names={each.id: each.name for each in sources},
-        given={
-            "source_id": source_id,
-            "status": status,
-            "event_type": event_type,
-            "key": key,
-            "tenant_id": tenant_id,
-        },
+        given=given,
         times=times,
     )
 

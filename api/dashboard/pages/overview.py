@@ -13,11 +13,11 @@ from fastapi import Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Reader
+from api.context.context import Context
 from api.dashboard.pages import first_steps
-from api.dashboard.pages.delivery_chart import counted_words
 from api.dashboard.pages.overview_summary import Summary, summarize
+from api.dashboard.pages.volume_chart import merged, volume_chart
 from api.dashboard.site import DASHBOARD
-from api.process.context import Context
 from api.routes.tenant_usage import get_tenant_usage
 from api.site import charts, live
 from api.site.charts import Chart
@@ -78,39 +78,29 @@ class Overview:
         """The rows of the table, the newest first: five minutes of an hour are one row."""
         size = _MINUTES_OF_ROW if len(self.steps) > _MOST_ROWS else 1
         groups = [self.steps[at : at + size] for at in range(0, len(self.steps), size)]
-        return [_merged(group) for group in reversed(groups)]
+        return [merged(group) for group in reversed(groups)]
 
     @property
     def has_worker(self) -> bool:
         return self.alive.workers > 0
 
     @property
-    def delivered(self) -> int:
-        return sum(step.delivered for step in self.steps)
-
-    @property
-    def failed(self) -> int:
-        return sum(step.failed for step in self.steps)
-
-    @property
-    def total(self) -> int:
-        return sum(step.total for step in self.steps)
-
-    @property
-    def estimated(self) -> bool:
-        return any(step.estimated for step in self.steps)
+    def whole(self) -> Step:
+        """All steps as one."""
+        return merged(self.steps)
 
     @property
     def success_rate(self) -> float | None:
         """The share of the ended deliveries that succeeded; None if none has ended."""
-        ended = self.delivered + self.failed
-        return self.delivered / ended if ended else None
+        ended = self.whole.delivered + self.whole.failed
+        return self.whole.delivered / ended if ended else None
 
     @property
     def rate(self) -> str:
         """How often a delivery was delivered in the charted time, in words."""
-        words = rate(self.delivered, self.steps[-1].end - self.steps[0].start)
-        return f"{words} since the first" if self.began and self.delivered else words
+        whole = self.whole
+        words = rate(whole.delivered, whole.end - whole.start)
+        return f"{words} since the first" if self.began and whole.delivered else words
 
     @property
     def backlog(self) -> int:
@@ -199,7 +189,13 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         words=span.words,
         began=began if span is not WINDOWS[window] else None,
         steps=steps,
-        volume=_volume(steps, labels, zone),
+        volume=volume_chart(
+            steps,
+            zone=zone,
+            labels=labels,
+            links=_links(steps),
+            part_links={"bad": [dead_letters_between(step.start, step.end) for step in steps]},
+        ),
         latency=_latency(steps, labels, zone),
         attempts=attempts,
         waiting=waiting,
@@ -270,34 +266,6 @@ def _counted(step: Step, row: dict[str, int] | None) -> Step:
 
 def _total(row: dict[str, int]) -> int:
     return int(sum(row[name] for name in ("delivered", "dead", "gone", "cancelled", "open")))
-
-
-def _merged(steps: Sequence[Step]) -> Step:
-    """Return steps that follow each other as one."""
-    return Step(
-        start=steps[0].start,
-        end=steps[-1].end,
-        delivered=sum(step.delivered for step in steps),
-        failed=sum(step.failed for step in steps),
-        cancelled=sum(step.cancelled for step in steps),
-        open=sum(step.open for step in steps),
-        estimated=any(step.estimated for step in steps),
-    )
-
-
-def _volume(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Chart:
-    return charts.stacked_bars(
-        [
-            [("good", step.delivered), ("wait", step.open + step.cancelled), ("bad", step.failed)]
-            for step in steps
-        ],
-        tooltips=[
-            f"{step_name(step.start, step.end, zone)}: {counted_words(step)}" for step in steps
-        ],
-        labels=labels,
-        links=_links(steps),
-        part_links={"bad": [dead_letters_between(step.start, step.end) for step in steps]},
-    )
 
 
 def _links(steps: Sequence[Step]) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Final, Literal
 from api.site.formatting import number
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.health import Health
+from hookfast.plural import are
 from hookfast.storage.figures.endpoint_counts import EndpointCounts
 from hookfast.storage.figures.overview import MAX_WAITING
 
@@ -88,8 +89,8 @@ def _endpoints(endpoints: EndpointCounts) -> str:
         counts = {"healthy": healthy} | counts
     (word, first), *others = [(word, count) for word, count in counts.items() if count]
     noun = "endpoint" if endpoints.total == 1 else "endpoints"
-    begin = f"{number(first)} of {total} {noun} {_is(first)} {word}"
-    return ", ".join([begin, *(f"{number(count)} {_is(count)} {word}" for word, count in others)])
+    begin = f"{number(first)} of {total} {noun} {are(first)} {word}"
+    return ", ".join([begin, *(f"{number(count)} {are(count)} {word}" for word, count in others)])
 
 
 def _outstanding(waiting: Mapping[DeliveryStatus, int]) -> str:
@@ -100,9 +101,5 @@ def _outstanding(waiting: Mapping[DeliveryStatus, int]) -> str:
         if count := waiting[status]:
             more = "more than " if count >= MAX_WAITING else ""
             noun = "" if parts else " delivery" if count == 1 else " deliveries"
-            parts.append(f"{more}{number(count)}{noun} {_is(count)} {word}")
+            parts.append(f"{more}{number(count)}{noun} {are(count)} {word}")
     return ", ".join(parts)
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"

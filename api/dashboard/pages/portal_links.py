@@ -55,13 +55,10 @@ async def add_link(view: PageView, audit: Audit, principal: Writer) -> Response:
     """Create a link. Only this answer shows it."""
     if view.tenant_id is None:
         raise InvalidInput("Choose a tenant first: a link belongs to one tenant.")
-    span = view.form.get("span", "3600")
-    if span not in SPANS:
-        raise InvalidInput.at("/span", "choose one of those in the list")
     members = {
         "endpoint_id": view.form.text("endpoint_id"),
         "scope": view.form.get("scope", "tenant:read"),
-        "expires_in_seconds": int(span),
+        "expires_in_seconds": int(view.form.chosen("span", SPANS, default="3600")),
     }
     form = validated(PortalLinkForm, members)
     created = await create_portal_link(view.tenant_id, view.context, audit, principal, form)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, get_args
 
 from fastapi import Query, Response
 from fastapi.responses import HTMLResponse
@@ -35,6 +36,9 @@ _KINDS: Final = {
     "audit_entry": "Audit log entries",
     "retention_run": "Retention runs",
 }
+
+_MAY_PICK: Final[Mapping[Kind, Any]] = {"tenant": OperatorOnly, "api_key": Writer}
+"""Who gets suggestions of a kind, if not everybody."""
 
 Text = Annotated[str | None, Query(max_length=MAX_TEXT)]
 
@@ -96,40 +100,18 @@ def _page(
     )
 
 
-@routes.get("/choices/endpoints")
-async def endpoint_choices(view: PageView, _: Reader, q: Text = None) -> Response:
-    """Suggest endpoints."""
-    return await _suggested(view, "endpoint", q)
+def _add_suggestions(kind: Kind, allowed: Any) -> None:
+    """Add the page with the suggestions of a kind, for those with one of the `allowed` scopes."""
+
+    @routes.get(choices.PATHS[kind], dependencies=[get_args(allowed)[1]])
+    async def suggest(view: PageView, q: Text = None) -> Response:
+        """Answer the options that match a text, as the HTML of a `datalist`."""
+        found = []
+        if choices.may_pick(view, kind):
+            async with view.context.database.read() as connection:
+                found = await choices.suggest(view, connection, kind, q or "")
+        return HTMLResponse(view.html("choices.html", found=found[:OFFERED]))
 
 
-@routes.get("/choices/tenants")
-async def tenant_choices(view: PageView, _: OperatorOnly, q: Text = None) -> Response:
-    """Suggest tenants."""
-    return await _suggested(view, "tenant", q)
-
-
-@routes.get("/choices/sources")
-async def source_choices(view: PageView, _: Reader, q: Text = None) -> Response:
-    """Suggest sources."""
-    return await _suggested(view, "source", q)
-
-
-@routes.get("/choices/event-types")
-async def event_type_choices(view: PageView, _: Reader, q: Text = None) -> Response:
-    """Suggest event types."""
-    return await _suggested(view, "event_type", q)
-
-
-@routes.get("/choices/api-keys")
-async def api_key_choices(view: PageView, _: Writer, q: Text = None) -> Response:
-    """Suggest API keys."""
-    return await _suggested(view, "api_key", q)
-
-
-async def _suggested(view: View, kind: Kind, text: str | None) -> Response:
-    """Answer the options that match a text, as the HTML of a `datalist`."""
-    found = []
-    if choices.may_pick(view, kind):
-        async with view.context.database.read() as connection:
-            found = await choices.suggest(view, connection, kind, text or "")
-    return HTMLResponse(view.html("choices.html", found=found[:OFFERED]))
+for _kind in choices.PATHS:
+    _add_suggestions(_kind, _MAY_PICK.get(_kind, Reader))

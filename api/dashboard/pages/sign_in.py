@@ -1,4 +1,4 @@
-"""Signing in and out, and the theme."""
+"""Signing in with an API key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from api.access.authentication import Reader, check_given_key, count_request
+from api.access.authentication import check_given_key, count_request
 from api.answers.problems import problem_of
 from api.dashboard.site import DASHBOARD
 from api.site import session
@@ -15,7 +15,6 @@ from api.site.page_route import PageRouter, next_path
 from hookfast.errors import Forbidden, HookfastError, TooManyRequests, Unauthenticated
 
 open_routes = PageRouter(DASHBOARD, opens=True)
-routes = PageRouter(DASHBOARD)
 
 NextPath = Annotated[str | None, Query(alias="next")]
 
@@ -41,27 +40,6 @@ async def sign_in(view: PageView) -> Response:
     response = view.redirect(after)
     await session.begin(view.request, response, DASHBOARD, key=key)
     return response
-
-
-@open_routes.post("/theme")
-async def choose_theme_signed_out(view: PageView) -> Response:
-    """Choose the theme on a page that needs no session."""
-    return view.choose_theme()
-
-
-@routes.post("/sign-out")
-async def sign_out(view: PageView) -> Response:
-    """End the session."""
-    response = view.redirect(DASHBOARD.without_session)
-    if view.visitor is not None:
-        await session.end(view.request, response, DASHBOARD, view.visitor)
-    return response
-
-
-@routes.post("/settings/theme")
-async def choose_theme(view: PageView, _: Reader) -> Response:
-    """Choose the light theme, the dark theme, or the system's."""
-    return view.choose_theme()
 
 
 def sign_in_form(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from fastapi import Response
 
 from api.access.audit import Audit
@@ -15,18 +13,11 @@ from api.http.fields import SourcePath
 from api.routes.source_secrets import SourceRotationForm, rotate_source_secret
 from api.routes.sources import change_source, delete_source
 from api.site.form import validated
+from api.site.overlap import OVERLAPS, overlap_seconds
 from api.site.page import PageView
 from api.site.page_route import PageRouter
-from hookfast.errors import InvalidInput
 
 routes = PageRouter(DASHBOARD)
-
-OVERLAPS: Final = {
-    "86400": "24 hours",
-    "3600": "1 hour",
-    "604800": "7 days",
-    "0": "none: the old secret has leaked",
-}
 
 
 @routes.post("/sources/{source_id}/enable")
@@ -80,10 +71,10 @@ async def rotate(
     source_id: SourcePath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Rotate the secret. Only this answer shows a generated one."""
-    overlap = view.form.get("overlap", "")
-    if overlap not in OVERLAPS:
-        raise InvalidInput.at("/overlap", "choose one of those in the list")
-    members = {"secret": view.form.text("secret"), "overlap_seconds": int(overlap)}
+    members = {
+        "secret": view.form.text("secret"),
+        "overlap_seconds": overlap_seconds(view.form),
+    }
     form = validated(SourceRotationForm, members)
     rotated = await rotate_source_secret(source_id, view.context, audit, principal, form)
     if rotated.secret is None:
@@ -91,21 +82,15 @@ async def rotate(
     return secret_page(rotated, view, rotated=True)
 
 
-@routes.get("/sources/{source_id}/delete")
-async def delete_page(view: PageView, _: Writer, source: StoredSource) -> Response:
-    """Ask before a source is deleted."""
-    return view.confirm(
-        "Delete this source?",
-        about=source.name,
-        text="Its secrets are deleted too, and its provider gets 404. This cannot be undone. "
-        "Received requests stay in the inbox.",
-        button="Delete",
-    )
-
-
-routes.action(
+routes.confirmed_action(
     "/sources/{source_id}/delete",
     delete_source,
     "The source is deleted.",
+    of=StoredSource,
+    title="Delete this source?",
+    about=lambda source: source.name,
+    text="Its secrets are deleted too, and its provider gets 404. This cannot be undone. Received "
+    "requests stay in the inbox.",
+    button="Delete",
     leads_to="/dashboard/sources",
 )

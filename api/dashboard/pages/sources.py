@@ -26,6 +26,7 @@ from api.site import choices
 from api.site.form import changed_members, check_unchanged, seen_version, validated
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
+from api.site.settings_form import members
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
 from hookfast.inbox.samples import sample_names
 from hookfast.storage.inbox import source_stats
@@ -64,7 +65,7 @@ async def sources_page(
 @routes.get("/sources/new")
 async def new_source_page(view: PageView, _: Writer) -> Response:
     """Show the form for a new source."""
-    return await _new_form(view, source_fields.new_fields())
+    return await _new_form(view, source_fields.SHOWN.new_fields() | {"provider": "github"})
 
 
 @routes.post("/sources/new")
@@ -72,17 +73,18 @@ async def add_source(view: PageView, audit: Audit, principal: Writer) -> Respons
     """Create a source. Only this answer shows a generated secret."""
     try:
         tenant = await choices.picked_in_form(view, "tenant_id", "tenant")
-        members = source_fields.api_members(view.form) | {
+        given = members(view.form, source_fields.SHOWN.settings.values()) | {
             "tenant_id": tenant or view.tenant_id,
             "provider": view.form.get("provider", ""),
             "secrets": view.form.lines("secrets") or None,
         }
-        created = await create_source(validated(NewSource, members), view.context, audit, principal)
+        created = await create_source(validated(NewSource, given), view.context, audit, principal)
     except (NotFound, InvalidInput, Conflict) as error:
         if isinstance(error, NotFound):
             error = InvalidInput.at("/tenant_id", "there is no such tenant")
-        typed = {"tenant_id": view.form.text("tenant_id")}
-        return await _new_form(view, source_fields.submitted_fields(view.form) | typed, error)
+        typed = source_fields.SHOWN.submitted_fields(view.form)
+        typed |= {name: view.form.get(name, "") for name in ("tenant_id", "provider")}
+        return await _new_form(view, typed, error)
     return secret_page(created, view, rotated=False)
 
 
@@ -99,6 +101,7 @@ async def source_page(source: StoredSource, view: PageView, principal: Reader) -
     return view.render(
         "source.html",
         source=source,
+        groups=source_fields.SHOWN.groups.values(),
         provider=source_fields.TITLES[source.provider],
         sample=sample_names(source.provider)[0],
         stats=await get_source_stats(source.id, view.context, principal),
@@ -109,7 +112,7 @@ async def source_page(source: StoredSource, view: PageView, principal: Reader) -
 @routes.get("/sources/{source_id}/settings")
 async def settings_page(view: PageView, _: Writer, source: StoredSource) -> Response:
     """Show the form with the settings of a source."""
-    return _settings_form(view, source, source_fields.stored_fields(source))
+    return _settings_form(view, source, source_fields.SHOWN.stored_fields(source))
 
 
 @routes.post("/sources/{source_id}/settings")
@@ -119,11 +122,12 @@ async def change_settings(
     """Save the settings of a source that differ from the stored ones."""
     try:
         check_unchanged(view.form, source.updated_at)
-        patch = changed_members(source_fields.api_members(view.form), source)
+        given = members(view.form, source_fields.SHOWN.settings.values())
+        patch = changed_members(given, source)
         if patch:
             await change_source(source.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
-        return _settings_form(view, source, source_fields.submitted_fields(view.form), error)
+        return _settings_form(view, source, source_fields.SHOWN.submitted_fields(view.form), error)
     notice = "The settings are saved." if patch else "Nothing changed."
     return view.redirect(f"/dashboard/sources/{source.id}", notice)
 
@@ -136,6 +140,7 @@ async def _new_form(
         "source_new.html",
         error=error,
         fields={"tenant_id": None} | fields,
+        settings=source_fields.SHOWN.settings.values(),
         providers=source_fields.TITLES,
         generates_secret=[source_fields.TITLES[each] for each in source_fields.GENERATES_SECRET],
     )
@@ -149,5 +154,6 @@ def _settings_form(
         error=error,
         source=source,
         seen=seen_version(source.updated_at),
+        settings=source_fields.SHOWN.settings.values(),
         fields=fields,
     )

@@ -9,11 +9,10 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Principal, Writer
-from api.dashboard.pages.endpoint import render_endpoint
+from api.dashboard.pages.endpoint import SUBSCRIPTION, render_endpoint
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint_test import TestForm
 from api.http.fields import EndpointPath
-from api.process.context import AppContext
 from api.routes.endpoint_tests import run_test
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import (
@@ -24,17 +23,20 @@ from api.routes.subscriptions import (
     SubscriptionView,
     change_subscription,
     create_subscription,
-    delete_subscription,
     preview_subscription,
 )
 from api.site.flash import Tone
 from api.site.form import Form, changed_members, check_unchanged, seen_version, validated
 from api.site.formatting import curly
-from api.site.from_path import OwnSubscription
+from api.site.from_path import (
+    OwnSubscription,
+    delete_own_subscription,
+)
 from api.site.json_view import pretty
 from api.site.page import InvalidField, PageView, View
 from api.site.page_route import PageRouter, error_sentence
 from api.site.sample_editor import example_types
+from api.site.settings_form import members
 from hookfast.errors import Conflict, HookfastError, InvalidInput
 from hookfast.events.filter import filter_text
 from hookfast.strict_json.text import to_text
@@ -49,14 +51,14 @@ async def subscribe(
     """Subscribe the endpoint to more events. Its receiver is asked about topics new to it."""
     await get_endpoint(endpoint_id, view.context, principal)
     try:
-        members = {
+        given = {
             "endpoint_id": endpoint_id,
             "events": _patterns(view.form.get("events", "")),
             **_payload(view.form),
             "filter": _filter(view),
-            "ordered": _ordered(view.form),
+            **members(view.form, SUBSCRIPTION.settings.values()),
         }
-        form = validated(NewSubscription, members)
+        form = validated(NewSubscription, given)
         created = await create_subscription(form, view.context, audit, principal)
     except InvalidInput as error:
         _show_error(view, error)
@@ -100,17 +102,7 @@ async def edit_page(view: PageView, principal: Writer, subscription: OwnSubscrip
             filter=subscription.filter,
         )
         found = await preview_subscription(form, view.context, principal)
-    text = "" if subscription.filter is None else filter_text(subscription.filter)
-    return await _form(
-        view,
-        principal,
-        subscription,
-        events=", ".join(subscription.events),
-        payload={"payload": subscription.payload, "mapping": subscription.mapping},
-        ordered=subscription.ordered,
-        filter=pretty(text)[0],
-        preview=found,
-    )
+    return await _form(view, principal, subscription, preview=found)
 
 
 @routes.post("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/edit")
@@ -118,13 +110,13 @@ async def edit(
     subscription: OwnSubscription, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Save a subscription's settings. Its receiver is asked about topics new to it."""
-    members = {
-        "events": _patterns(view.form.get("events", "")),
-        "ordered": _ordered(view.form),
-        **_payload(view.form),
-    }
     try:
-        patch = changed_members(members, subscription)
+        given = {
+            "events": _patterns(view.form.get("events", "")),
+            **_payload(view.form),
+            **members(view.form, SUBSCRIPTION.settings.values()),
+        }
+        patch = changed_members(given, subscription)
         if "filter" in view.form and _is_changed(typed_filter := _filter(view), subscription):
             patch["filter"] = typed_filter  # not a patch of it: it is replaced as a whole
         check_unchanged(view.form, subscription.updated_at)
@@ -133,7 +125,7 @@ async def edit(
             return view.redirect(path, "Nothing changed.")
         saved = await change_subscription(subscription.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
-        return await _typed_form(view, principal, subscription, error=error)
+        return await _form(view, principal, subscription, error=error)
     notice, tone = _notice("The subscription is saved.", saved)
     return view.redirect(path, notice, tone=tone)
 
@@ -143,7 +135,7 @@ async def preview_edited(
     subscription: OwnSubscription, view: PageView, principal: Writer
 ) -> Response:
     """Show how many of the last events the changed subscription would have got. Stores nothing."""
-    form = partial(_typed_form, view, principal, subscription)
+    form = partial(_form, view, principal, subscription)
     try:
         return await form(preview=await _preview(view, subscription.endpoint_id, principal))
     except InvalidInput as error:
@@ -155,15 +147,14 @@ async def preview_mapping(
     subscription: OwnSubscription, view: PageView, principal: Writer
 ) -> Response:
     """Show the body that the typed mapping makes of an example event. Sends and stores nothing."""
-    view.result_path = view.path
-    form = partial(_typed_form, view, principal, subscription)
+    form = partial(_form, view, principal, subscription)
     try:
         mapping = _payload(view.form)["mapping"]
         if mapping is None:
             raise InvalidInput.at("/mapping", "choose the payload `mapped` and give a mapping")
-        members = {"type": view.form.get("type", ""), "dry_run": True, "mapping": mapping}
+        given = {"type": view.form.get("type", ""), "dry_run": True, "mapping": mapping}
         test = await run_test(
-            subscription.endpoint_id, validated(TestForm, members), view.context, principal
+            subscription.endpoint_id, validated(TestForm, given), view.context, principal
         )
         return await form(mapped_body=test.body)
     except InvalidInput as error:
@@ -193,12 +184,12 @@ def _is_changed(typed: Any, subscription: SubscriptionView) -> bool:
 
 
 async def _preview(view: View, endpoint_id: str, principal: Writer) -> PreviewView:
-    members = {
+    given = {
         "endpoint_id": endpoint_id,
         "events": _patterns(view.form.get("events", "")),
         "filter": _filter(view),
     }
-    return await preview_subscription(validated(PreviewForm, members), view.context, principal)
+    return await preview_subscription(validated(PreviewForm, given), view.context, principal)
 
 
 def _payload(form: Form) -> dict[str, str | None]:
@@ -207,10 +198,6 @@ def _payload(form: Form) -> dict[str, str | None]:
     # browsers send line breaks as CR LF
     mapping = form.get("mapping", "").replace("\r\n", "\n") or None
     return {"payload": payload, "mapping": mapping if payload == "mapped" else None}
-
-
-def _ordered(form: Form) -> bool:
-    return form.text("ordered") == "yes"
 
 
 def _show_error(view: View, error: InvalidInput) -> None:
@@ -223,82 +210,57 @@ def _show_error(view: View, error: InvalidInput) -> None:
     view.invalid[name] = InvalidField(view.form.get(name, ""), detail)
 
 
-async def _typed_form(
-    view: View,
-    principal: Principal,
-    subscription: SubscriptionView,
-    *,
-    error: HookfastError | None = None,
-    preview: PreviewView | None = None,
-    mapped_body: str | None = None,
-) -> Response:
-    """Render the form with what was typed into it."""
-    if isinstance(error, InvalidInput):
-        _show_error(view, error)
-    return await _form(
-        view,
-        principal,
-        subscription,
-        events=view.form.get("events", ""),
-        payload=_payload(view.form),
-        ordered=_ordered(view.form),
-        filter=view.form.get("filter", ""),
-        error=error,
-        preview=preview,
-        mapped_body=mapped_body,
-    )
-
-
 async def _form(
     view: View,
     principal: Principal,
     subscription: SubscriptionView,
     *,
-    events: str,
-    payload: dict[str, str | None],
-    ordered: bool,
-    filter: str,
     error: HookfastError | None = None,
     preview: PreviewView | None = None,
     mapped_body: str | None = None,
 ) -> Response:
+    """Render the form with what is stored, or was typed into it."""
+    if isinstance(error, InvalidInput):
+        _show_error(view, error)
     return view.render_form(
         "subscription.html",
         error=error,
         subscription=subscription,
         endpoint=await get_endpoint(subscription.endpoint_id, view.context, principal),
         seen=view.form.text("seen") or seen_version(subscription.updated_at),
-        events=events,
-        **payload,
-        filter=filter,
+        settings=SUBSCRIPTION.settings.values(),
+        fields=_typed(view.form) if view.form else _stored(subscription),
         preview=preview,
         event_types=[each.name for each in await example_types(view, principal)],
         mapped_body=mapped_body,
         previewed_type=view.form.get("type"),
-        ordered=ordered,
     )
 
 
-@routes.get("/endpoints/{endpoint_id}/subscriptions/{subscription_id}/delete")
-async def delete_page(view: PageView, _: Writer, subscription: OwnSubscription) -> Response:
-    """Ask before a subscription is deleted."""
-    return view.confirm(
-        "Delete this subscription?",
-        about=", ".join(subscription.events),
-        text="The endpoint gets no more of these events. Existing deliveries continue.",
-        button="Delete",
-        back=f"/dashboard/endpoints/{subscription.endpoint_id}",
-    )
+def _typed(form: Form) -> dict[str, Any]:
+    typed = {"events": form.get("events", ""), "filter": form.get("filter", "")}
+    return typed | _payload(form) | SUBSCRIPTION.submitted_fields(form)
 
 
-async def _delete(
-    subscription: OwnSubscription, context: AppContext, audit: Audit, principal: Writer
-) -> None:
-    await delete_subscription(subscription.id, context, audit, principal)
+def _stored(subscription: SubscriptionView) -> dict[str, Any]:
+    conditions = subscription.filter
+    return {
+        "events": ", ".join(subscription.events),
+        "payload": subscription.payload,
+        "mapping": subscription.mapping,
+        "filter": "" if conditions is None else pretty(filter_text(conditions))[0],
+        **SUBSCRIPTION.stored_fields(subscription),
+    }
 
 
-routes.action(
+routes.confirmed_action(
     "/endpoints/{endpoint_id}/subscriptions/{subscription_id}/delete",
-    _delete,
+    delete_own_subscription,
     "The subscription is deleted.",
+    of=OwnSubscription,
+    title="Delete this subscription?",
+    about=lambda subscription: ", ".join(subscription.events),
+    text="The endpoint gets no more of these events. Existing deliveries continue.",
+    button="Delete",
+    back=lambda subscription: f"/dashboard/endpoints/{subscription.endpoint_id}",
 )

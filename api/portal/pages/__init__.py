@@ -1,0 +1,1 @@
+"""The pages of the portal, in which customers of the platform manage their own endpoints."""

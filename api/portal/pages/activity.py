@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query, Response
 
-from api.access.authentication import Principal, Reader, Writer
+from api.access.authentication import Principal, Reader
+from api.context.context import Context
 from api.forms.endpoint import EndpointView
 from api.forms.endpoint_test import ListedTest
 from api.http.fields import DeliveryPath, EndpointId
@@ -16,7 +17,6 @@ from api.http.pagination import MAX_LIMIT, Listing, Page, PageQuery
 from api.portal.pages.event_types import catalogue
 from api.portal.site import PORTAL
 from api.portal.words import State, delivery_state, reason_of, state_of_test
-from api.process.context import Context
 from api.routes.dead_letters import list_dead_letters
 from api.routes.deliveries import (
     DeliveryDetail,
@@ -192,20 +192,16 @@ routes.action("/activity/{delivery_id}/resend", resend_delivery, "The message is
 routes.action("/activity/{delivery_id}/resume", resume_delivery, "The message is being sent.")
 
 
-@routes.get("/activity/{delivery_id}/cancel")
-async def cancel_page(
-    view: PageView, _: Writer, delivery: Annotated[DeliveryDetail, Depends(get_delivery)]
-) -> Response:
-    """Ask before a message is cancelled."""
-    return view.confirm(
-        "Cancel this message?",
-        about=delivery.event_type,
-        text="It is not tried again. You can resend it later.",
-        button="Cancel the message",
-    )
-
-
-routes.action("/activity/{delivery_id}/cancel", cancel_delivery, "The message is being cancelled.")
+routes.confirmed_action(
+    "/activity/{delivery_id}/cancel",
+    cancel_delivery,
+    "The message is being cancelled.",
+    of=Annotated[DeliveryDetail, Depends(get_delivery)],
+    title="Cancel this message?",
+    about=lambda delivery: delivery.event_type,
+    text="It is not tried again. You can resend it later.",
+    button="Cancel the message",
+)
 
 
 async def entries(

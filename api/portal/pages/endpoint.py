@@ -17,10 +17,12 @@ from api.routes.endpoint_control import get_endpoint_health
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import SubscriptionView, list_subscriptions
 from api.site import live
+from api.site.endpoint_fields import settings_form
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.deliveries.retry_plan import parse_plan
 from hookfast.events.catalogue import did_you_mean
+from hookfast.resources.setting import Portal
 
 routes = PageRouter(PORTAL)
 
@@ -40,6 +42,7 @@ async def endpoint_page(endpoint_id: EndpointPath, view: PageView, principal: Re
         **values,
         subscriptions=subscribed.data,
         unmatched=await _unmatched(subscribed.data, view, values["endpoint"].tenant_id),
+        groups=settings_form(Portal, values["endpoint"].mode).groups,
         plan=parse_plan(values["endpoint"].retry_plan),
     )
 

@@ -25,18 +25,13 @@ from api.routes.recovery import RecoverForm, recover_endpoint
 from api.site.form import validated
 from api.site.formatting import endpoint_name
 from api.site.from_path import StoredEndpoint
+from api.site.overlap import OVERLAPS, overlap_seconds
 from api.site.page import PageView
 from api.site.page_route import PageRouter
-from hookfast.errors import InvalidInput
+from hookfast.plural import are, pluralize
 
 routes = PageRouter(PORTAL)
 
-OVERLAPS: Final = {
-    "86400": "24 hours: time to change over",
-    "3600": "1 hour",
-    "604800": "7 days",
-    "0": "none: the old secret has leaked",
-}
 SPANS: Final = {
     "3600": "the last hour",
     "86400": "the last 24 hours",
@@ -89,16 +84,13 @@ async def recover(
     endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Resend the failed messages."""
-    span = view.form.get("span", "86400")
-    if span not in SPANS:
-        raise InvalidInput.at("/span", "choose one of those in the list")
-    since = view.now - timedelta(seconds=int(span))
+    since = view.now - timedelta(seconds=int(view.form.chosen("span", SPANS, default="86400")))
     form = validated(RecoverForm, {"since": since.isoformat()})
     job = await recover_endpoint(endpoint_id, form, view.context, audit, principal)
     count = getattr(job, "total", 0)
-    message = "1 message is" if count == 1 else f"{count:,} messages are"
+    resent = f"{pluralize(count, 'message')} {are(count)} being resent."
     path = f"{PORTAL.home}/endpoints/{endpoint_id}"
-    return view.redirect(path, f"{message} being resent." if count else "No message failed.")
+    return view.redirect(path, resent if count else "No message failed.")
 
 
 @routes.get("/endpoints/{endpoint_id}/rotate")
@@ -120,29 +112,20 @@ async def rotate(
     endpoint_id: EndpointPath, view: PageView, audit: Audit, principal: Writer
 ) -> Response:
     """Rotate the secret. Only this answer shows the new one."""
-    overlap = view.form.get("overlap", "86400")
-    if overlap not in OVERLAPS:
-        raise InvalidInput.at("/overlap", "choose one of those in the list")
-    form = RotationForm(overlap_seconds=int(overlap))
+    form = RotationForm(overlap_seconds=overlap_seconds(view.form))
     rotated = await rotate_endpoint_secret(endpoint_id, view.context, audit, principal, form)
     return render_secret(view, rotated, secret=rotated.secret, rotated=True)
 
 
-@routes.get("/endpoints/{endpoint_id}/delete")
-async def delete_page(view: PageView, _: Writer, endpoint: StoredEndpoint) -> Response:
-    """Ask before an endpoint is deleted."""
-    return view.confirm(
-        "Delete this endpoint?",
-        about=endpoint_name(endpoint),
-        text="Nothing is sent to it any more, and messages on their way to it fail. This cannot be "
-        "undone.",
-        button="Delete",
-    )
-
-
-routes.action(
+routes.confirmed_action(
     "/endpoints/{endpoint_id}/delete",
     delete_endpoint,
     "The endpoint is deleted.",
+    of=StoredEndpoint,
+    title="Delete this endpoint?",
+    about=endpoint_name,
+    text="Nothing is sent to it any more, and messages on their way to it fail. This cannot be "
+    "undone.",
+    button="Delete",
     leads_to=f"{PORTAL.home}/endpoints",
 )

@@ -8,11 +8,11 @@ from fastapi import Depends, Response
 from fastapi.responses import HTMLResponse
 
 from api.access.authentication import Principal, Reader
+from api.context.context import Context
 from api.forms.sample import sample_of
 from api.http.pagination import MAX_LIMIT, Page
 from api.portal.catalogue import Branch, Leaf, tree_of
 from api.portal.site import PORTAL
-from api.process.context import Context
 from api.routes.event_types import EventTypeView, get_event_type, list_event_types
 from api.site.json_view import pretty
 from api.site.page import PageView, View

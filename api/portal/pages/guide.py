@@ -17,7 +17,7 @@ from api.portal.site import GUIDE, PORTAL
 from api.routes.endpoint_secrets import DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS
 from api.routes.endpoint_tests import TEST_HEADER
 from api.routes.signing_keys import PATH as KEY_DIRECTORY
-from api.site.endpoint_credentials import OVERLAPS
+from api.site.overlap import OVERLAPS
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.session import cookie_name, current_visitor, set_cookie

@@ -15,32 +15,36 @@ from api.portal.pages.secret import render_secret
 from api.portal.site import PORTAL
 from api.portal.snippets import LANGUAGES, challenge_snippet
 from api.routes.endpoints import create_endpoint
-from api.site import endpoint_fields
+from api.site.endpoint_fields import settings_form
 from api.site.form import validated
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
+from api.site.settings_form import members
 from hookfast.errors import Conflict, HookfastError, InvalidInput, TooManyRequests
+from hookfast.resources.setting import Portal
 
 routes = PageRouter(PORTAL)
+
+_SHOWN = settings_form(Portal)
 
 
 @routes.get("/endpoints/new")
 async def new_endpoint_page(view: PageView, principal: Writer) -> Response:
     """Show the form for a new endpoint."""
-    return await _form(view, principal, endpoint_fields.new_fields(), patterns=[])
+    return await _form(view, principal, _SHOWN.new_fields(), patterns=[])
 
 
 @routes.post("/endpoints/new")
 async def add_endpoint(view: PageView, audit: Audit, principal: Writer) -> Response:
     """Create an endpoint; only this answer shows its secret. Or, for visitors without script, count
     the event types that the ticked boxes match."""
-    fields = endpoint_fields.submitted_fields(view.form)
+    fields = _SHOWN.submitted_fields(view.form)
     patterns = ticked(view.form)
     if view.form.text("count"):
         return await _form(view, principal, fields, patterns=patterns)
     try:
-        members = endpoint_fields.api_members(view.form)
-        given = {name: value for name, value in members.items() if value is not None}
+        given = members(view.form, _SHOWN.new().values())
+        given = {name: value for name, value in given.items() if value is not None}
         if not patterns:
             raise InvalidInput.at("/events", "tick at least one event, or all of them")
         form = validated(NewEndpoint, given | {"tenant_id": view.tenant_id, "events": patterns})
@@ -63,8 +67,7 @@ async def _form(
         "endpoint_new.html",
         error,
         fields=fields,
-        plans=endpoint_fields.PLANS,
-        profiles=endpoint_fields.PROFILES,
+        settings=_SHOWN.new(),
         tree=await tree_values(view, principal, patterns),
         challenges=[(each, challenge_snippet(each.id)) for each in LANGUAGES.values()],
     )

@@ -11,16 +11,14 @@ from api.forms.endpoint import EndpointView
 from api.portal.errors import render_form
 from api.portal.pages.event_tree import ticked, tree_values
 from api.portal.site import PORTAL
-from api.process.context import AppContext
 from api.routes.subscriptions import (
     NewSubscription,
     SubscriptionView,
     change_subscription,
     create_subscription,
-    delete_subscription,
 )
 from api.site.form import changed_members, check_unchanged, seen_version, validated
-from api.site.from_path import OwnSubscription, StoredEndpoint
+from api.site.from_path import OwnSubscription, StoredEndpoint, delete_own_subscription
 from api.site.json_view import pretty
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
@@ -110,28 +108,16 @@ async def edit(
     )
 
 
-@routes.get("/endpoints/{endpoint_id}/events/{subscription_id}/delete")
-async def delete_page(view: PageView, _: Writer, subscription: OwnSubscription) -> Response:
-    """Ask before a subscription is deleted."""
-    return view.confirm(
-        "Stop sending these events?",
-        about=", ".join(subscription.events),
-        text="The endpoint gets no more of them. Messages on their way are still sent.",
-        button="Stop sending",
-        back=f"{PORTAL.home}/endpoints/{subscription.endpoint_id}",
-    )
-
-
-async def _delete(
-    subscription: OwnSubscription, context: AppContext, audit: Audit, principal: Writer
-) -> None:
-    await delete_subscription(subscription.id, context, audit, principal)
-
-
-routes.action(
+routes.confirmed_action(
     "/endpoints/{endpoint_id}/events/{subscription_id}/delete",
-    _delete,
+    delete_own_subscription,
     "The events are not sent any more.",
+    of=OwnSubscription,
+    title="Stop sending these events?",
+    about=lambda subscription: ", ".join(subscription.events),
+    text="The endpoint gets no more of them. Messages on their way are still sent.",
+    button="Stop sending",
+    back=lambda subscription: f"{PORTAL.home}/endpoints/{subscription.endpoint_id}",
 )
 
 

@@ -1,92 +1,11 @@
-"""`hookfast outbox-relay`: send what an application has written into its outbox table. The options
-are declared here for `--help`; the code is imported when it runs."""
+"""`hookfast outbox-relay`: send what an application has written into its outbox table. The code is
+imported when it runs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from hookfast.cli.numbers import number_option
-
-_DATABASE_VARIABLE = "HOOKFAST_OUTBOX_DATABASE_URL"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelayOptions:
-    """The options of `hookfast outbox-relay`."""
-
-    database_url: Annotated[
-        str | None,
-        typer.Option(
-            envvar=_DATABASE_VARIABLE,
-            show_envvar=False,
-            help=f"URL of the application's PostgreSQL database. Set {_DATABASE_VARIABLE} instead "
-            "if it has a password, which everyone on the machine could see here.",
-        ),
-    ] = None
-    table: Annotated[
-        str, typer.Option(help="Name of the outbox table, `table` or `schema.table`.")
-    ] = "hookfast_outbox"
-    keep: Annotated[
-        str,
-        typer.Option(
-            metavar="DURATION", help="How long rows are kept after they were sent, e.g. 7d."
-        ),
-    ] = "0s"
-    batch: Annotated[
-        int, number_option(kind=int, least=1, most=1_000, help="Most events of a request.")
-    ] = 500
-    poll: Annotated[
-        float,
-        number_option(
-            kind=float,
-            metavar="SECONDS",
-            least=0.05,
-            most=3_600,
-            help="How often the table is looked at if PostgreSQL sends no notification.",
-        ),
-    ] = 1.0
-    parallel: Annotated[
-        bool,
-        typer.Option(
-            "--parallel/--in-order",
-            help="Let several relays of the table work at the same time, and keep no order.",
-        ),
-    ] = False
-    once: Annotated[
-        bool, typer.Option("--once", help="End when no row is left that can be sent now.")
-    ] = False
-    metrics_port: Annotated[
-        int | None,
-        number_option(
-            kind=int,
-            least=0,
-            most=65_535,
-            help="Port of /metrics, on HOOKFAST_HOST, for who has HOOKFAST_METRICS_TOKEN; 0 takes "
-            "a free one. [default: no metrics]",
-        ),
-    ] = None
-    print_sql: Annotated[
-        bool, typer.Option("--print-sql", help="Print the statements that create the table, only.")
-    ] = False
-    url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="HOOKFAST_URL",
-            help="URL of Hookfast; default: this machine, at HOOKFAST_PORT.",
-            rich_help_panel="Connection",
-        ),
-    ] = None
-    key_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="File with the API key, whose scope `emit` is enough. Or set HOOKFAST_API_KEY.",
-            rich_help_panel="Connection",
-        ),
-    ] = None
+from hookfast.cli.outbox.options import DATABASE_VARIABLE, RelayOptions
 
 
 def outbox_relay(options: RelayOptions) -> None:
@@ -100,5 +19,5 @@ def outbox_relay(options: RelayOptions) -> None:
         print_sql(options.table)
         return
     if options.database_url is None:
-        raise typer.BadParameter(f"give --database-url, or set {_DATABASE_VARIABLE}")
+        raise typer.BadParameter(f"give --database-url, or set {DATABASE_VARIABLE}")
     relay(options, database_url=options.database_url)

@@ -10,13 +10,13 @@ import structlog
 import typer
 
 from hookfast.cli.console import read_settings
-from hookfast.cli.outbox import RelayOptions
+from hookfast.cli.outbox.options import RelayOptions
 from hookfast.cli.remote.remote import find_key, local_url_of_api
-from hookfast.cli.remote.screen import pluralize
 from hookfast.cli.remote.times import parse_duration
 from hookfast.errors import Misconfigured
 from hookfast.logs import configure_logging
 from hookfast.logs.catalogue import Kind
+from hookfast.plural import pluralize
 from hookfast.settings.settings import Settings
 from hookfast.telemetry import exposition, instruments, providers
 from hookfast_client import AsyncHookfast

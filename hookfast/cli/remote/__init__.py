@@ -1,21 +1,32 @@
-"""The commands that talk to a running Hookfast over its API. The options of the top-level ones are
-declared here for `--help`; the code of a command is imported when it runs."""
+"""The commands that talk to a running Hookfast over its API.
+
+Those without a noun declare their options in the face of a package, for `--help`. All other code is
+imported when its command runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Callable, Mapping
 
 import typer
 
-from hookfast.cli.numbers import number_option
-from hookfast.cli.remote.commands import IdOf, command, lazy_group
-from hookfast.cli.remote.options import DeliveryFilter, Limit
-from hookfast.cli.remote.remote import Remote
+from hookfast.cli.remote.commands import command, lazy_group
+from hookfast.cli.remote.emit import emit_command
+from hookfast.cli.remote.find import find_command
+from hookfast.cli.remote.listen import listen_command
+from hookfast.cli.remote.logs import logs_command
+from hookfast.cli.remote.portal_link import portal_link_command
+from hookfast.cli.remote.trigger import trigger_command
 
 _PANEL = "A running Hookfast"
+_COMMANDS: Mapping[str, Callable[..., None]] = {
+    "emit": emit_command,
+    "trigger": trigger_command,
+    "listen": listen_command,
+    "logs": logs_command,
+    "find": find_command,
+    "portal-link": portal_link_command,
+}
 _NOUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "deliveries": (
         "List deliveries, wait for them, and act on one or a million.",
@@ -23,7 +34,10 @@ _NOUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     ),
     "endpoints": (
         "The endpoints that receive: their settings, health and recovery.",
-        ("endpoints", "endpoint_credentials", "endpoint_health", "endpoint_poll"),
+        (
+            *("endpoints", "endpoint_credentials", "endpoint_test", "endpoint_health"),
+            *("endpoint_actions", "endpoint_poll"),
+        ),
     ),
     "tests": ("Test events that were sent to endpoints, with the answers.", ("tests",)),
     "dead-letters": (
@@ -44,338 +58,11 @@ _NOUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """The description of each group, and the modules of its commands."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmitOptions:
-    """The arguments and options of `hookfast emit`."""
-
-    event_type: Annotated[
-        str | None, typer.Argument(metavar="TYPE", help="e.g. order.invoice.paid.")
-    ] = None
-    data: Annotated[
-        str | None, typer.Argument(metavar="DATA", help="Its data as JSON; - reads it.")
-    ] = None
-    data_file: Annotated[
-        Path | None, typer.Option(allow_dash=True, help="File with its data as JSON.")
-    ] = None
-    tenant: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TENANT", help="Only for this tenant, by id or name; default: for all."
-        ),
-        IdOf("tenant"),
-    ] = None
-    idempotency_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY",
-            help="Makes it safe to repeat. The event on line N of a batch has the key KEY:N.",
-        ),
-    ] = None
-    deliver_at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When to deliver it: 2h, 3d, or RFC 3339.")
-    ] = None
-    ordering_key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY", help="Where deliveries are ordered: after others with this key."
-        ),
-    ] = None
-    batch: Annotated[
-        Path | None,
-        typer.Option(
-            allow_dash=True,
-            help="File with an event per line, as POST /v1/events accepts it; - reads standard "
-            "input.",
-        ),
-    ] = None
-    from_line: Annotated[
-        int, number_option(kind=int, least=1, help="First line of the batch to emit.")
-    ] = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenOptions:
-    """The options of `hookfast listen`."""
-
-    forward_to: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Your server, e.g. http://localhost:3000/hooks; without it, events are only "
-            "printed.",
-        ),
-    ] = None
-    source: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SOURCE", help="Only events received through this source, by id or name."
-        ),
-        IdOf("source"),
-    ] = None
-    events: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATTERN", help="Only such event types: 'order.**'. Repeatable."),
-    ] = None
-    tenant: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TENANT", help="Only this tenant's events, by id or name; default: all."
-        ),
-        IdOf("tenant"),
-    ] = None
-    payload: Annotated[
-        str,
-        typer.Option(
-            metavar="full|raw",
-            help="raw: events of a source are forwarded exactly as the provider sent them.",
-        ),
-    ] = "full"
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WHEN",
-            help="Begin 5m ago, at a time, or after an event's id or a cursor; default: now.",
-        ),
-    ] = None
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            dir_okay=False,
-            help="File that keeps the position; if it exists, listening continues from there.",
-        ),
-    ] = None
-    retry: Annotated[
-        int,
-        number_option(
-            kind=int,
-            least=0,
-            most=1_000,
-            help="How often to send an event again whose response was not 2xx. While nothing "
-            "listens at the URL, events are always sent again.",
-        ),
-    ] = 0
-    concurrency: Annotated[
-        int,
-        number_option(kind=int, least=1, most=100, help="Requests at once; 1 keeps the order."),
-    ] = 1
-    allow_remote: Annotated[
-        bool,
-        typer.Option(
-            "--allow-remote",
-            help="Forward also to servers that are neither on this machine nor in a private "
-            "network.",
-        ),
-    ] = False
-
-
 def add_to(app: typer.Typer) -> None:
-    """Add `emit`, `trigger`, `listen`, `logs`, `find`, `portal-link`, and a group of commands per
-    noun to `app`."""
-    command(app, "emit", panel=_PANEL)(_emit)
-    command(app, "trigger", panel=_PANEL)(_trigger)
-    command(app, "listen", panel=_PANEL)(_listen)
-    command(app, "logs", panel=_PANEL)(_logs)
-    command(app, "find", panel=_PANEL)(_find)
-    command(app, "portal-link", panel=_PANEL)(_portal_link)
+    """Add the commands without a noun, and a group of commands per noun, to `app`."""
+    for name, function in _COMMANDS.items():
+        command(app, name, panel=_PANEL)(function)
     for noun, (description, modules) in _NOUNS.items():
         commands = lazy_group(*(f"{__name__}.{module}" for module in modules))
         group = typer.Typer(cls=commands, no_args_is_help=True)
         app.add_typer(group, name=noun, help=description, rich_help_panel=_PANEL)
-
-
-def _emit(options: EmitOptions, remote: Remote) -> None:
-    """Emit an event, or a file of events.
-
-    If it succeeds, the events and their deliveries are committed.
-    """
-    if options.batch is not None:
-        one_event = (
-            *(options.event_type, options.data, options.data_file),
-            *(options.tenant, options.deliver_at),
-        )
-        if any(given is not None for given in one_event):
-            raise typer.BadParameter(
-                "use it alone: each line of the file has its event's type, tenant_id and data",
-                param_hint="--batch",
-            )
-        from hookfast.cli.remote.emit_batch import emit_batch
-
-        key, from_line = options.idempotency_key, options.from_line
-        emit_batch(remote, options.batch, key=key, from_line=from_line)
-        return
-    if options.event_type is None or (options.data is None) == (options.data_file is None):
-        raise typer.BadParameter("give TYPE and DATA, or TYPE and --data-file, or --batch")
-    from hookfast.cli.remote.emit import emit
-
-    emit(remote, options.event_type, options)
-
-
-def _trigger(
-    remote: Remote,
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="e.g. github.push; --list shows all.")
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SOURCE",
-            help="Send it to this source, by id or name, as its provider would.",
-        ),
-        IdOf("source"),
-    ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Send it to your server, as the provider would."),
-    ] = None,
-    endpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ENDPOINT",
-            help="Have Hookfast send a test with its data to this endpoint, by id, name or URL.",
-        ),
-        IdOf("endpoint"),
-    ] = None,
-    list_names: Annotated[bool, typer.Option("--list", help="List the samples.")] = False,
-    secret_file: Annotated[
-        Path | None,
-        typer.Option(
-            allow_dash=True,
-            help="File with the secret to sign with; - reads standard input. Or set "
-            "HOOKFAST_TRIGGER_SECRET; on a terminal you are asked for it.",
-        ),
-    ] = None,
-    options: Annotated[
-        str | None,
-        typer.Option(metavar="JSON", help="The provider's options, only with --to."),
-    ] = None,
-    count: Annotated[
-        int | None,
-        number_option(kind=int, least=1, most=1_000, help="How many to send. [default: 1]"),
-    ] = None,
-    same_id: Annotated[
-        bool,
-        typer.Option(
-            "--same-id/--new-id",
-            help="Send the same request each time (at least twice), which a receiver must process "
-            "once; or a new one each time.",
-        ),
-    ] = False,
-) -> None:
-    """Send a realistic signed sample request to a source, a server or an endpoint.
-
-    Exit code: 1 when a response is not 2xx.
-    """
-    from hookfast.cli.remote import trigger
-
-    if list_names:
-        trigger.list_samples(remote)
-        return
-    if name is None or sum(where is not None for where in (source, to, endpoint)) != 1:
-        raise typer.BadParameter("give NAME, and one of --source, --to and --endpoint; or --list")
-    if options is not None and to is None:
-        raise typer.BadParameter("use it only with --to", param_hint="--options")
-    if endpoint is not None:
-        if same_id or secret_file is not None:
-            raise typer.BadParameter(
-                "a test is always new, and signed by Hookfast", param_hint="--endpoint"
-            )
-        trigger.to_endpoint(remote, name, endpoint, count=count or 1)
-        return
-    sending = trigger.Sending(secret_file=secret_file, count=count or 1 + same_id, same_id=same_id)
-    if source is not None:
-        trigger.to_source(remote, name, source, sending=sending)
-    elif to is not None:
-        trigger.to_url(remote, name, to, options=options, sending=sending)
-
-
-def _listen(options: ListenOptions, remote: Remote) -> None:
-    """Forward events to a server on this machine, signed, and print its responses.
-
-    It needs no public URL. After a lost connection it continues where it was.
-    """
-    if options.payload not in ("full", "raw"):
-        raise typer.BadParameter("use full or raw", param_hint="--payload")
-    from hookfast.cli.remote.listen import listen
-
-    listen(remote, options)
-
-
-def _find(
-    remote: Remote,
-    text: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TEXT", help="An id, key, URL, event type or name, or a part of it."
-        ),
-    ],
-    tenant: Annotated[
-        str | None,
-        typer.Option(metavar="TENANT", help="Only what belongs to this tenant, by id or name."),
-        IdOf("tenant"),
-    ] = None,
-) -> None:
-    """Find what an id, a key, a URL, an event type or a name belongs to.
-
-    Also ids inside a longer text, such as a line of a log. Exit code: 1 when nothing was found.
-    """
-    from hookfast.cli.remote.find import find
-
-    find(remote, " ".join(text), tenant=tenant)
-
-
-def _logs(
-    remote: Remote,
-    selected: DeliveryFilter,
-    limit: Limit = 20,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Keep printing new attempts until Ctrl-C.")
-    ] = False,
-) -> None:
-    """Print the newest attempts of deliveries, oldest first, and what comes next.
-
-    One line per request; a delivery that ends without one (cancelled, or its endpoint is disabled)
-    has no line. --answer, --since and --until are about the attempt, the other filters about its
-    delivery as it is now. --json prints one JSON object per line.
-    """
-    from hookfast.cli.remote.logs import print_logs
-
-    print_logs(remote, selected.query(), limit=limit, follow=follow)
-
-
-def _portal_link(
-    remote: Remote,
-    tenant: Annotated[
-        str | None,
-        typer.Argument(metavar="TENANT", help="Only what belongs to this tenant, by id or name."),
-        IdOf("tenant"),
-    ] = None,
-    endpoint: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ENDPOINT",
-            help="Only this endpoint and its deliveries, by id, name or URL.",
-        ),
-        IdOf("endpoint"),
-    ] = None,
-    valid_for: Annotated[
-        str, typer.Option("--for", metavar="DURATION", help="How long it is valid; at most 7d.")
-    ] = "1h",
-    may_act: Annotated[
-        bool,
-        typer.Option(
-            "--may-act/--read-only", help="Whether it also allows pausing, resending, changing…"
-        ),
-    ] = False,
-) -> None:
-    """Create a link to the portal for somebody without an API key.
-
-    Give TENANT or --endpoint. Revoking the API key that created the link also ends the link.
-    """
-    from hookfast.cli.remote.tenants import portal_link
-    from hookfast.cli.remote.times import parse_duration
-
-    if tenant is None and endpoint is None:
-        raise typer.BadParameter("give TENANT, --endpoint, or both")
-    duration = parse_duration(valid_for)
-    portal_link(remote, tenant, endpoint=endpoint, may_act=may_act, valid_for=duration)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Self
 from urllib.parse import quote
@@ -17,6 +18,7 @@ from hookfast.version import VERSION
 from hookfast_client import ApiError, ConnectionFailed, Hookfast, TimedOut, UnexpectedAnswer, call
 from hookfast_client.answer import NO_SERVICE, parse_answer
 from hookfast_client.call import Call
+from hookfast_client.retry import backoff
 from hookfast_client.url import is_local, trusted
 
 MAX_PAGE = 200
@@ -76,11 +78,12 @@ class _Object(dict[str, Any]):
 class Api:
     """Calls `/v1` of the Hookfast at `url`, once: a person decides whether to try again, except
     with `repeating`. `key_origin` says where the key came from, for the error message when the API
-    denies access. All methods raise ApiProblem, Unreachable or NotHookfast."""
+    denies access. All methods raise ApiProblem, Unreachable or NotHookfast; the errors of `client`
+    become those inside `explained`."""
 
     def __init__(self, url: str, *, key: str, key_origin: str) -> None:
         try:
-            self._client = Hookfast(
+            self.client = Hookfast(
                 url, key, timeout=_SECONDS, attempt_timeout=_SECONDS, max_retries=0
             )
         except ValueError as error:
@@ -89,24 +92,17 @@ class Api:
         self._key_origin = key_origin
 
     @property
-    def client(self) -> Hookfast:
-        """The client. Its errors become those of this class inside `explained`."""
-        return self._client
-
-    @property
     def url(self) -> str:
         """The base URL, without `/v1`."""
-        return self._client.url
+        return self.client.url
 
     def repeating(self) -> Self:
         """Return this connection, with which a request that is safe to repeat is sent again after
         temporary errors."""
-        other = object.__new__(type(self))
-        other.__dict__ = self.__dict__ | {
-            "_client": self._client.with_options(
-                timeout=_SECONDS * (_RETRIES + 1), max_retries=_RETRIES
-            )
-        }
+        other = copy(self)
+        other.client = self.client.with_options(
+            timeout=_SECONDS * (_RETRIES + 1), max_retries=_RETRIES
+        )
         return other
 
     def streaming(self, *, silence_seconds: float) -> httpx2.AsyncClient:
@@ -122,7 +118,7 @@ class Api:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        self.client.close()
 
     def get(self, path: str, query: Query | None = None) -> ApiResponse:
         """GET `/v1{path}`."""
@@ -158,7 +154,7 @@ class Api:
     def send(self, request: Call) -> ApiResponse:
         """Send a call of the client."""
         with self.explained():
-            response = self._client.send(request)
+            response = self.client.send(request)
         value = from_text(response.content, object_hook=self._object) if response.content else None
         return ApiResponse(response.text, value, response.headers)
 
@@ -205,6 +201,17 @@ class Api:
         if error.status == 401:
             text += f"\nThe key that was sent is from {self._key_origin}."
         return text if error.instance is None else f"{text}\n{error.instance}"
+
+
+def pause_after(error: HookfastError | None, *, failures: int) -> float:
+    """Return the seconds to wait before a request is sent again, after this many failures before
+    `error`. Raises `error` if it is an answer of the API that would be the same again."""
+    pause = backoff(failures)
+    if not isinstance(error, ApiProblem):
+        return pause
+    if not error.problem.is_temporary:
+        raise error
+    return max(pause, error.problem.retry_after or 0.0)
 
 
 def path_of(*parts: str) -> str:

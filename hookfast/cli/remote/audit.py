@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hookfast.cli.remote.commands import IdOf, command
+from hookfast.cli.remote.commands import command
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.options import Limit, Since, Tenant, Until, filter_option
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, truncate

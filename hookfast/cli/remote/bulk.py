@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import pluralize, print_note
+from hookfast.cli.remote.screen import print_note
+from hookfast.plural import pluralize
 
 if TYPE_CHECKING:
     from hookfast.cli.remote.api import ApiResponse

@@ -11,6 +11,9 @@ A group of options is a dataclass:
 
 gives `list` the options `--limit` and `--name`, and calls the function with a `Paging`.
 
+A parameter `Annotated[dict[str, Any], SettingsOf(…)]` gets the settings of a resource that were
+given as options, see `setting_options`.
+
 A parameter that is the id of something says of what: `Annotated[str, typer.Argument(),
 IdOf("endpoint")]`. People may give a name, a URL or a part of it instead; the function gets the id.
 """
@@ -19,26 +22,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib import import_module
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.remote import Remote
+from hookfast.cli.remote.setting_options import GIVEN, SettingsOf, command_class
 
 Function = TypeVar("Function", bound=Callable[..., None])
+Mark = TypeVar("Mark")
 
-
-@dataclass(frozen=True, slots=True)
-class IdOf:
-    """Marks a parameter as the id of a `noun` of `names.NOUNS`. With `exact`, no part of a name is
-    enough: for commands that cannot be undone."""
-
-    noun: str
-    exact: bool = False
+_CONTEXT = inspect.Parameter("_", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
 
 def command(
@@ -48,7 +47,8 @@ def command(
     docstring; `panel` is the heading it has in the list of commands."""
 
     def register(function: Function) -> Function:
-        app.command(name, help=help, rich_help_panel=panel)(_flatten(function))
+        flat, kind = _flatten(function)
+        app.command(name, cls=kind, help=help, rich_help_panel=panel)(flat)
         return function
 
     return register
@@ -75,29 +75,38 @@ def lazy_group(*modules: str) -> type[TyperGroup]:
     return LazyGroup
 
 
-def _flatten(function: Callable[..., None]) -> Callable[..., None]:
-    """Return `function` with the fields of its dataclass parameters as parameters of its own."""
+def _flatten(function: Callable[..., None]) -> tuple[Callable[..., None], type[TyperCommand]]:
+    """Return `function` with the fields of its dataclass parameters as parameters of its own, and
+    the class of its command."""
     hints = get_type_hints(function, include_extras=True)
     own: list[inspect.Parameter] = []
     shared: list[inspect.Parameter] = []
     groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+    settings: dict[str, SettingsOf] = {}
     for parameter in inspect.signature(function).parameters.values():
         kind = hints[parameter.name]
-        if is_dataclass(kind) and isinstance(kind, type):
+        if (given := _mark(kind, SettingsOf)) is not None:
+            settings[parameter.name] = given
+        elif is_dataclass(kind) and isinstance(kind, type):
             options = [_parameter(kind, field) for field in fields(kind) if field.init]
             groups[parameter.name] = (kind, [option.name for option in options])
             shared += options
         else:
             own.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
 
+    command_type = TyperCommand
+    for name, found in settings.items():
+        command_type = command_class(found, after=len(own))
+        shared.append(_CONTEXT.replace(name=name))
     parameters = own + shared
     ids = {
         parameter.name: mark
         for parameter in parameters
-        if (mark := _id_mark(parameter.annotation)) is not None
+        if (mark := _mark(parameter.annotation, IdOf)) is not None
     }
 
     def run(**values: Any) -> None:
+        values |= {name: values[name].meta[GIVEN] for name in settings}
         remote = next(
             (_build(*group, values) for group in groups.values() if group[0] is Remote), None
         )
@@ -112,7 +121,7 @@ def _flatten(function: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__doc__ = function.__doc__
-    return run
+    return run, command_type
 
 
 def _build(kind: Callable[..., Any], members: Iterable[str], values: dict[str, Any]) -> Any:
@@ -120,9 +129,9 @@ def _build(kind: Callable[..., Any], members: Iterable[str], values: dict[str, A
     return kind(**{member: values.pop(member) for member in members})
 
 
-def _id_mark(annotation: Any) -> IdOf | None:
+def _mark(annotation: Any, kind: type[Mark]) -> Mark | None:
     marks = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
-    return next((mark for mark in marks if isinstance(mark, IdOf)), None)
+    return next((mark for mark in marks if isinstance(mark, kind)), None)
 
 
 def _parameter(kind: type[Any], field: Field[Any]) -> inspect.Parameter:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from hookfast.cli.remote.screen import pluralize, printable, printable_lines
+from hookfast.cli.remote.screen import printable, printable_lines
 from hookfast.cli.remote.times import format_time
 from hookfast.deliveries.outcome import reason_text
+from hookfast.plural import pluralize
 
 _SHOWN_LINES, _SHOWN_CHARACTERS = 12, 800
 

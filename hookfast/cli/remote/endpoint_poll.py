@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -10,7 +9,15 @@ from typing import Annotated, Any
 import typer
 
 from hookfast.cli.numbers import number_option
-from hookfast.cli.remote.api import Api, ApiProblem, ApiResponse, Query, Unreachable, path_of
+from hookfast.cli.remote.api import (
+    Api,
+    ApiProblem,
+    ApiResponse,
+    Query,
+    Unreachable,
+    path_of,
+    pause_after,
+)
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import EndpointArgument
 from hookfast.cli.remote.remote import Remote
@@ -19,7 +26,6 @@ from hookfast.cli.remote.times import format_time
 
 app = typer.Typer()
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _WAIT_SECONDS = 25  # shorter than the timeouts of proxies on the way
 
 
@@ -99,26 +105,20 @@ class _PatientClient:
         """GET until there is a response. Repeating is harmless: the same cursor gives and
         acknowledges the same page. Raises ApiProblem, unless it is temporary, and Unreachable if
         the service never answered: then the URL is more likely wrong than the service away."""
-        pause = _FIRST_PAUSE
+        failures = 0
         while True:
             try:
                 response = self._api.get(path, query)
-            except Unreachable as error:
-                if not self._answered_before:
+            except (Unreachable, ApiProblem) as error:
+                if isinstance(error, Unreachable) and not self._answered_before:
                     raise
-                why, retry_after = error.message, 0.0
-            except ApiProblem as problem:
-                if not problem.problem.is_temporary:
-                    raise
-                why, retry_after = problem.message, problem.problem.retry_after or 0.0
+                pause = pause_after(error, failures=failures)
+                failures += 1
+                print_note(f"{printable(error.message)} Trying again in {pause:.1f} s.")
+                time.sleep(pause)
             else:
                 self._answered_before = True
                 return response
-            # jitter, so that clients that lost the same service do not return all at once
-            wait = max(retry_after, pause * random.uniform(0.5, 1.0))  # noqa: S311
-            print_note(f"{printable(why)} Trying again in {wait:.1f} s.")
-            time.sleep(wait)
-            pause = min(pause * 2, _LONGEST_PAUSE)
 
 
 def _line(item: Mapping[str, Any]) -> str:

@@ -24,22 +24,26 @@ from hookfast.cli.remote.options import (
 )
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, print_facts, print_note, print_warnings
+from hookfast.cli.remote.setting_options import SettingsOf, set_facts
 from hookfast.cli.remote.times import format_time, parse_duration
-from hookfast.strict_json.text import to_text
 
 app = typer.Typer()
 
-_SHOWN_IF_SET = (
-    "description",
-    "rate_limit_per_second",
-    "max_in_flight",
-    "ordered",
-    "headers",
-    "encryption",
-    "allowed_networks",
-    "circuit",
-    "metadata",
+_SHOWN_FIRST = frozenset(
+    {
+        *("id", "tenant_id", "mode", "url", "owner_emails", "verification", "retry_plan"),
+        *("timeout_seconds", "signatures", "signature_hash", "authentication", "tls", "secrets"),
+        *("state", "state_reason", "health", "created_at", "updated_at"),
+        *("secret", "subscription", "warnings"),
+    }
 )
+"""The members of an endpoint that are shown in words of their own, or not at all. The others are
+its settings, which are shown if they are set."""
+
+
+def parse_retry_plan(text: str) -> Any:
+    """Return the name of a preset as it is, and an object parsed."""
+    return parse_object(text, option="--retry-plan") if text.lstrip().startswith("{") else text
 
 
 @command(app, "list")
@@ -81,6 +85,19 @@ def show(remote: Remote, endpoint_id: EndpointArgument) -> None:
 @command(app, "create")
 def create(
     remote: Remote,
+    settings: Annotated[
+        dict[str, Any],
+        SettingsOf(
+            form="hookfast.resources.endpoint:EndpointSettings",
+            names={
+                "owner_emails": "--owner",
+                "rate_limit_per_second": "--rate-limit",
+                "ordered": "--ordered/--unordered",
+            },
+            readers={"retry_plan": parse_retry_plan},
+            without=("mode", "url"),
+        ),
+    ],
     receiver_url: Annotated[
         str | None, typer.Argument(metavar="URL", help="Where its deliveries are sent.")
     ] = None,
@@ -91,21 +108,6 @@ def create(
     events: Annotated[
         list[str] | None, typer.Option(help="Event type or pattern it receives; repeatable.")
     ] = None,
-    owner: Annotated[
-        list[str] | None,
-        typer.Option(metavar="MAIL", help="Address that gets mail about it; repeatable."),
-    ] = None,
-    retry_plan: Annotated[
-        str | None, typer.Option(help="Name of a preset, or an object as JSON.")
-    ] = None,
-    verification: Annotated[
-        str | None,
-        typer.Option(help="How its receiver agrees first: header (default), query or none."),
-    ] = None,
-    ordered: Annotated[
-        bool,
-        typer.Option("--ordered", help="Send events with one ordering key one after the other."),
-    ] = False,
     members: Annotated[
         str | None,
         typer.Option(metavar="JSON", help="Any other members as an object; - reads it."),
@@ -121,12 +123,8 @@ def create(
         "url": receiver_url,
         "tenant_id": tenant,
         "events": events or None,
-        "owner_emails": owner or None,
-        "retry_plan": None if retry_plan is None else _parse_retry_plan(retry_plan),
-        "verification": verification,
-        "ordered": ordered or None,
     }
-    form.update((name, value) for name, value in given.items() if value is not None)
+    form |= settings | {name: value for name, value in given.items() if value is not None}
     response = remote.api.post("/endpoints", form)
     if remote.printed_json(response):
         return
@@ -221,22 +219,11 @@ def _facts(remote: Remote, endpoint: Mapping[str, Any]) -> dict[str, Any]:
         facts |= {
             "signatures": endpoint["signatures"],
             "public keys": public_keys or None,
-            "retry plan": _as_text(endpoint["retry_plan"]),
+            **set_facts({"retry_plan": endpoint["retry_plan"]}, but=()),
             "timeout": f"{float(endpoint['timeout_seconds']):g} s",
             "verification": endpoint["verification"],
             **credential_facts(endpoint),
         }
-    for name in _SHOWN_IF_SET:
-        if endpoint[name]:
-            facts[name.replace("_", " ")] = _as_text(endpoint[name])
+    facts |= set_facts(endpoint, but=_SHOWN_FIRST)
     facts["created"] = format_time(endpoint["created_at"])
     return facts
-
-
-def _as_text(value: Any) -> Any:
-    return to_text(value, layout="spaced") if isinstance(value, dict) else value
-
-
-def _parse_retry_plan(text: str) -> Any:
-    """Return the name of a preset as it is, and an object parsed."""
-    return parse_object(text, option="--retry-plan") if text.lstrip().startswith("{") else text

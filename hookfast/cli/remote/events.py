@@ -8,8 +8,9 @@ import typer
 
 from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.bulk import JobOptions, act
-from hookfast.cli.remote.commands import IdOf, command
+from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.deliveries import DELIVERY_COLUMNS
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.options import (
     EventArgument,
     Limit,
@@ -19,8 +20,9 @@ from hookfast.cli.remote.options import (
     filter_option,
 )
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, pluralize, print_facts, print_note
+from hookfast.cli.remote.screen import Column, print_facts, print_note
 from hookfast.cli.remote.times import format_distance, format_time, format_time_if_set
+from hookfast.plural import pluralize
 from hookfast.strict_json.text import to_text
 
 app = typer.Typer()

@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, Columns, print_note, print_table
 
 
-def find(remote: Remote, text: str, *, tenant: str | None) -> None:
-    """Print what was found. Exits with 1 if nothing was."""
-    response = remote.api.get("/search", {"q": text, "tenant_id": tenant})
+def find_command(
+    remote: Remote,
+    text: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TEXT", help="An id, key, URL, event type or name, or a part of it."
+        ),
+    ],
+    tenant: Annotated[
+        str | None,
+        typer.Option(metavar="TENANT", help="Only what belongs to this tenant, by id or name."),
+        IdOf("tenant"),
+    ] = None,
+) -> None:
+    """Find what an id, a key, a URL, an event type or a name belongs to.
+
+    Also ids inside a longer text, such as a line of a log. Exit code: 1 when nothing was found.
+    """
+    from hookfast.cli.remote.screen import Column, Columns, print_note, print_table
+
+    response = remote.api.get("/search", {"q": " ".join(text), "tenant_id": tenant})
     hits = response.value["data"]
     if not remote.printed_json(response):
         columns: Columns = {

@@ -16,13 +16,13 @@ from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import (
     INTERRUPTED,
     Column,
-    pluralize,
     print_facts,
     print_note,
     printable,
 )
 from hookfast.cli.remote.times import format_distance, format_seconds, format_time
 from hookfast.clock import utc_now
+from hookfast.plural import pluralize
 from hookfast.strict_json.text import to_text
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from hookfast.cli.remote.api import path_of
-from hookfast.cli.remote.commands import IdOf, command
+from hookfast.cli.remote.commands import command
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.options import Limit, RevokedKey
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, print_note

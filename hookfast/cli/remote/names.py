@@ -13,17 +13,17 @@ from typing import Any
 import typer
 
 from hookfast.cli.remote.api import MAX_PAGE, Api, ApiProblem, path_of
-from hookfast.cli.remote.commands import IdOf
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.screen import (
     Column,
     Columns,
     Row,
-    pluralize,
     print_note,
     printable,
     shorten,
 )
 from hookfast.ids import Prefix, is_id
+from hookfast.plural import pluralize
 
 _FEW = 3
 """So many names are read one by one; for more, the newest page of the list is read first."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hookfast.cli.numbers import number_option
-from hookfast.cli.remote.commands import IdOf
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.times import parse_past
 from hookfast.errors import InvalidInput
 from hookfast.strict_json.parser import parse
@@ -112,6 +112,8 @@ Answer = Annotated[
     filter_option("Whose last answer is 503, 5xx, timeout, refused…", metavar="ANSWER"),
 ]
 EventType = Annotated[str | None, filter_option("Of this event type.", metavar="TYPE")]
+_THINGS = ("endpoint", "subscription", "event", "tenant")
+"""The options whose value is an id; the API's filters are called `endpoint_id` and so on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,19 +140,11 @@ class DeliveryFilter:
     until: Until = None
 
     def members(self) -> dict[str, Any]:
-        """Return the given filters under the API's names."""
-        statuses = self.status or []
-        return _without_none(
-            status=statuses[0] if len(statuses) == 1 else statuses or None,
-            endpoint_id=self.endpoint,
-            subscription_id=self.subscription,
-            event_id=self.event,
-            event_type=self.event_type,
-            answer=self.answer,
-            tenant_id=self.tenant,
-            since=self.since,
-            until=self.until,
-        )
+        """Return the given filters under the API's names; a single status is no list."""
+        members = _members(self)
+        if len(self.status or ()) == 1:
+            members["status"] = members["status"][0]
+        return members
 
     def query(self) -> dict[str, Any]:
         """Return the query of a list, which accepts one status. Raises typer.BadParameter for
@@ -174,15 +168,7 @@ class DeadLetterFilter:
 
     def members(self) -> dict[str, Any]:
         """Return the given filters under the API's names."""
-        return _without_none(
-            endpoint_id=self.endpoint,
-            event_type=self.event_type,
-            tenant_id=self.tenant,
-            reason=self.reason,
-            answer=self.answer,
-            since=self.since,
-            until=self.until,
-        )
+        return _members(self)
 
 
 def parse_object(text: str, *, option: str) -> dict[str, Any]:
@@ -251,5 +237,11 @@ def read_text(file: Path, *, option: str) -> str:
         ) from None
 
 
-def _without_none(**members: Any) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value is not None}
+def _members(filters: DeliveryFilter | DeadLetterFilter) -> dict[str, Any]:
+    """Return the filters that were given, under the API's names."""
+    given = {field.name: getattr(filters, field.name) for field in fields(filters)}
+    return {
+        f"{name}_id" if name in _THINGS else name: value
+        for name, value in given.items()
+        if value not in (None, [])
+    }

@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,7 @@ from hookfast.strict_json.text import to_text
 
 if TYPE_CHECKING:
     from hookfast.cli.remote.api import Api, ApiResponse, Query
-    from hookfast.cli.remote.commands import IdOf
+    from hookfast.cli.remote.id_of import IdOf
     from hookfast.cli.remote.names import Names
     from hookfast.cli.remote.screen import Columns, Row
 
@@ -25,19 +26,22 @@ _DEFAULT_URL = "http://127.0.0.1:8080"
 _LONG_NAME = 40
 
 
-@dataclass(slots=True)
+Url = Annotated[
+    str | None,
+    typer.Option(
+        envvar="HOOKFAST_URL",
+        help="URL of Hookfast; default: this machine, at HOOKFAST_PORT.",
+        rich_help_panel="Connection",
+    ),
+]
+
+
+@dataclass
 class Remote:
     """A running Hookfast. `api` connects to it; data is printed on standard output, everything else
     on standard error."""
 
-    url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="HOOKFAST_URL",
-            help="URL of Hookfast; default: this machine, at HOOKFAST_PORT.",
-            rich_help_panel="Connection",
-        ),
-    ] = None
+    url: Url = None
     key_file: Annotated[
         Path | None,
         typer.Option(
@@ -57,19 +61,14 @@ class Remote:
             "names.",
         ),
     ] = False
-    _api: Any = field(default=None, init=False, repr=False)  # Api, imported late
-    _names: Any = field(default=None, init=False, repr=False)  # Names, imported late
 
-    @property
+    @cached_property
     def api(self) -> Api:
         """The client. Raises Misconfigured when no key is given."""
-        if self._api is None:
-            from hookfast.cli.remote.api import Api
+        from hookfast.cli.remote.api import Api
 
-            key, origin = find_key(self.key_file)
-            self._api = Api(self.url or local_url_of_api(), key=key, key_origin=origin)
-        api: Api = self._api
-        return api
+        key, origin = find_key(self.key_file)
+        return Api(self.url or local_url_of_api(), key=key, key_origin=origin)
 
     def printed_json(self, response: ApiResponse) -> bool:
         """With `--json`, print the response exactly as it came and return True."""
@@ -143,14 +142,11 @@ class Remote:
 
         return not self.wide and terminal_width() is not None
 
-    @property
+    @cached_property
     def _name_lookup(self) -> Names:
-        if self._names is None:
-            from hookfast.cli.remote.names import Names
+        from hookfast.cli.remote.names import Names
 
-            self._names = Names(self.api)
-        names: Names = self._names
-        return names
+        return Names(self.api)
 
 
 def print_page(rows: list[dict[str, Any]], next_cursor: str | None = None) -> None:

@@ -241,12 +241,6 @@ def format_answer(answer: Row | None) -> str | None:
     return f"{name} {millis:.0f} ms" if millis < 1_000 else f"{name} {millis / 1_000:.3g} s"
 
 
-def pluralize(number: int, noun: str) -> str:
-    """Return the number with its noun: `1 delivery`, `1,234 deliveries`."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
-
-
 def _visible(line: str) -> str:
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
 
@@ -295,12 +289,12 @@ def _widened(columns: Sequence[_Fitted], width: int) -> list[_Fitted]:
     widths = [each.width for each in columns]
     left = width - _total(columns)
     while left > 0:
-        tight = [place for place, each in enumerate(columns) if widths[place] < each.needed]
+        tight = [index for index, each in enumerate(columns) if widths[index] < each.needed]
         if not tight:
             break
-        widths[min(tight, key=lambda place: widths[place])] += 1
+        widths[min(tight, key=lambda index: widths[index])] += 1
         left -= 1
-    return [replace(each, width=widths[place]) for place, each in enumerate(columns)]
+    return [replace(each, width=widths[index]) for index, each in enumerate(columns)]
 
 
 def _total(columns: Sequence[_Fitted]) -> int:

@@ -24,8 +24,8 @@ from hookfast.cli.remote.options import (
 )
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, print_facts, print_note
+from hookfast.cli.remote.setting_options import SettingsOf, set_facts
 from hookfast.cli.remote.times import format_distance, format_time, parse_duration
-from hookfast.strict_json.text import to_text
 
 app = typer.Typer()
 
@@ -66,6 +66,14 @@ def list_sources(
 @command(app, "create")
 def create(
     remote: Remote,
+    settings: Annotated[
+        dict[str, Any],
+        SettingsOf(
+            form="hookfast.resources.source:SourceSettings",
+            names={"active": "--active/--inactive"},
+            without=("name",),
+        ),
+    ],
     name: Annotated[str, typer.Argument(help="What it is for.")],
     provider: Annotated[str, typer.Option(help="github, gitlab, stripe, …")],
     tenant: OwnTenant = None,
@@ -78,7 +86,7 @@ def create(
     """Create a source and print the URL to set at the provider, and the secret if it was generated,
     the only time it is shown."""
     form = {} if members is None else parse_object(members, option="--members")
-    form |= {"name": name, "provider": provider}
+    form |= settings | {"name": name, "provider": provider}
     if tenant is not None:
         form["tenant_id"] = tenant
     if secret_file is not None:
@@ -156,22 +164,26 @@ def stats(remote: Remote, source_id: SourceArgument) -> None:
     )
 
 
+_SHOWN_FIRST = frozenset(
+    {
+        *("id", "name", "provider", "url", "tenant_id", "active", "secrets", "secret"),
+        *("created_at", "updated_at"),
+    }
+)
+"""The members of a source that are not merely shown if they are set."""
+
+
 def _facts(remote: Remote, source: Mapping[str, Any]) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+    return {
         "source": source["id"],
         "name": source["name"],
         "provider": source["provider"],
         "url": source["url"],
         "tenant": remote.named("tenant", source["tenant_id"]),
         "active": source["active"],
+        **set_facts(source, but=_SHOWN_FIRST),
+        "created": format_time(source["created_at"]),
     }
-    for name in ("options", "allowed_networks", "event_types", "id_expression", "idempotency"):
-        if source[name]:
-            value = source[name]
-            text = to_text(value, layout="spaced") if isinstance(value, dict) else value
-            facts[name.replace("_", " ")] = text
-    facts["created"] = format_time(source["created_at"])
-    return facts
 
 
 def _naming_the_option(send: Callable[[], ApiResponse], form: Mapping[str, Any]) -> ApiResponse:

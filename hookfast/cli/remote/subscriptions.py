@@ -28,24 +28,16 @@ from hookfast.cli.remote.options import (
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import (
     Column,
-    pluralize,
     print_facts,
     print_note,
     print_warnings,
 )
+from hookfast.cli.remote.setting_options import SettingsOf, set_facts
 from hookfast.cli.remote.times import format_distance, format_time
 from hookfast.events.filter import filter_text
+from hookfast.plural import pluralize
 
 app = typer.Typer()
-
-Payload = Annotated[
-    str | None,
-    typer.Option(
-        metavar="full|thin|raw|mapped",
-        help="full: the event's data; thin: its id and URL; raw: the request that a source "
-        "received, unchanged; mapped: what --mapping makes of the event.",
-    ),
-]
 
 Filter = Annotated[
     str | None,
@@ -55,11 +47,12 @@ Filter = Annotated[
     ),
 ]
 
-Ordered = Annotated[
-    bool | None,
-    typer.Option(
-        "--ordered/--unordered",
-        help="Send events with one ordering key one after the other, or in any order.",
+Settings = Annotated[
+    dict[str, Any],
+    SettingsOf(
+        form="hookfast.resources.subscription:SubscriptionSettings",
+        names={"active": "--active/--inactive", "ordered": "--ordered/--unordered"},
+        without=("events", "mapping", "filter"),
     ),
 ]
 
@@ -124,22 +117,14 @@ def create(
         list[str],
         typer.Argument(metavar="PATTERN…", help="Event types or patterns: 'order.**'."),
     ],
-    payload: Payload = None,
+    settings: Settings,
     mapping: MappingText = None,
     mapping_file: MappingFile = None,
     filter: Filter = None,
-    active: Annotated[
-        bool, typer.Option("--active/--inactive", help="Whether events are sent to it now.")
-    ] = True,
-    ordered: Ordered = None,
 ) -> None:
     """Subscribe an endpoint to event types. Its receiver first has to agree to new ones."""
-    form: dict[str, Any] = {"endpoint_id": endpoint_id, "events": events, "active": active}
-    form |= _payload(payload, read_mapping(mapping, mapping_file))
-    if filter is not None:
-        form["filter"] = parse_object(filter, option="--filter")
-    if ordered is not None:
-        form["ordered"] = ordered
+    form = {"endpoint_id": endpoint_id, "events": events}
+    form |= _given(settings, read_mapping(mapping, mapping_file), filter)
     response = remote.api.post("/subscriptions", form)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
@@ -182,34 +167,21 @@ def preview(
 def update(
     remote: Remote,
     subscription_id: SubscriptionArgument,
+    settings: Settings,
     events: Annotated[
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Replaces its event types; repeatable."),
     ] = None,
-    payload: Payload = None,
     mapping: MappingText = None,
     mapping_file: MappingFile = None,
     filter: Filter = None,
-    active: Annotated[
-        bool | None, typer.Option("--active/--inactive", help="Send events to it, or stop.")
-    ] = None,
-    ordered: Ordered = None,
 ) -> None:
     """Change a subscription's event types, payload, filter or order, or switch it on or off."""
-    conditions = None if filter is None else parse_object(filter, option="--filter")
-    given = {
-        "events": events or None,
-        "filter": conditions,
-        "active": active,
-        "ordered": ordered,
-    }
-    patch: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    patch |= _payload(payload, read_mapping(mapping, mapping_file))
+    patch = _given(settings, read_mapping(mapping, mapping_file), filter)
+    if events:
+        patch["events"] = events
     if not patch:
-        raise typer.BadParameter(
-            "give --events, --payload, --mapping, --filter, --active, --inactive, --ordered or "
-            "--unordered"
-        )
+        raise typer.BadParameter("give at least one option; --help shows them")
     response = remote.api.patch(path_of("subscriptions", subscription_id), patch)
     if not remote.printed_json(response):
         print_facts(_facts(remote, response.value))
@@ -233,11 +205,25 @@ def _filter_text(subscription: Mapping[str, Any]) -> str | None:
     return None if conditions is None else filter_text(conditions)
 
 
-def _payload(payload: str | None, mapping: str | None) -> dict[str, str]:
+def _given(
+    settings: Mapping[str, Any], mapping: str | None, conditions: str | None
+) -> dict[str, Any]:
     """Return the members that were given. A mapping alone says that the payload is `mapped`."""
+    given = dict(settings)
     if mapping is not None:
-        return {"payload": payload or "mapped", "mapping": mapping}
-    return {} if payload is None else {"payload": payload}
+        given = {"payload": "mapped"} | given | {"mapping": mapping}
+    if conditions is not None:
+        given["filter"] = parse_object(conditions, option="--filter")
+    return given
+
+
+_SHOWN_FIRST = frozenset(
+    {
+        *("id", "endpoint_id", "tenant_id", "events", "payload", "mapping", "filter", "active"),
+        *("created_at", "updated_at", "warnings"),
+    }
+)
+"""The members of a subscription that are not merely shown if they are set."""
 
 
 def _facts(remote: Remote, subscription: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,7 +236,7 @@ def _facts(remote: Remote, subscription: Mapping[str, Any]) -> dict[str, Any]:
         "mapping": subscription["mapping"],
         "filter": _filter_text(subscription),
         "active": subscription["active"],
-        "ordered": subscription["ordered"] or None,
+        **set_facts(subscription, but=_SHOWN_FIRST),
         "created": format_time(subscription["created_at"]),
         "updated": format_time(subscription["updated_at"]),
     }

@@ -1,8 +1,7 @@
-"""`hookfast tenants`, and `hookfast portal-link`: a link to the portal of a tenant."""
+"""`hookfast tenants`: list, create, and see what they use."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import typer
@@ -11,7 +10,7 @@ from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import Limit, TenantArgument
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, print_facts, print_note, printable
+from hookfast.cli.remote.screen import Column, print_facts, printable
 from hookfast.cli.remote.times import format_distance, format_time
 
 app = typer.Typer()
@@ -67,29 +66,3 @@ def _used(part: dict[str, Any]) -> str:
     if part["limit"] is None:
         return "no limit" if part["used"] is None else f"{part['used']:,}, no limit"
     return f"{part['used']:,} of {part['limit']:,}"
-
-
-def portal_link(
-    remote: Remote, tenant: str | None, *, endpoint: str | None, may_act: bool, valid_for: timedelta
-) -> None:
-    """Create a link to the portal and print it, the only time it is shown."""
-    form: dict[str, Any] = {
-        "scope": "tenant" if may_act else "tenant:read",
-        "expires_in_seconds": int(valid_for.total_seconds()),
-    }
-    if endpoint is not None:
-        form["endpoint_id"] = endpoint
-    if tenant is None:
-        tenant = remote.api.get(path_of("endpoints", endpoint or "")).value["tenant_id"]
-    response = remote.api.post(path_of("tenants", tenant, "portal-links"), form)
-    if remote.printed_json(response):
-        return
-    shown = (
-        f"{remote.named('endpoint', endpoint)} and its deliveries"
-        if endpoint
-        else f"everything of {remote.named('tenant', tenant)}"
-    )
-    until = format_time(response.value["expires_at"])
-    allows = "see and control" if may_act else "see"
-    print_note(f"Anyone with this link can {allows} {shown}, until {until}:")
-    typer.echo(response.value["url"])

@@ -1,0 +1,1 @@
+"""Statements on tenants, API keys, and the dashboard's sessions and sent forms."""

@@ -10,18 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import structlog
-from sqlalchemy import Select, Table, delete, insert, select
+from sqlalchemy import Table, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.audit import SYSTEM, Actor, AuditAction, Change, differences
 from hookfast.ids import first_id_at, new_id
 from hookfast.logs.catalogue import Kind
 from hookfast.storage.database.after_commit import after_commit
-from hookfast.storage.database.keyset import newest_first
-from hookfast.storage.database.planner_hints import Residual
+from hookfast.storage.database.keyset import created_between, narrowest_first, newest_first
 from hookfast.storage.database.rows import fetch_all
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import AuditEntry, AuditHorizon
@@ -91,24 +90,12 @@ async def list_page(
     connection: AsyncConnection, chosen: AuditFilter, *, after: str | None, limit: int
 ) -> list[AuditEntry]:
     """Return the newest `limit` matching entries beyond the id `after`."""
-    page = page_statement(chosen, after=after, limit=limit)
+    statement = select(_AUDIT).where(
+        *narrowest_first(_AUDIT, chosen, ("resource_id", "key_id", "tenant_id", "action")),
+        *created_between(_C.id, "aud", chosen.since, chosen.until),
+    )
+    page = newest_first(statement, _C.id, after=after, limit=limit)
     return await fetch_all(connection, page, AuditEntry)
-
-
-def page_statement(chosen: AuditFilter, *, after: str | None, limit: int) -> Select[Any]:
-    """Return the statement of `list_page`."""
-    statement = select(_AUDIT)
-    # The narrowest field uses its index; the others only filter its rows.
-    names = ("resource_id", "key_id", "tenant_id", "action")
-    given = [name for name in names if getattr(chosen, name) is not None]
-    for name in given:
-        column = _C[name] if name == given[0] else Residual(_C[name])
-        statement = statement.where(column == getattr(chosen, name))
-    if chosen.since is not None:
-        statement = statement.where(_C.id >= first_id_at("aud", chosen.since))
-    if chosen.until is not None:
-        statement = statement.where(_C.id < first_id_at("aud", chosen.until))
-    return newest_first(statement, _C.id, after=after, limit=limit)
 
 
 async def expire(

@@ -1,0 +1,1 @@
+"""Circuits of endpoints, with the deliveries that they hold, and their log lines."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Table, bindparam, case, func, null, or_, select, update
+from sqlalchemy import Table, and_, bindparam, case, func, null, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
@@ -19,6 +19,7 @@ from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitInput, workflow_id
 from hookfast.endpoints.short_url import short_url
 from hookfast.storage.circuits.circuit_log import log_transition
 from hookfast.storage.database.after_commit import after_commit
+from hookfast.storage.database.planner_hints import undelivered
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 from hookfast.workflow_request import WorkflowRequest
@@ -245,7 +246,7 @@ async def claim_probe(
 
 # -- held deliveries ----------------------------------------------------------------------------
 
-_HELD = (_D.status == DeliveryStatus.HELD.value) & (_D.status != "delivered")
+_HELD = and_(*undelivered(_D.status, DeliveryStatus.HELD.value))
 
 
 async def count_held(connection: AsyncConnection, endpoint_id: str) -> int:

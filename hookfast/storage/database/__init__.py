@@ -1,0 +1,1 @@
+"""Connections and transactions on both databases, migrations, partitions, and parts of SQL."""

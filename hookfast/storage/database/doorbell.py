@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from hookfast.dependency import DATABASE
+from hookfast.outage_log import DATABASE
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.postgresql_engine import BROKEN
 from hookfast.storage.database.postgresql_servers import CONNECT_SECONDS, PostgresqlServers

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select
+from sqlalchemy import ColumnElement, Select, Table
 
 from hookfast.ids import Prefix, first_id_at
+from hookfast.storage.database.planner_hints import Residual
 
 Statement = TypeVar("Statement", bound=Select[Any])
 
@@ -28,6 +30,19 @@ def by_name(
     if after is not None:
         statement = statement.where(key > after)
     return statement.order_by(key).limit(limit)
+
+
+def narrowest_first(
+    table: Table, chosen: object, names: Sequence[str]
+) -> list[ColumnElement[bool]]:
+    """Return the conditions of a filter's fields, named like columns, that are not None. `names`
+    has them in order: only the first given one uses its index, the others check the rows it
+    finds."""
+    given = [(name, value) for name in names if (value := getattr(chosen, name)) is not None]
+    return [
+        (Residual(table.c[name]) if index else table.c[name]) == value
+        for index, (name, value) in enumerate(given)
+    ]
 
 
 def created_between(

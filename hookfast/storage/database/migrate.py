@@ -39,7 +39,7 @@ _LOCK_NOT_AVAILABLE = "55P03"
 log = structlog.get_logger()
 
 
-async def migrate(database: Database, revision: str = "head") -> None:
+async def migrate(database: Database) -> None:
     """Run the missing migrations in one transaction, then create PostgreSQL's partitions for the
     days ahead, and make sure that the feed's positions rise. A schema that is ahead is not changed.
 
@@ -56,7 +56,7 @@ async def migrate(database: Database, revision: str = "head") -> None:
             if found == "ahead":
                 log.info("The schema belongs to a newer version; it was not changed.")
             elif found != "current":
-                await connection.run_sync(_upgrade, revision)
+                await connection.run_sync(_upgrade)
     except DBAPIError as error:
         if sqlstate(error) != _LOCK_NOT_AVAILABLE:
             raise
@@ -64,9 +64,8 @@ async def migrate(database: Database, revision: str = "head") -> None:
             "a table to be changed is locked by another transaction; nothing was changed. Try "
             "again; if it fails again, find that transaction in pg_stat_activity and end it"
         ) from None
-    if revision == "head":
-        await partitions.create_ahead(database, now=utc_now())
-        await feed_position.rebase(database)
+    await partitions.create_ahead(database, now=utc_now())
+    await feed_position.rebase(database)
 
 
 async def schema(connection: AsyncConnection) -> Schema:
@@ -107,7 +106,7 @@ def newest_revision() -> str:
     )
 
 
-def _upgrade(connection: Connection, revision: str) -> None:
+def _upgrade(connection: Connection) -> None:
     # only here: most processes find nothing to do, and this takes a tenth of a worker's start
     from alembic import command
     from alembic.config import Config
@@ -117,4 +116,4 @@ def _upgrade(connection: Connection, revision: str) -> None:
     config.set_main_option("path_separator", "os")
     config.set_main_option("version_locations", os.pathsep.join(map(str, _VERSIONS)))
     config.attributes["connection"] = connection
-    command.upgrade(config, revision)
+    command.upgrade(config, "head")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, literal_column
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
@@ -37,6 +37,20 @@ class Implied(FunctionElement[Any]):
 
     def __init__(self, predicate: ColumnElement[bool]) -> None:
         super().__init__(predicate)  # without a type: a boolean one would be compared with 1
+
+
+def constant(value: str) -> ColumnElement[str]:
+    """Return a constant of ours, without quotes, in the text of the statement. No planner matches a
+    bound parameter with the predicate of a partial index."""
+    return literal_column(f"'{value}'")
+
+
+def undelivered(status: ColumnElement[str], *values: str) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that a delivery has one of these statuses, none of which is
+    `delivered`, for the partial indexes of undelivered deliveries."""
+    found = [constant(value) for value in values]
+    is_one = status == found[0] if len(found) == 1 else status.in_(found)
+    return Implied(status != constant("delivered")), is_one
 
 
 @compiles(Residual)

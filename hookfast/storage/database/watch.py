@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
-from hookfast.dependency import DATABASE
+from hookfast.outage_log import DATABASE
 from hookfast.storage.database.availability import error_name, sqlstate
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.postgresql_servers import TOO_MANY_CONNECTIONS

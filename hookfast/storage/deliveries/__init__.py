@@ -1,0 +1,1 @@
+"""Deliveries: their states, their attempts, the outbox, and jobs on many of them."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, Table, and_, func, literal_column, select
+from sqlalchemy import ColumnElement, Select, Table, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import AnswerFilter
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.storage.database.keyset import created_between, newest_first
-from hookfast.storage.database.planner_hints import Residual
+from hookfast.storage.database.keyset import created_between, narrowest_first, newest_first
+from hookfast.storage.database.planner_hints import Residual, constant
 from hookfast.storage.database.rows import fetch_all
 from hookfast.storage.deliveries import answers
 from hookfast.storage.tables import Delivery
@@ -28,8 +28,8 @@ DEAD: Final = (DeliveryStatus.DEAD, DeliveryStatus.GONE)
 TOP = 100
 """The statistics list this many of the most frequent endpoints, event types and reasons."""
 
-IS_DEAD = _C.status.in_([literal_column("'dead'"), literal_column("'gone'")])
-"""Written as in the partial indexes: no planner matches bound parameters with their predicate."""
+IS_DEAD = _C.status.in_([constant(status.value) for status in DEAD])
+"""Written as in the partial indexes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +71,9 @@ async def list_page(
     connection: AsyncConnection, chosen: DeadLetterFilter, *, after: str | None, limit: int
 ) -> list[Delivery]:
     """Return the newest `limit` dead letters that match, beyond the id `after`."""
-    return await fetch_all(connection, page_statement(chosen, after=after, limit=limit), Delivery)
-
-
-def page_statement(chosen: DeadLetterFilter, *, after: str | None, limit: int) -> Select[Any]:
-    """Return the statement that `list_page` executes."""
     statement = select(_DELIVERIES).where(*_conditions(chosen))
-    return newest_first(statement, _C.id, after=after, limit=limit)
+    page = newest_first(statement, _C.id, after=after, limit=limit)
+    return await fetch_all(connection, page, Delivery)
 
 
 async def count_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> int:
@@ -131,13 +127,13 @@ def ages_statement(chosen: DeadLetterFilter, *, now: datetime) -> Select[int, in
 
 
 def _conditions(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = [IS_DEAD]
-    # An endpoint's dead letters all belong to its tenant too: use the narrower index.
-    indexed = "tenant_id" if chosen.endpoint_id is None else "endpoint_id"
-    for name in ("endpoint_id", "tenant_id", "event_type", "reason"):
-        value = getattr(chosen, name)
-        if value is not None:
-            found.append((_C[name] if name == indexed else Residual(_C[name])) == value)
+    found = [IS_DEAD, *narrowest_first(_DELIVERIES, chosen, ("endpoint_id", "tenant_id"))]
+    # neither has an index of dead letters
+    found += [
+        Residual(_C[name]) == value
+        for name in ("event_type", "reason")
+        if (value := getattr(chosen, name)) is not None
+    ]
     if chosen.answer is not None:
         found.append(answers.delivery_matches(chosen.answer))
     return found + created_between(_C.id, "dlv", chosen.since, chosen.until)

@@ -13,21 +13,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    ScalarSelect,
-    Select,
-    Table,
-    literal_column,
-    select,
-    union_all,
-)
+from sqlalchemy import ColumnElement, ScalarSelect, Select, Table, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import AnswerFilter
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.database.keyset import created_between, newest_first
-from hookfast.storage.database.planner_hints import Implied, Residual
+from hookfast.storage.database.planner_hints import Implied, Residual, constant
 from hookfast.storage.database.rows import fetch_all, fetch_one
 from hookfast.storage.deliveries import answers
 from hookfast.storage.tables import Delivery
@@ -36,11 +28,11 @@ _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c
 
 # The predicates of the partial indexes.
-_UNDELIVERED = Implied(_C.status != literal_column("'delivered'"))
-_FAILING = _C.last_result != literal_column("'success'")
+_UNDELIVERED = Implied(_C.status != constant("delivered"))
+_FAILING = _C.last_result != constant("success")
 
-# The columns of a filter, the narrowest first, and then the status.
-_COLUMNS = ("event_id", "subscription_id", "endpoint_id", "tenant_id", "event_type", "status")
+FILTERED = ("event_id", "subscription_id", "endpoint_id", "tenant_id", "event_type", "status")
+"""The columns of a filter, the narrowest first, and then the status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +98,7 @@ def split_conditions(
 ) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
     """Return the conditions that make the range of the index, and those that only check its rows.
     A limit on the first bounds what is read, however few rows match."""
-    given = {name: value for name in _COLUMNS if (value := getattr(chosen, name)) is not None}
+    given = {name: value for name in FILTERED if (value := getattr(chosen, name)) is not None}
     indexed: list[ColumnElement[bool]] = []
     others: list[ColumnElement[bool]] = []
     if chosen.answer is not None:
@@ -126,8 +118,7 @@ def split_conditions(
         has_endpoint = not given.keys().isdisjoint({"subscription_id", "endpoint_id"})
         names = {"endpoint_id" if has_endpoint else "tenant_id", "status"}
     for name, value in given.items():
-        # The status is a literal: no planner matches a bound parameter with a partial index.
-        compared = literal_column(f"'{value}'") if name == "status" else value
+        compared = constant(value) if name == "status" else value
         if name in names:
             indexed.append(_C[name] == compared)
         else:

@@ -59,7 +59,7 @@ lane(t, e, n) AS (
                                      WHERE value ->> 1 = t
                                      AND CAST(value ->> 0 AS integer) = level.u), '')
          ORDER BY endpoint_id LIMIT 1),
-        -- no endpoint follows the one where the last turn ended: begin with the first again
+        /* no endpoint follows the one where the last turn ended: begin with the first again */
         (SELECT endpoint_id FROM deliveries WHERE {_WAITING} AND tenant_id = t
          ORDER BY endpoint_id LIMIT 1)), 1
     FROM tenant, level WHERE t IS NOT NULL

@@ -19,26 +19,16 @@ from hookfast.storage.tables import Delivery
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c
 
-_READ = (
-    "status",
-    "reason",
-    "attempts",
-    "retries",
-    "due_at",
-    "recheck_at",
-    "began_at",
-    "excluded_seconds",
-    "waiting_since",
-    "resend_asked_at",
-    "resend_yields",
-    "resend_not_before",
-    "released",
-    "round",
-    "last_error",
-    "finished_at",
-    "batch_until",
-    "place",
+_SAME = (
+    *("attempts", "retries", "due_at", "recheck_at", "began_at", "waiting_since", "round"),
+    *("last_error", "finished_at", "batch_until"),
 )
+"""The fields of a life that are columns as they are."""
+_CONVERTED = (
+    *("status", "reason", "excluded_seconds", "released", "place"),
+    *("resend_asked_at", "resend_yields", "resend_not_before"),
+)
+_READ = (*_CONVERTED, *_SAME)
 COLUMNS = tuple(_C[name] for name in _READ)
 """The columns that `life_of` reads, in this order."""
 _PHASES = {
@@ -50,22 +40,23 @@ _PHASES = {
 _NOTHING = timedelta(0)
 _ANSWER = ("last_attempt_at", "last_result", "last_status_code", "last_duration_ms")
 WRITTEN = frozenset({*_READ, *_ANSWER, "next_attempt_at", "updated_at"})
-"""The columns with a delivery's state. After the row's insert, only `lives` writes them."""
+"""The columns with a delivery's state. After the row's insert, only `lives` writes them; the outbox
+also writes `batch_until`, to give a delivery to a batch or take it back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Locked:
-    """A delivery whose row is locked until the transaction ends. `wakes` counts how often it was
-    put back into the outbox; at 0, it never requested a workflow of its own. `answer` belongs to
-    its newest recorded attempt; it decides nothing, so it is not in the life. `lane` is its lane,
-    None without one."""
+    """A delivery whose row is locked until the transaction ends. `wake_count` is how often it
+    was put back into the outbox; at 0, it never requested a workflow of its own. `answer` belongs
+    to its newest recorded attempt; it decides nothing, so it is not in the life. `lane` is its
+    lane, None without one."""
 
     delivery_id: str
     event_id: str
     endpoint_id: str
     tenant_id: str
     event_type: str
-    wakes: int
+    wake_count: int
     life: Life
     answer: LastAnswer | None = None
     lane: str | None = None
@@ -127,7 +118,7 @@ class Change:
     def never_started(self) -> bool:
         """Whether the delivery was queued from the beginning, so that it never had a workflow."""
         locked, before = self.locked, self.before
-        return before.place is Place.QUEUED and before.round == 0 and locked.wakes == 0
+        return before.place is Place.QUEUED and before.round == 0 and locked.wake_count == 0
 
     @property
     def joined_line(self) -> bool:
@@ -138,49 +129,20 @@ class Change:
 
 def life_of(row: Sequence[Any]) -> Life:
     """Return the life stored in a row that ends with `COLUMNS`."""
-    (
-        status,
-        reason,
-        attempts,
-        retries,
-        due_at,
-        recheck_at,
-        began_at,
-        excluded_seconds,
-        waiting_since,
-        resend_asked_at,
-        resend_yields,
-        resend_not_before,
-        released,
-        round_,
-        last_error,
-        finished_at,
-        batch_until,
-        place,
-    ) = row[-len(_READ) :]
+    state = row[-len(_READ) :]
+    status, reason, excluded_seconds, released, place = state[:5]
+    asked_at, yields, not_before = state[5 : len(_CONVERTED)]
     phase = _PHASES[status]
     if phase is Phase.WAITING and reason == Reason.ENDPOINT_LIMIT.value:
         phase = Phase.LIMITED
-    resend = None
-    if resend_asked_at is not None:
-        resend = Resend(resend_asked_at, bool(resend_yields), resend_not_before)
     return Life(
         phase=phase,
         reason=None if reason is None else Reason(reason),
-        attempts=attempts,
-        retries=retries,
-        due_at=due_at,
-        recheck_at=recheck_at,
-        began_at=began_at,
         excluded=timedelta(seconds=excluded_seconds) if excluded_seconds else _NOTHING,
-        waiting_since=waiting_since,
-        resend=resend,
+        resend=None if asked_at is None else Resend(asked_at, bool(yields), not_before),
         released=bool(released),
-        round=round_,
-        last_error=last_error,
-        finished_at=finished_at,
-        batch_until=batch_until,
         place=None if place is None else Place(place),
+        **dict(zip(_SAME, state[len(_CONVERTED) :], strict=True)),
     )
 
 
@@ -205,7 +167,7 @@ async def lock_queued(
 async def save(connection: AsyncConnection, changes: Collection[Change], *, now: datetime) -> None:
     """Save deliveries whose workflows act on the result by themselves."""
     if changes:
-        await connection.execute(_SAVE, [_values(one, now) for one in changes])
+        await connection.execute(_SAVE, [values_of(one, now=now) for one in changes])
 
 
 async def save_and_start(
@@ -213,14 +175,14 @@ async def save_and_start(
 ) -> None:
     """Save deliveries that were never in the outbox, and put them there as new ones."""
     if changes:
-        await connection.execute(_SAVE_AND_START, [_values(one, now) for one in changes])
+        await connection.execute(_SAVE_AND_START, [values_of(one, now=now) for one in changes])
 
 
 async def save_and_wake(
     connection: AsyncConnection, changes: Iterable[tuple[Change, int]], *, now: datetime
 ) -> None:
     """Save deliveries, and put them into the outbox with an urgency each."""
-    values = [_values(one, now) | {"b_urgency": urgency} for one, urgency in changes]
+    values = [values_of(one, now=now) | {"b_urgency": urgency} for one, urgency in changes]
     if values:
         await connection.execute(_SAVE_AND_WAKE, values)
 
@@ -236,7 +198,7 @@ async def _lock(
             row.endpoint_id,
             row.tenant_id,
             row.event_type,
-            row.wakes,
+            row.wake_count,
             life_of(row),
             _answer_of(row),
             row.lane,
@@ -255,7 +217,7 @@ def _answer_of(row: Any) -> LastAnswer | None:
 
 _LOCK = (
     select(
-        *(_C.id, _C.event_id, _C.endpoint_id, _C.tenant_id, _C.event_type, _C.wakes, _C.lane),
+        *(_C.id, _C.event_id, _C.endpoint_id, _C.tenant_id, _C.event_type, _C.wake_count, _C.lane),
         *(_C[name] for name in _ANSWER),
         *COLUMNS,
     )
@@ -271,69 +233,43 @@ def _bound(name: str) -> Any:
 
 
 _STATE = {name: _bound(name) for name in sorted(WRITTEN)}
+_SAVE_STATE = update(_DELIVERIES).where(_C.id == bindparam("b_id")).values(**_STATE)
 # A workflow that acts exists, even if the relay died before it could mark it as started. A row that
 # was put back into the outbox also needs to be woken, and only the relay marks it then.
-_SAVE = (
-    update(_DELIVERIES)
-    .where(_C.id == bindparam("b_id"))
-    .values(
-        **_STATE,
-        started_at=case(
-            (_C.wakes == 0, func.coalesce(_C.started_at, _bound("updated_at"))),
-            else_=_C.started_at,
-        ),
+_SAVE = _SAVE_STATE.values(
+    started_at=case(
+        (_C.wake_count == 0, func.coalesce(_C.started_at, _bound("updated_at"))),
+        else_=_C.started_at,
     )
 )
 # A delivery that moves up without ever having been in the outbox: it is new, as it was when it was
 # inserted, so that its first attempt can be made in a batch.
-_SAVE_AND_START = (
-    update(_DELIVERIES)
-    .where(_C.id == bindparam("b_id"))
-    .values(**_STATE, started_at=null(), leased_until=null())
-)
-_SAVE_AND_WAKE = (
-    update(_DELIVERIES)
-    .where(_C.id == bindparam("b_id"))
-    .values(
-        **_STATE,
-        started_at=null(),
-        leased_until=null(),
-        wakes=_C.wakes + 1,
-        # a person's action stays urgent until the relay has woken the workflow
-        urgency=case(
-            (
-                (_C.started_at.is_(None)) & (_C.urgency < bindparam("b_urgency")),
-                _C.urgency,
-            ),
-            else_=bindparam("b_urgency"),
-        ),
-    )
+_SAVE_AND_START = _SAVE_STATE.values(started_at=null(), leased_until=null())
+_SAVE_AND_WAKE = _SAVE_AND_START.values(
+    wake_count=_C.wake_count + 1,
+    # a person's action stays urgent until the relay has woken the workflow
+    urgency=case(
+        (_C.started_at.is_(None) & (_C.urgency < bindparam("b_urgency")), _C.urgency),
+        else_=bindparam("b_urgency"),
+    ),
 )
 
 
-def _values(change: Change, now: datetime) -> dict[str, Any]:
+def values_of(change: Change, *, now: datetime) -> dict[str, Any]:
+    """Return the parameters that save a change: `b_` and the name of each column."""
     life, resend, answer = change.after, change.after.resend, change.answer
     return {
         "b_id": change.delivery_id,
         "b_status": life.status.value,
-        "b_reason": None if life.reason is None else life.reason.value,
-        "b_attempts": life.attempts,
-        "b_retries": life.retries,
-        "b_next_attempt_at": life.next_attempt_at,
-        "b_due_at": life.due_at,
-        "b_recheck_at": life.recheck_at,
-        "b_began_at": life.began_at,
+        "b_reason": life.reason and life.reason.value,
         "b_excluded_seconds": life.excluded.total_seconds(),
-        "b_waiting_since": life.waiting_since,
-        "b_resend_asked_at": None if resend is None else resend.asked_at,
-        "b_resend_yields": resend is not None and resend.yields_to_circuit,
-        "b_resend_not_before": None if resend is None else resend.not_before,
         "b_released": life.released,
-        "b_round": life.round,
-        "b_last_error": life.last_error,
-        "b_finished_at": life.finished_at,
-        "b_batch_until": life.batch_until,
         "b_place": life.place and life.place.value,
+        "b_resend_asked_at": resend and resend.asked_at,
+        "b_resend_yields": resend is not None and resend.yields_to_circuit,
+        "b_resend_not_before": resend and resend.not_before,
+        **{f"b_{name}": getattr(life, name) for name in _SAME},
+        "b_next_attempt_at": life.next_attempt_at,
         "b_updated_at": now,
         "b_last_attempt_at": answer and answer.attempt_at,
         "b_last_result": answer and answer.result.value,

@@ -1,13 +1,15 @@
 """The stored lives of deliveries. `apply` is the only code that writes a delivery's state: it locks
-the rows, applies facts to the current lives, and saves the results.
+the rows, applies facts to the current lives, and saves the results. One column of the state has a
+second writer: the outbox gives a delivery to a batch, or takes it back, by `batch_until`.
 
 Rows are locked in the order of their ids, before anything else that is locked with them: endpoints,
 circuits, limits. Two transactions that share rows always wait for each other in the same order.
 
-The outbox columns (`started_at`, `leased_until`, `wakes`, `urgency`) say whether the workflow knows
-of a change. Code that changes a life from outside its workflow puts the row into the outbox in the
-same transaction (`wake`), so that a crash right after the commit loses no action. A batch does so
-after each first attempt that does not finish its delivery, which then gets its own workflow.
+The outbox columns (`started_at`, `leased_until`, `wake_count`, `urgency`) say whether the workflow
+knows of a change. Code that changes a life from outside its workflow puts the row into the outbox
+in the same transaction (`wake`), so that a crash right after the commit loses no action. A batch
+does so after each first attempt that does not finish its delivery, which then gets its own
+workflow.
 
 If the head of a lane leaves it, the next delivery moves up in the same transaction, so that a crash
 at any line leaves either the old head or the new one, which is in the outbox.
@@ -35,7 +37,7 @@ from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.deliveries import life_rows
 from hookfast.storage.deliveries.life_rows import Change, Locked
 from hookfast.storage.events import lanes
-from hookfast.storage.owners.announcements import deliveries_dead
+from hookfast.storage.owners.notifications import deliveries_dead
 from hookfast.telemetry import instruments
 
 log = structlog.get_logger()
@@ -97,7 +99,7 @@ async def apply(
     woken: list[tuple[Change, int]] = []
     for one in changed:
         urgency = wake
-        done = one.after.phase is Phase.DELIVERED and not locked[one.delivery_id].wakes
+        done = one.after.phase is Phase.DELIVERED and not locked[one.delivery_id].wake_count
         if one.delivery_id in batched and not done:
             urgency = Urgency.RETRY
         if one.after.place is Place.QUEUED or one.never_started:

@@ -50,7 +50,7 @@ class PendingDelivery:
     payload: str
     created_at: datetime
     deliver_at: datetime | None
-    wakes: int
+    wake_count: int
     urgency: int
     batch_id: str | None
     life: Life
@@ -58,7 +58,7 @@ class PendingDelivery:
     @property
     def new(self) -> bool:
         """Whether the delivery is in the outbox for the first time."""
-        return self.wakes == 0
+        return self.wake_count == 0
 
     @property
     def due_from(self) -> datetime:
@@ -72,7 +72,7 @@ class PendingDelivery:
     def has_workflow(self) -> bool:
         """Whether the delivery's workflow was requested before, so that it is woken, not started.
         The first time that a batch puts a row back is the request for its workflow."""
-        return self.wakes > (0 if self.batch_id is None else 1)
+        return self.wake_count > (0 if self.batch_id is None else 1)
 
 
 _NAMES = tuple(field.name for field in fields(PendingDelivery) if field.name != "life")
@@ -84,14 +84,14 @@ _IDS: BindParameter[Any] = bindparam("ids", expanding=True)
 _FIND_ALL = select(*PENDING).where(_C.id.in_(_IDS))
 _UNCHANGED = select(_C.id).where(
     _C.id.in_(_IDS),
-    _C.wakes == 0,
+    _C.wake_count == 0,
     _C.batch_id == bindparam("batch"),
     _C.batch_until.is_not(None),
 )
 _LEASE = (
     update(_DELIVERIES).where(_C.id.in_(_IDS)).values(leased_until=bindparam("until", type_=_TIME))
 )
-_NOTHING_BEGAN = _C.wakes == 0
+_NOTHING_BEGAN = _C.wake_count == 0
 _LEASE_ALONE = _LEASE.values(
     # the batch was lost, and will not request a workflow any more (see `has_workflow`)
     batch_id=case((_NOTHING_BEGAN, None), else_=_C.batch_id),
@@ -114,7 +114,7 @@ def _unmarked(condition: ColumnElement[bool]) -> Select[tuple[str]]:
 # ended while Temporal was slow, and then a row that is only marked within it never leaves.
 _MARK = (
     update(_DELIVERIES)
-    .where(_C.id.in_(_unmarked(_C.wakes == bindparam("started_wakes"))))
+    .where(_C.id.in_(_unmarked(_C.wake_count == bindparam("started_count"))))
     .values(started_at=bindparam("now", type_=_TIME), leased_until=None)
 )
 _RELEASE = (
@@ -163,7 +163,7 @@ async def find_unchanged(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, batch_id: str
 ) -> set[str]:
     """Return the ids of the deliveries that have not changed since this batch took them. A change
-    from outside always increments `wakes`, and only the batch itself attempts them meanwhile."""
+    from outside always increments `wake_count`, and only the batch attempts them meanwhile."""
     found = await connection.execute(_UNCHANGED, {"ids": list(delivery_ids), "batch": batch_id})
     return set(found.scalars())
 
@@ -172,14 +172,14 @@ async def mark_started(
     connection: AsyncConnection,
     delivery_ids: Sequence[str],
     *,
-    wakes: int,
+    wake_count: int,
     now: datetime,
 ) -> None:
-    """Mark deliveries as started or woken whose rows had this number of wakes before that. Rows
+    """Mark deliveries as started or woken whose rows had this wake count before that. Rows
     locked by another transaction are skipped: it records their first attempt, which marks them
     too."""
     if delivery_ids:
-        given = {"ids": list(delivery_ids), "started_wakes": wakes, "now": now}
+        given = {"ids": list(delivery_ids), "started_count": wake_count, "now": now}
         await connection.execute(_MARK, given)
 
 
@@ -232,9 +232,7 @@ def _in_batch(delivery_ids: Sequence[str], batch_id: str) -> Select[tuple[str]]:
     return select(held.c.id)
 
 
-async def wake(
-    connection: AsyncConnection, delivery_ids: Sequence[str], *, urgency: int = Urgency.RETRY
-) -> None:
+async def wake(connection: AsyncConnection, delivery_ids: Sequence[str]) -> None:
     """Request that the deliveries' workflows read their rows again, although these did not change:
     their endpoint's circuit changed, or their workflows are overdue."""
     if delivery_ids:
@@ -243,9 +241,10 @@ async def wake(
             .where(_C.id.in_(delivery_ids))
             .values(
                 **_WOKEN,
+                # a person's action stays urgent until the relay has woken the workflow
                 urgency=case(
-                    (and_(_C.started_at.is_(None), _C.urgency < urgency), _C.urgency),
-                    else_=urgency,
+                    (and_(_C.started_at.is_(None), _C.urgency < Urgency.RETRY), _C.urgency),
+                    else_=Urgency.RETRY,
                 ),
             )
         )
@@ -285,7 +284,7 @@ def backlog_statement(limit: int) -> Select[int]:
     return select(func.count()).select_from(counted)
 
 
-_WOKEN = {"started_at": None, "leased_until": None, "wakes": _C.wakes + 1}
+_WOKEN = {"started_at": None, "leased_until": None, "wake_count": _C.wake_count + 1}
 
 
 def pending_from_row(row: Sequence[Any]) -> PendingDelivery:

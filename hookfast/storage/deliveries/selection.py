@@ -170,41 +170,30 @@ async def count(
     connection: AsyncConnection, chosen: DeliverySelection
 ) -> dict[DeliveryStatus, int]:
     """Count the selected deliveries by status. Statuses that do not occur are left out."""
-    rows = (await connection.execute(count_statement(chosen))).all()
+    each: list[Select[*tuple[Any, ...]]] = [
+        select(_C.status, func.count()).where(*found).group_by(_C.status)
+        if status is None
+        else select(literal(status), func.count()).where(*found)
+        for status, found in chosen.ranges()
+    ]
+    rows = await connection.execute(union_all(*each))
     counted = {DeliveryStatus(status): number for status, number in rows if number}
     return {status: counted[status] for status in DeliveryStatus if status in counted}
-
-
-def count_statement(chosen: DeliverySelection) -> Select[Any]:
-    """Return the statement that `count` executes."""
-    [first, *rest] = chosen.ranges()
-    if first[0] is None:
-        return select(_C.status, func.count()).where(*first[1]).group_by(_C.status)
-    each = [
-        select(literal(status).label("status"), func.count().label("number")).where(*found)
-        for status, found in (first, *rest)
-    ]
-    return select(union_all(*each).subquery())
 
 
 async def next_ids(
     connection: AsyncConnection, chosen: DeliverySelection, *, after: str | None, limit: int
 ) -> list[str]:
     """Return the ids of the oldest `limit` selected deliveries, beyond the id `after`."""
-    rows = await connection.execute(next_statement(chosen, after=after, limit=limit))
-    return list(rows.scalars())
-
-
-def next_statement(chosen: DeliverySelection, *, after: str | None, limit: int) -> Select[Any]:
-    """Return the statement that `next_ids` executes."""
     chunks = [
         by_name(select(_C.id).where(*found), _C.id, after=after, limit=limit)
         for _, found in chosen.ranges()
     ]
-    if len(chunks) == 1:
-        return chunks[0]
-    merged = union_all(*(select(chunk.subquery()) for chunk in chunks)).subquery()
-    return by_name(select(merged.c.id), merged.c.id, after=None, limit=limit)
+    statement = chunks[0]
+    if len(chunks) > 1:
+        merged = union_all(*(select(chunk.subquery()) for chunk in chunks)).subquery()
+        statement = by_name(select(merged.c.id), merged.c.id, after=None, limit=limit)
+    return list((await connection.execute(statement)).scalars())
 
 
 async def resends_under_way(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Select, Table, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,8 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.deliveries.answer import AnswerFilter
 from hookfast.deliveries.outcome import Result
 from hookfast.ids import first_id_at
-from hookfast.storage.database.keyset import created_between, newest_first
-from hookfast.storage.database.planner_hints import Residual
+from hookfast.storage.database.keyset import created_between, narrowest_first, newest_first
 from hookfast.storage.database.rows import fetch_one
 from hookfast.storage.deliveries import answers
 from hookfast.storage.tables import SentTest
@@ -30,9 +29,6 @@ KEPT_PER_ENDPOINT: Final = 50
 KEPT_PER_TENANT: Final = 1_000
 """Most tests of one endpoint, and of one tenant, that are kept: with bodies of the largest size,
 some 13 and 260 MB. So a tenant's are few enough to be deleted in one transaction."""
-
-_COLUMNS = ("endpoint_id", "tenant_id", "event_type")
-"""The columns of a filter, the narrowest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,23 +93,17 @@ async def list_page(
     connection: AsyncConnection, chosen: SentTestFilter, *, after: str | None, limit: int
 ) -> list[SentTestSummary]:
     """Return the newest `limit` tests that match, beyond the id `after`."""
-    rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
-    return [SentTestSummary(**row) for row in rows.mappings()]
-
-
-def page_statement(chosen: SentTestFilter, *, after: str | None, limit: int) -> Select[Any]:
-    """Return the statement that `list_page` executes: one range of one index, that of the narrowest
-    filter. The other conditions check its rows."""
-    statement = select(*_SUMMARY).where(*created_between(_C.id, "dlv", chosen.since, chosen.until))
-    given = {name: value for name in _COLUMNS if (value := getattr(chosen, name)) is not None}
-    for place, (name, value) in enumerate(given.items()):
-        statement = statement.where((Residual(_C[name]) if place else _C[name]) == value)
+    statement = select(*_SUMMARY).where(
+        *created_between(_C.id, "dlv", chosen.since, chosen.until),
+        *narrowest_first(_TESTS, chosen, ("endpoint_id", "tenant_id", "event_type")),
+    )
     if chosen.answer is not None:
         statement = statement.where(answers.matches(chosen.answer, _C.result, _C.status_code))
     if chosen.succeeded is not None:
         is_success = _C.result == Result.SUCCESS.value
         statement = statement.where(is_success if chosen.succeeded else ~is_success)
-    return newest_first(statement, _C.id, after=after, limit=limit)
+    page = newest_first(statement, _C.id, after=after, limit=limit)
+    return [SentTestSummary(**row) for row in (await connection.execute(page)).mappings()]
 
 
 async def remove_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> None:

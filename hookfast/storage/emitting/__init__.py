@@ -1,0 +1,1 @@
+"""Commits events with their deliveries, within the quotas of their tenants."""

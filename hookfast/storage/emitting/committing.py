@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -27,13 +27,11 @@ from hookfast.storage.events.new_events import (
     dead_subscribers,
     insert_drafts,
 )
-from hookfast.storage.owners.announcements import deliveries_dead
+from hookfast.storage.owners.notifications import deliveries_dead
 from hookfast.telemetry import instruments
 from hookfast.telemetry.traceparent import trace_id
 
 log = structlog.get_logger()
-
-_DEAD_AT_ONCE: Final = 1_000  # parameters of a statement; a broadcast may have more dead letters
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +92,4 @@ async def notify_dead(
 ) -> None:
     """Notify operators of dead letters in the transaction that creates these. The look-ups happen
     while SQLite's writer is held, which is acceptable because dead letters on arrival are rare."""
-    dead = await dead_on_arrival(connection, drafts)
-    for start in range(0, len(dead), _DEAD_AT_ONCE):
-        await deliveries_dead(connection, dead[start : start + _DEAD_AT_ONCE], now=now)
+    await deliveries_dead(connection, await dead_on_arrival(connection, drafts), now=now)

@@ -7,23 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Table, insert, select, update
+from sqlalchemy import Table, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import NotFound
-from hookfast.storage.events import events, lanes
+from hookfast.storage.events import events
 from hookfast.storage.events.events import EventSummary
 from hookfast.storage.events.fan_out import Subscriber, find_subscribers
 from hookfast.storage.events.filtering import Filtering, StoredData
-from hookfast.storage.events.new_events import delivery_row, entrants, lane_of
-from hookfast.storage.owners.announcements import deliveries_dead
+from hookfast.storage.events.new_events import NewDeliveries, enter_lanes, insert_deliveries
+from hookfast.storage.owners.notifications import deliveries_dead
 from hookfast.storage.tables import Delivery, Event
 
 _EVENTS: Table = Event.__table__
 _DELIVERIES: Table = Delivery.__table__
-
-_ROWS_PER_INSERT = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,25 +90,14 @@ async def _insert(
     now: datetime,
 ) -> None:
     later = event.deliver_at is not None and event.deliver_at > now
-    deliver_at = event.deliver_at if later else None
-    joining = list(
-        entrants(subscribers, ordering_key=event.ordering_key, deliver_at=deliver_at, now=now)
+    new = NewDeliveries(
+        event_id=event.id,
+        event_type=event.type,
+        ordering_key=event.ordering_key,
+        deliver_at=event.deliver_at if later else None,
+        created_at=now,
+        subscribers=subscribers,
     )
-    entered = await lanes.enter(connection, joining, now=now) if joining else {}
-    entries = {one.lane: one for one in entered.values()}
-    for start in range(0, len(subscribers), _ROWS_PER_INSERT):
-        rows = [
-            delivery_row(
-                subscriber,
-                event_id=event.id,
-                event_type=event.type,
-                deliver_at=deliver_at,
-                now=now,
-                entry=None if lane is None else entries[lane],
-            )
-            for subscriber in subscribers[start : start + _ROWS_PER_INSERT]
-            for lane in (lane_of(subscriber, event.ordering_key, deliver_at),)
-        ]
-        await connection.execute(insert(_DELIVERIES), rows)
-        dead = [row["id"] for row in rows if row["status"] == DeliveryStatus.DEAD.value]
-        await deliveries_dead(connection, dead, now=now)
+    [entries] = await enter_lanes(connection, [new])
+    dead = await insert_deliveries(connection, new.rows(entries))
+    await deliveries_dead(connection, dead, now=now)

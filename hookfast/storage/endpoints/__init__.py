@@ -1,0 +1,1 @@
+"""Endpoints and their subscriptions: statements, states, health, and decrypted secrets."""

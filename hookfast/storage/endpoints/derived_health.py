@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, assert_never
 
-from sqlalchemy import ColumnElement, Select, Table, literal_column, or_, select
+from sqlalchemy import ColumnElement, Select, Table, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.endpoints.circuit import EndpointState, State
 from hookfast.endpoints.health import Health, derive_health
-from hookfast.storage.database.planner_hints import Implied
+from hookfast.storage.database.planner_hints import Implied, constant
 from hookfast.storage.tables import Endpoint, EndpointHealth
 
 _ENDPOINTS: Table = Endpoint.__table__
@@ -19,15 +19,10 @@ _E = _ENDPOINTS.c
 _HEALTH: Table = EndpointHealth.__table__
 _H = _HEALTH.c
 
-# Constants in the statement's text: no planner matches a bound parameter with a partial index.
-_CLOSED: ColumnElement[str] = literal_column("'closed'")
-_OPEN: ColumnElement[str] = literal_column("'open'")
-_HALF_OPEN: ColumnElement[str] = literal_column("'half_open'")
-_DRAINING: ColumnElement[str] = literal_column("'draining'")
-
-IS_STOPPED: ColumnElement[bool] = _E.state != literal_column("'enabled'")
+IS_CLOSED: ColumnElement[bool] = _H.circuit == constant("closed")
+IS_STOPPED: ColumnElement[bool] = _E.state != constant("enabled")
 """With the condition that the endpoint is not deleted, the predicate of `ix_endpoints_stopped`."""
-IS_UNHEALTHY: ColumnElement[bool] = or_(_H.circuit != _CLOSED, _H.first_failure_at.is_not(None))
+IS_UNHEALTHY: ColumnElement[bool] = or_(~IS_CLOSED, _H.first_failure_at.is_not(None))
 """The predicate of `ix_endpoint_health_unhealthy`. An endpoint has a first failure exactly while it
 has consecutive failures."""
 
@@ -74,10 +69,10 @@ def select_with_health(health: Health, *, tenant_id: str | None) -> tuple[Select
     if health in (Health.PAUSED, Health.DISABLED):
         stopped = in_state(health.value, tenant_id=tenant_id)
         return select(_ENDPOINTS).where(*stopped), _E.id
-    enabled = _E.state == literal_column("'enabled'")
+    enabled = _E.state == constant("enabled")
     if health is Health.HEALTHY:
         never_failed = _H.endpoint_id.is_(None)
-        recovered = (_H.circuit == _CLOSED) & _H.first_failure_at.is_(None)
+        recovered = IS_CLOSED & _H.first_failure_at.is_(None)
         statement = select(_ENDPOINTS).outerjoin(_HEALTH, _E.id == _H.endpoint_id)
         return statement.where(enabled, or_(never_failed, recovered)), _E.id
     statement = select(_ENDPOINTS).join(_HEALTH, _E.id == _H.endpoint_id)
@@ -90,7 +85,7 @@ def select_with_health(health: Health, *, tenant_id: str | None) -> tuple[Select
 def in_state(state: str, *, tenant_id: str | None) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions that endpoints are in a state. Of all tenants, paused and disabled ones
     are found by their index; of one tenant, its endpoints are read."""
-    chosen = _E.state == literal_column(f"'{EndpointState(state).value}'")
+    chosen = _E.state == constant(EndpointState(state).value)
     is_indexed = tenant_id is None and state != EndpointState.ENABLED
     return (Implied(IS_STOPPED), chosen) if is_indexed else (chosen,)
 
@@ -98,11 +93,11 @@ def in_state(state: str, *, tenant_id: str | None) -> tuple[ColumnElement[bool],
 def _circuit_with(health: Health) -> tuple[ColumnElement[bool], ...]:
     match health:
         case Health.CIRCUIT_OPEN:
-            return (_H.circuit.in_((_OPEN, _HALF_OPEN)),)
+            return (_H.circuit.in_((constant("open"), constant("half_open"))),)
         case Health.DRAINING:
-            return (_H.circuit == _DRAINING,)
+            return (_H.circuit == constant("draining"),)
         case Health.FAILING:
-            return _H.circuit == _CLOSED, _H.first_failure_at.is_not(None)
+            return IS_CLOSED, _H.first_failure_at.is_not(None)
         case Health.HEALTHY | Health.PAUSED | Health.DISABLED:
             raise ValueError("Endpoints with this health are not found by their circuit.")
         case _:

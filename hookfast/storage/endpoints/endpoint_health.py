@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.endpoints.circuit import AttemptResult, Policy, State, after_attempt
 from hookfast.storage.circuits import circuits
-from hookfast.storage.owners import announcements
+from hookfast.storage.owners import notifications
 
 
 async def count(
@@ -43,7 +43,7 @@ async def count(
             after = after_attempt(after, result, policy=own_policy, now=now)
         if after != locked.circuit:
             await circuits.store(connection, locked, after, now=now)
-            await announcements.circuit_changed(
+            await notifications.circuit_changed(
                 connection, locked, after, policy=own_policy, now=now
             )
             requested |= after.state is not State.CLOSED and not after.workflow_started

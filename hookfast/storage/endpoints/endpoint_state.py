@@ -20,7 +20,7 @@ from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State, clo
 from hookfast.storage.audit import audit_log
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.after_commit import after_commit
-from hookfast.storage.owners import announcements
+from hookfast.storage.owners import notifications
 from hookfast.storage.tables import Endpoint
 from hookfast.telemetry import instruments
 
@@ -56,7 +56,7 @@ async def disable(
     )
     if changed is not None:
         before, after = changed
-        await announcements.endpoint_disabled(connection, before, after, reason=reason, now=now)
+        await notifications.endpoint_disabled(connection, before, after, reason=reason, now=now)
         if cause is not Cause.DISABLED:
             disabled = Change(
                 action="endpoint.disable",
@@ -123,7 +123,7 @@ async def enable(connection: AsyncConnection, endpoint_id: str, *, now: datetime
         now=now,
     )
     if changed is not None:
-        await announcements.endpoint_enabled(connection, changed[0], now=now)
+        await notifications.endpoint_enabled(connection, changed[0], now=now)
     return True
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, Table, insert, select, update
+from sqlalchemy import Select, Table, Update, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.retry_plan import PlanSpec
@@ -58,29 +58,16 @@ async def list_page(
 ) -> list[Endpoint]:
     """Return endpoints, newest first, of one tenant (None: of all), in one state (None: any) and
     with this health (None: any)."""
-    statement = page_statement(
-        tenant_id=tenant_id, state=state, health=health, after=after, limit=limit
-    )
-    return await fetch_all(connection, statement, Endpoint)
-
-
-def page_statement(
-    *,
-    tenant_id: str | None,
-    state: str | None,
-    health: Health | None,
-    after: str | None,
-    limit: int,
-) -> Select[Any]:
-    """Return the statement that `list_page` executes."""
-    statement, key = select(_ENDPOINTS), _ENDPOINTS.c.id
+    statement: Select[Any] = select(_ENDPOINTS)
+    key: Any = _ENDPOINTS.c.id
     if health is not None:
         statement, key = derived_health.select_with_health(health, tenant_id=tenant_id)
     if tenant_id is not None:
         statement = statement.where(_ENDPOINTS.c.tenant_id == tenant_id)
     if state is not None:
         statement = statement.where(*derived_health.in_state(state, tenant_id=tenant_id))
-    return newest_first(statement.where(_LIVE), key, after=after, limit=limit)
+    page = newest_first(statement.where(_LIVE), key, after=after, limit=limit)
+    return await fetch_all(connection, page, Endpoint)
 
 
 async def change(
@@ -98,20 +85,16 @@ async def change(
 
 async def mark_deleted(connection: AsyncConnection, endpoint_id: str, *, at: datetime) -> None:
     """Delete an endpoint, with its secrets, custom headers and credentials."""
-    await connection.execute(
-        update(_ENDPOINTS)
-        .where(_ENDPOINTS.c.id == endpoint_id, _LIVE)
-        .values(deleted_at=at, updated_at=at, secrets=[], headers={}, credentials=[])
-    )
+    await connection.execute(_delete(at).where(_ENDPOINTS.c.id == endpoint_id))
 
 
 async def mark_deleted_of_tenant(
     connection: AsyncConnection, tenant_id: str, *, at: datetime
 ) -> None:
-    """Delete every endpoint of a tenant, with their secrets, custom headers and
-    credentials."""
-    await connection.execute(
-        update(_ENDPOINTS)
-        .where(_ENDPOINTS.c.tenant_id == tenant_id, _LIVE)
-        .values(deleted_at=at, updated_at=at, secrets=[], headers={}, credentials=[])
-    )
+    """Delete every endpoint of a tenant in the same way."""
+    await connection.execute(_delete(at).where(_ENDPOINTS.c.tenant_id == tenant_id))
+
+
+def _delete(at: datetime) -> Update:
+    secret: dict[str, Any] = {"secrets": [], "headers": {}, "credentials": []}
+    return update(_ENDPOINTS).where(_LIVE).values(deleted_at=at, updated_at=at, **secret)

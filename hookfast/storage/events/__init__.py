@@ -1,0 +1,1 @@
+"""Events before and after their commit: types, schemas, subscribers, filters and lanes."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import Select, Table, delete, select, update
+from sqlalchemy import Table, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import by_name
@@ -50,12 +48,8 @@ async def list_page(
 
 async def list_names(connection: AsyncConnection, *, after: str | None, limit: int) -> list[str]:
     """Return the first `limit` names after `after`, in order."""
-    return list((await connection.execute(names_statement(after=after, limit=limit))).scalars())
-
-
-def names_statement(*, after: str | None, limit: int) -> Select[Any]:
-    """Return the statement of `list_names`, which reads the index of the names alone."""
-    return by_name(select(_TYPES.c.name), _TYPES.c.name, after=after, limit=limit)
+    names = by_name(select(_TYPES.c.name), _TYPES.c.name, after=after, limit=limit)
+    return list((await connection.execute(names)).scalars())
 
 
 async def remove(connection: AsyncConnection, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -16,17 +16,6 @@ from hookfast.storage.tables import Event
 
 _EVENTS: Table = Event.__table__
 _C = _EVENTS.c
-_SUMMARY = (
-    _C.id,
-    _C.type,
-    _C.tenant_id,
-    _C.created_at,
-    _C.deliver_at,
-    _C.deliveries,
-    _C.inbox_id,
-    _C.ordering_key,
-    _C.raw_only,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +54,9 @@ class EventSummary:
     inbox_id: str | None
     ordering_key: str | None
     raw_only: bool
+
+
+_SUMMARY = [_C[field.name] for field in fields(EventSummary)]
 
 
 async def get(connection: AsyncConnection, event_id: str) -> Event | None:

@@ -12,10 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import (
-    Select,
     Table,
     and_,
     bindparam,
@@ -145,12 +143,6 @@ _SAVE = (
 async def first_queued(connection: AsyncConnection, lane_ids: Iterable[str]) -> dict[str, str]:
     """Return the first queued delivery of each of these lanes that has one. Call it after the lanes
     are locked: a statement sees only what was committed before it began."""
-    rows = await connection.execute(first_queued_statement(), {"ids": sorted(lane_ids)})
-    return {lane: delivery for lane, delivery in rows if delivery is not None}
-
-
-def first_queued_statement() -> Select[str, str | None]:
-    """Return the statement that `first_queued` executes."""
     first = (
         select(_D.id)
         .where(_D.lane == _L.id, _QUEUED)
@@ -159,7 +151,8 @@ def first_queued_statement() -> Select[str, str | None]:
         .correlate(_LANES)
         .scalar_subquery()
     )
-    return select(_L.id, first).where(_L.id.in_(bindparam("ids", expanding=True)))
+    rows = await connection.execute(select(_L.id, first).where(_L.id.in_(sorted(lane_ids))))
+    return {lane: delivery for lane, delivery in rows if delivery is not None}
 
 
 async def heads(connection: AsyncConnection, lane_ids: Collection[str]) -> dict[str, str]:
@@ -174,13 +167,8 @@ async def heads(connection: AsyncConnection, lane_ids: Collection[str]) -> dict[
 
 async def needing_head(connection: AsyncConnection, *, limit: int) -> list[str]:
     """Return lanes whose next delivery could not move up, because its row was locked."""
-    rows = await connection.execute(needing_head_statement(limit))
-    return list(rows.scalars())
-
-
-def needing_head_statement(limit: int) -> Select[str]:
-    """Return the statement that `needing_head` executes."""
-    return select(_L.id).where(text("needs_head")).order_by(_L.id).limit(limit)
+    needing = select(_L.id).where(text("needs_head")).order_by(_L.id).limit(limit)
+    return list((await connection.execute(needing)).scalars())
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +188,12 @@ async def inspect(
 ) -> Inspection:
     """Read the next `limit` lanes, in one statement, so that it sees lanes and deliveries as of one
     moment."""
-    rows = (await connection.execute(inspect_statement(after=after, limit=limit))).all()
+    page = select(_LANES).where(_L.id > after).order_by(_L.id).limit(limit).subquery()
+    with_heads = select(
+        *(page.c.id, page.c.head, page.c.needs_head, page.c.updated_at),
+        *(_D.lane, _D.place, _D.status),
+    ).outerjoin_from(page, Delivery.__table__, _D.id == page.c.head)
+    rows = (await connection.execute(with_heads)).all()
     dead = DeliveryStatus.DEAD.value
     return Inspection(
         stuck={
@@ -216,15 +209,6 @@ async def inspect(
         ],
         last=max(row.id for row in rows) if len(rows) == limit else None,
     )
-
-
-def inspect_statement(*, after: str, limit: int) -> Select[Any]:
-    """Return the statement that `inspect` executes."""
-    page = select(_LANES).where(_L.id > after).order_by(_L.id).limit(limit).subquery()
-    return select(
-        *(page.c.id, page.c.head, page.c.needs_head, page.c.updated_at),
-        *(_D.lane, _D.place, _D.status),
-    ).outerjoin_from(page, Delivery.__table__, _D.id == page.c.head)
 
 
 async def delete_idle(
@@ -243,13 +227,7 @@ async def delete_idle(
 
 async def count_queued(connection: AsyncConnection, lane: str, *, most: int) -> int:
     """Return how many deliveries are queued in a lane, counted up to `most`."""
-    found = await connection.execute(count_queued_statement(lane, most=most))
-    return int(found.scalar_one())
-
-
-def count_queued_statement(lane: str, *, most: int) -> Select[int]:
-    """Return the statement that `count_queued` executes."""
     queued = select(literal(1)).where(_D.lane == lane, _QUEUED)
     # in the order of the index, which keeps PostgreSQL from reading all of a long line
     first = queued.order_by(_D.lane_position, _D.id).limit(most).subquery()
-    return select(func.count()).select_from(first)
+    return (await connection.execute(select(func.count()).select_from(first))).scalar_one()

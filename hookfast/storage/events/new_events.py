@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any, Self, TypeAlias
 
 from sqlalchemy import Table, func, select
@@ -86,6 +86,66 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewDeliveries:
+    """The new deliveries of one event, one for each subscriber. Those that are scheduled for later
+    are in no lane, because they would delay those behind them until then."""
+
+    event_id: str
+    event_type: str
+    ordering_key: str | None
+    deliver_at: datetime | None
+    created_at: datetime
+    subscribers: Sequence[Subscriber]
+
+    def entrants(self) -> Iterator[Entrant]:
+        """Yield those that join a lane, each with its id."""
+        for subscriber in self.subscribers:
+            if (lane := self._lane_of(subscriber)) is not None:
+                delivery_id = new_id("dlv", self.created_at)
+                yield Entrant(lane, delivery_id, ended=_is_dead(subscriber))
+
+    def rows(self, entries: Mapping[str, Entry]) -> Iterator[dict[str, Any]]:
+        """Yield their rows for `deliveries`. `entries` has their places, by lane."""
+        for subscriber in self.subscribers:
+            lane = self._lane_of(subscriber)
+            yield self._row(subscriber, None if lane is None else entries[lane])
+
+    def _lane_of(self, subscriber: Subscriber) -> str | None:
+        if not subscriber.ordered or self.deliver_at is not None:
+            return None
+        return lane_id(subscriber.subscription_id, self.ordering_key)
+
+    def _row(self, subscriber: Subscriber, entry: Entry | None) -> dict[str, Any]:
+        """Return the row of a delivery. The relay starts a pending one. A delivery to a disabled
+        endpoint is a dead letter on arrival, and is marked as started so that the relay ignores it.
+        A delivery that is queued in its lane is marked so until it is the head."""
+        now, due_at = self.created_at, self.deliver_at or self.created_at
+        dead = _is_dead(subscriber)
+        queued = entry is not None and entry.place is Place.QUEUED
+        return {
+            "id": new_id("dlv", now) if entry is None else entry.delivery_id,
+            "event_id": self.event_id,
+            "subscription_id": subscriber.subscription_id,
+            "endpoint_id": subscriber.endpoint_id,
+            "tenant_id": subscriber.tenant_id,
+            "event_type": self.event_type,
+            "payload": subscriber.payload,
+            "status": (DeliveryStatus.DEAD if dead else DeliveryStatus.PENDING).value,
+            "reason": Reason.ENDPOINT_DISABLED.value if dead else None,
+            "next_attempt_at": None if dead or queued else due_at,
+            "due_at": None if dead else due_at,
+            "deliver_at": self.deliver_at,
+            "created_at": now,
+            "updated_at": now,
+            "finished_at": now if dead else None,
+            "started_at": now if dead or queued else None,
+            "lane": entry and entry.lane,
+            "lane_position": entry and entry.position,
+            "place": entry and entry.place.value,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """An event that is to be committed. The ids and all times in its row and its deliveries' rows
     derive from the same instant, `committed.created_at`. `request_id` is for the log."""
@@ -144,6 +204,18 @@ class Draft:
         """The hash of the event's content, None without an idempotency key."""
         return self.committed.sha256
 
+    @property
+    def deliveries(self) -> NewDeliveries:
+        """The event's deliveries."""
+        return NewDeliveries(
+            event_id=self.committed.id,
+            event_type=self.event.type,
+            ordering_key=self.event.ordering_key,
+            deliver_at=self.deliver_at,
+            created_at=self.committed.created_at,
+            subscribers=self.subscribers,
+        )
+
     def event_row(self) -> dict[str, Any]:
         """Return the event's row for `events`."""
         event, committed = self.event, self.committed
@@ -181,91 +253,6 @@ class Draft:
             "created_at": self.committed.created_at,
         }
 
-    def entrants(self) -> Iterator[Entrant]:
-        """Yield the deliveries that join a lane."""
-        return entrants(
-            self.subscribers,
-            ordering_key=self.event.ordering_key,
-            deliver_at=self.deliver_at,
-            now=self.committed.created_at,
-        )
-
-    def delivery_rows(self, entries: Mapping[str, Entry]) -> Iterator[dict[str, Any]]:
-        """Yield one row for `deliveries` per subscriber. `entries` has this event's places, by the
-        lane."""
-        for subscriber in self.subscribers:
-            lane = lane_of(subscriber, self.event.ordering_key, self.deliver_at)
-            yield delivery_row(
-                subscriber,
-                event_id=self.committed.id,
-                event_type=self.event.type,
-                deliver_at=self.deliver_at,
-                now=self.committed.created_at,
-                entry=None if lane is None else entries[lane],
-            )
-
-
-def lane_of(
-    subscriber: Subscriber, ordering_key: str | None, deliver_at: datetime | None
-) -> str | None:
-    """Return the lane of a new delivery, None without one. A delivery that is scheduled for later
-    is in none, because it would delay those behind it until then."""
-    if not subscriber.ordered or deliver_at is not None:
-        return None
-    return lane_id(subscriber.subscription_id, ordering_key)
-
-
-def entrants(
-    subscribers: Iterable[Subscriber],
-    *,
-    ordering_key: str | None,
-    deliver_at: datetime | None,
-    now: datetime,
-) -> Iterator[Entrant]:
-    """Yield the new deliveries of an event that join a lane, each with its id."""
-    return (
-        Entrant(lane, new_id("dlv", now), ended=_is_dead(subscriber))
-        for subscriber in subscribers
-        if (lane := lane_of(subscriber, ordering_key, deliver_at)) is not None
-    )
-
-
-def delivery_row(
-    subscriber: Subscriber,
-    *,
-    event_id: str,
-    event_type: str,
-    deliver_at: datetime | None,
-    now: datetime,
-    entry: Entry | None = None,
-) -> dict[str, Any]:
-    """Return the row of a new delivery. The relay starts a pending one. A delivery to a disabled
-    endpoint is a dead letter on arrival, and is marked as started so that the relay ignores it. A
-    delivery that is queued in its lane is marked so until it is the head."""
-    dead = _is_dead(subscriber)
-    queued = entry is not None and entry.place is Place.QUEUED
-    return {
-        "id": new_id("dlv", now) if entry is None else entry.delivery_id,
-        "event_id": event_id,
-        "subscription_id": subscriber.subscription_id,
-        "endpoint_id": subscriber.endpoint_id,
-        "tenant_id": subscriber.tenant_id,
-        "event_type": event_type,
-        "payload": subscriber.payload,
-        "status": (DeliveryStatus.DEAD if dead else DeliveryStatus.PENDING).value,
-        "reason": Reason.ENDPOINT_DISABLED.value if dead else None,
-        "next_attempt_at": None if dead or queued else deliver_at or now,
-        "due_at": None if dead else deliver_at or now,
-        "deliver_at": deliver_at,
-        "created_at": now,
-        "updated_at": now,
-        "finished_at": now if dead else None,
-        "started_at": now if dead or queued else None,
-        "lane": entry and entry.lane,
-        "lane_position": entry and entry.position,
-        "place": entry and entry.place.value,
-    }
-
 
 _ADD_EVENTS, _ADD_DELIVERIES = PlainInsert(_EVENTS), PlainInsert(_DELIVERIES)
 
@@ -295,17 +282,44 @@ async def claim_keys(
 async def insert_drafts(connection: AsyncConnection, drafts: Sequence[Draft]) -> None:
     """Insert these events and their deliveries. Their idempotency keys are claimed. In a lane, the
     deliveries have the order of the drafts."""
-    entries: defaultdict[str, dict[str, Entry]] = defaultdict(dict)
-    joining = [(draft.committed.id, one) for draft in drafts for one in draft.entrants()]
-    if joining:
-        entered = await lanes.enter(
-            connection, [one for _, one in joining], now=drafts[0].committed.created_at
-        )
-        for event_id, entrant in joining:
-            entries[event_id][entrant.lane] = entered[entrant.delivery_id]
+    deliveries = [draft.deliveries for draft in drafts]
+    entries = await enter_lanes(connection, deliveries)
     if drafts:
         await _ADD_EVENTS.execute(connection, [draft.event_row() for draft in drafts])
-    await _insert_deliveries(connection, drafts, entries)
+    await insert_deliveries(
+        connection,
+        (row for one, own in zip(deliveries, entries, strict=True) for row in one.rows(own)),
+    )
+
+
+async def enter_lanes(
+    connection: AsyncConnection, deliveries: Sequence[NewDeliveries]
+) -> list[dict[str, Entry]]:
+    """Let the deliveries of these events join their lanes, in this order, and return their places
+    by lane, for each event."""
+    entries: list[dict[str, Entry]] = [{} for _ in deliveries]
+    joining = [
+        (own, one) for own, new in zip(entries, deliveries, strict=True) for one in new.entrants()
+    ]
+    if joining:
+        entered = await lanes.enter(
+            connection, [one for _, one in joining], now=deliveries[0].created_at
+        )
+        for own, entrant in joining:
+            own[entrant.lane] = entered[entrant.delivery_id]
+    return entries
+
+
+async def insert_deliveries(
+    connection: AsyncConnection, rows: Iterable[dict[str, Any]]
+) -> list[str]:
+    """Insert these rows, and return the ids of those that are dead letters on arrival."""
+    dead: list[str] = []
+    left = iter(rows)
+    while some := list(islice(left, _ROWS_PER_INSERT)):
+        await _ADD_DELIVERIES.execute(connection, some)
+        dead += [row["id"] for row in some if row["status"] == DeliveryStatus.DEAD.value]
+    return dead
 
 
 async def dead_on_arrival(connection: AsyncConnection, drafts: Iterable[Draft]) -> list[str]:
@@ -356,20 +370,6 @@ async def find_by_keys(
         for one in used
         if (event := events.get(one.event_id)) is not None
     }
-
-
-async def _insert_deliveries(
-    connection: AsyncConnection, drafts: Iterable[Draft], entries: Mapping[str, Mapping[str, Entry]]
-) -> None:
-    rows: list[dict[str, Any]] = []
-    for draft in drafts:
-        for row in draft.delivery_rows(entries.get(draft.committed.id, {})):
-            rows.append(row)
-            if len(rows) == _ROWS_PER_INSERT:
-                await _ADD_DELIVERIES.execute(connection, rows)
-                rows = []
-    if rows:
-        await _ADD_DELIVERIES.execute(connection, rows)
 
 
 def _is_dead(subscriber: Subscriber) -> bool:

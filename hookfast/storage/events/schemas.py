@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Table, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.errors import FieldError, InvalidInput
+from hookfast.errors import FieldError, InvalidInput, join_pointer
 from hookfast.events.schema import CompiledSchema, InvalidSchema, Violation
 from hookfast.events.schema_keywords import TooSlow
 from hookfast.storage.tables import EventType
@@ -105,9 +105,4 @@ def _compiled(schema: dict[str, Any] | bool) -> CompiledSchema | InvalidSchema:
 
 
 def _field_error(violation: Violation) -> FieldError:
-    pointer = "/data" + "".join(f"/{_escape(str(part))}" for part in violation.path)
-    return FieldError(pointer, violation.detail)
-
-
-def _escape(part: str) -> str:
-    return part.replace("~", "~0").replace("/", "~1")  # RFC 6901, section 3
+    return FieldError(join_pointer("/data", *violation.path), violation.detail)

@@ -1,0 +1,1 @@
+"""The feed of events and of attempts, in the order in which they were committed."""

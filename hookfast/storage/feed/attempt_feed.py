@@ -5,6 +5,9 @@ tail by id would miss slow attempts; it reads by `position` instead (see `feed_p
 
 A page scans a bounded number of attempts, one range of one index, and checks the filter on each. So
 it may have fewer attempts than requested, or none, and be followed by others.
+
+Of a filter, `answer`, `since` and `until` refer to the attempt and to when it began, the others to
+its delivery as it is now.
 """
 
 from __future__ import annotations
@@ -17,13 +20,12 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Select, String, Subquery, Table, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.answer import AnswerFilter
-from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import first_id_at, time_of
 from hookfast.storage.database.feed_position import horizon, newest
 from hookfast.storage.database.keyset import created_between
 from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.deliveries import answers
+from hookfast.storage.deliveries.deliveries import FILTERED, DeliveryFilter
 from hookfast.storage.feed.cursor import AttemptCursor
 from hookfast.storage.tables import Attempt, Delivery
 
@@ -43,24 +45,6 @@ _DELIVERY = (
     *(_D.event_id, _D.event_type, _D.subscription_id, _D.endpoint_id, _D.tenant_id),
     *(_D.status, _D.reason, _D.attempts, _D.next_attempt_at),
 )
-_COLUMNS = ("event_id", "subscription_id", "endpoint_id", "tenant_id", "event_type", "status")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFilter:
-    """A filter of attempts; all given conditions must hold. `answer`, `since` (inclusive) and
-    `until` (exclusive) refer to the attempt and to when it began, the others to its delivery as it
-    is now."""
-
-    status: DeliveryStatus | None = None
-    event_id: str | None = None
-    subscription_id: str | None = None
-    endpoint_id: str | None = None
-    tenant_id: str | None = None
-    event_type: str | None = None
-    answer: AnswerFilter | None = None
-    since: datetime | None = None
-    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +67,7 @@ class TailPage:
 
 
 async def list_page(
-    connection: AsyncConnection, chosen: AttemptFilter, *, after: str | None, limit: int
+    connection: AsyncConnection, chosen: DeliveryFilter, *, after: str | None, limit: int
 ) -> AttemptPage:
     """Return the newest `limit` attempts that match, beyond the id `after`."""
     last = None
@@ -99,7 +83,7 @@ async def list_page(
 
 async def read_tail(
     connection: AsyncConnection,
-    chosen: AttemptFilter,
+    chosen: DeliveryFilter,
     *,
     after: AttemptCursor,
     limit: int,
@@ -130,13 +114,13 @@ async def end_cursor(connection: AsyncConnection, *, now: datetime) -> AttemptCu
     return AttemptCursor(await newest(connection, _ATTEMPTS) if edge is None else edge - 1, now)
 
 
-def scan_end(chosen: AttemptFilter, *, after: str | None) -> Select[str]:
+def scan_end(chosen: DeliveryFilter, *, after: str | None) -> Select[str]:
     """Return the statement for the last attempt that a page scans; without a row: to the end."""
     return _newest(select(_A.id), chosen, after=after).offset(SCAN_MOST - 1).limit(1)
 
 
 def page_statement(
-    chosen: AttemptFilter, *, after: str | None, last: str | None, limit: int
+    chosen: DeliveryFilter, *, after: str | None, last: str | None, limit: int
 ) -> Select[Any]:
     """Return the statement for the attempts of a page, which scans down to the id `last`."""
     if chosen.event_id is not None:
@@ -156,7 +140,7 @@ def tail_end(after: AttemptCursor, *, edge: int | None) -> Select[Any]:
 
 
 def tail_statement(
-    chosen: AttemptFilter,
+    chosen: DeliveryFilter,
     *,
     after: AttemptCursor,
     last: AttemptCursor | None,
@@ -173,7 +157,7 @@ def tail_statement(
     return statement.order_by(found.c.position, found.c.id).limit(limit)
 
 
-def _newest(statement: Select[Any], chosen: AttemptFilter, *, after: str | None) -> Select[Any]:
+def _newest(statement: Select[Any], chosen: DeliveryFilter, *, after: str | None) -> Select[Any]:
     statement = statement.where(*created_between(_A.id, "att", chosen.since, chosen.until))
     if after is not None:
         statement = statement.where(_A.id < after)
@@ -181,7 +165,7 @@ def _newest(statement: Select[Any], chosen: AttemptFilter, *, after: str | None)
 
 
 def _of_event(
-    chosen: AttemptFilter, event_id: str, *, after: str | None, limit: int
+    chosen: DeliveryFilter, event_id: str, *, after: str | None, limit: int
 ) -> Select[Any]:
     """Return the statement for attempts of one event, which are found by its deliveries."""
     id_ = Residual(_A.id)
@@ -214,7 +198,7 @@ def _place(cursor: AttemptCursor) -> ColumnElement[Any]:
     return tuple_(literal(cursor.position, _A.position.type), literal(cursor.id, String()))
 
 
-def _with_deliveries(found: Subquery, chosen: AttemptFilter) -> Select[Any]:
+def _with_deliveries(found: Subquery, chosen: DeliveryFilter) -> Select[Any]:
     """Join the attempts with their deliveries, and keep those that match the filter."""
     joined = found.join(_DELIVERIES, _D.id == found.c.delivery_id)
     statement = select(*found.c, *_DELIVERY).select_from(joined).where(*_checks(chosen))
@@ -225,6 +209,6 @@ def _with_deliveries(found: Subquery, chosen: AttemptFilter) -> Select[Any]:
     return statement
 
 
-def _checks(chosen: AttemptFilter, *, but: str = "") -> list[ColumnElement[bool]]:
-    given = [(name, getattr(chosen, name)) for name in _COLUMNS if name != but]
+def _checks(chosen: DeliveryFilter, *, but: str = "") -> list[ColumnElement[bool]]:
+    given = [(name, getattr(chosen, name)) for name in FILTERED if name != but]
     return [Residual(_D[name]) == value for name, value in given if value is not None]

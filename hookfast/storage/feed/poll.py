@@ -199,8 +199,8 @@ async def _read_filtered(
         found, examined = await asyncio.to_thread(
             _oldest_matches, page.events, subscriptions, evaluation
         )
-        for place, event in enumerate(page.events):
-            if len(kept) == limit or place == examined:
+        for index, event in enumerate(page.events):
+            if len(kept) == limit or index == examined:
                 return replace(page, events=kept, cursor=after, more=True), matches
             if event.id in found:
                 kept.append(event)
@@ -218,9 +218,9 @@ def _oldest_matches(
     """Return the oldest subscription that each event matches, without the events that match none:
     an event that matches several comes once. Return also how many events there were steps for."""
     found: dict[str, Sequence[_Match]] = {}
-    for place, event in enumerate(events):
+    for index, event in enumerate(events):
         if not evaluation.has_steps_for_event:
-            return found, place
+            return found, index
         of_event = evaluation.of_event(StoredData(event.body))
         for one in subscriptions:
             if (

@@ -1,0 +1,1 @@
+"""Figures of the pages, the statistics and the metrics, each at a bounded cost."""

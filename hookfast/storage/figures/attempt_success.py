@@ -9,28 +9,19 @@ of the window is assumed to be like it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    Table,
-    case,
-    func,
-    literal,
-    literal_column,
-    select,
-    union_all,
-)
+from sqlalchemy import ColumnElement, Table, case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus, Result
-from hookfast.ids import first_id_at, time_of
-from hookfast.storage.database.planner_hints import Implied, Residual
+from hookfast.ids import time_of
+from hookfast.storage.database.keyset import created_between
+from hookfast.storage.database.planner_hints import Residual, undelivered
 from hookfast.storage.deliveries.attempts import where_delivery_in
+from hookfast.storage.figures import sample
 from hookfast.storage.tables import Attempt, Delivery
 
 MAX_READ: Final = 1_000
@@ -39,16 +30,12 @@ MAX_DELIVERIES: Final = 2_000
 """The most deliveries of a tenant whose attempts are read, the newest first."""
 _PARTS: Final = 12
 _RETRIED_FOR: Final = timedelta(days=4)  # the default plan takes three days
-_AT_ONCE: Final = 500  # delivery ids in one statement: few enough that both planners use the index
 
 _DELIVERIES: Table = Delivery.__table__
 _D = _DELIVERIES.c
 _ATTEMPTS: Table = Attempt.__table__
 _A = _ATTEMPTS.c
 _NUMBER = func.count().label("number")
-_SUCCESSES: ColumnElement[int] = func.sum(
-    case((_A.result == Result.SUCCESS.value, 1), else_=0)
-).label("succeeded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,112 +67,55 @@ async def read(
         return AttemptSuccess()
     if tenant_id is not None:
         return await _of_tenant(connection, start, end, tenant_id=tenant_id)
+    return await _of_all(connection, start, end)
+
+
+async def _of_all(connection: AsyncConnection, start: datetime, end: datetime) -> AttemptSuccess:
     length = (end - start) / _PARTS
-    parts = [(start + place * length, start + (place + 1) * length) for place in range(_PARTS)]
-    found = AttemptSuccess()
-    for place, number, succeeded, last in await connection.execute(parts_statement(parts)):
-        if last is not None:
-            found += _scaled(number, succeeded or 0, last=last, part=parts[place])
-    return found
-
-
-def parts_statement(
-    parts: Sequence[tuple[datetime, datetime]],
-) -> Select[int, int, int | None, str | None]:
-    """Select of each part the number of attempts read, of successes, and the id of the newest."""
+    starts = [start + index * length for index in range(_PARTS)]
     counts = []
-    for place, (start, end) in enumerate(parts):
-        some = (
-            select(_A.id, _A.result)
-            .where(_A.id >= first_id_at("att", start), _A.id < first_id_at("att", end))
-            .order_by(_A.id)
-            .limit(MAX_READ)
-            .subquery()
-        )
-        succeeded = case((some.c.result == Result.SUCCESS.value, 1), else_=0)
-        counts.append(
-            select(
-                literal(place, literal_execute=True).label("place"),
-                _NUMBER,
-                func.sum(succeeded).label("succeeded"),
-                func.max(some.c.id).label("last"),
-            )
-        )
-    every = union_all(*counts).subquery()
-    return select(every.c.place, every.c.number, every.c.succeeded, every.c.last)
-
-
-def _scaled(
-    number: int, succeeded: int, *, last: str, part: tuple[datetime, datetime]
-) -> AttemptSuccess:
-    start, end = part
-    until = time_of(last)
-    if number < MAX_READ or until is None:
-        return AttemptSuccess(total=number, succeeded=succeeded)
-    # the counted attempts cover this share of the part
-    share = max((until - start) / (end - start), 1e-6)
-    return AttemptSuccess(
-        total=round(number / share), succeeded=round(succeeded / share), estimated=True
-    )
+    for since in starts:
+        began = created_between(_A.id, "att", since, since + length)
+        some = select(_A.id, _A.result).where(*began).order_by(_A.id).limit(MAX_READ).subquery()
+        counts.append(select(_NUMBER, _successes(some.c.result), func.max(some.c.id).label("last")))
+    found = AttemptSuccess()
+    for index, number, succeeded, last in await connection.execute(sample.of_each(counts)):
+        scale, until = 1.0, time_of(last or "")
+        if number >= MAX_READ and until is not None:
+            scale = sample.scale(until - starts[index], length)
+        found += _scaled(number, succeeded, scale)
+    return found
 
 
 async def _of_tenant(
     connection: AsyncConnection, start: datetime, end: datetime, *, tenant_id: str
 ) -> AttemptSuccess:
-    newest = list((await connection.execute(newest_statement(tenant_id, start, end))).scalars())
-    waiting = (await connection.execute(retrying_statement(tenant_id))).scalars()
+    newest_first = select(_D.id).where(_D.tenant_id == tenant_id).order_by(_D.id.desc())
+    newest_first = newest_first.limit(MAX_DELIVERIES)
+    created = created_between(_D.id, "dlv", start - _RETRIED_FOR, end)
+    newest = (await connection.scalars(newest_first.where(*created))).all()
+    retrying = undelivered(_D.status, DeliveryStatus.RETRYING.value)
+    waiting = await connection.scalars(newest_first.where(*retrying))
     oldest = time_of(newest[-1]) if len(newest) == MAX_DELIVERIES else None
     since = start if oldest is None else max(start, min(oldest, end))
-    ids = sorted({*newest, *waiting})
     total = succeeded = 0
-    for first in range(0, len(ids), _AT_ONCE):
-        chunk = attempts_statement(ids[first : first + _AT_ONCE], since, end)
-        row = (await connection.execute(chunk)).one()
+    for chunk in sample.id_chunks(sorted({*newest, *waiting})):
+        began = created_between(Residual(_A.id), "att", since, end)
+        counted = select(_NUMBER, _successes(_A.result)).where(where_delivery_in(chunk), *began)
+        row = (await connection.execute(counted)).one()
         total += row.number
         succeeded += row.succeeded or 0
-    if since in (start, end):
-        return AttemptSuccess(total=total, succeeded=succeeded)
-    scale = (end - start) / (end - since)
+    scale = 1.0 if since == end else sample.scale(end - since, end - start)
+    return _scaled(total, succeeded, scale)
+
+
+def _successes(result: ColumnElement[str]) -> ColumnElement[int]:
+    return func.sum(case((result == Result.SUCCESS.value, 1), else_=0)).label("succeeded")
+
+
+def _scaled(number: int, succeeded: int | None, scale: float) -> AttemptSuccess:
     return AttemptSuccess(
-        total=round(total * scale), succeeded=round(succeeded * scale), estimated=True
-    )
-
-
-def newest_statement(tenant_id: str, start: datetime, end: datetime) -> Select[str]:
-    """Select a tenant's newest deliveries that may have had attempts in the window."""
-    return (
-        select(_D.id)
-        .where(
-            _D.tenant_id == tenant_id,
-            _D.id >= first_id_at("dlv", start - _RETRIED_FOR),
-            _D.id < first_id_at("dlv", end),
-        )
-        .order_by(_D.id.desc())
-        .limit(MAX_DELIVERIES)
-    )
-
-
-def retrying_statement(tenant_id: str) -> Select[str]:
-    """Select a tenant's newest deliveries that wait for a retry."""
-    return (
-        select(_D.id)
-        .where(
-            Implied(_D.status != literal_column("'delivered'")),
-            # literal: no planner matches a bound parameter with a partial index
-            _D.status == literal_column(f"'{DeliveryStatus.RETRYING.value}'"),
-            _D.tenant_id == tenant_id,
-        )
-        .order_by(_D.id.desc())
-        .limit(MAX_DELIVERIES)
-    )
-
-
-def attempts_statement(
-    delivery_ids: Sequence[str], since: datetime, end: datetime
-) -> Select[int, int]:
-    """Select the number of these deliveries' attempts in the window, and of successes."""
-    return select(_NUMBER, _SUCCESSES).where(
-        where_delivery_in(delivery_ids),
-        Residual(_A.id) >= first_id_at("att", since),
-        Residual(_A.id) < first_id_at("att", end),
+        total=round(number * scale),
+        succeeded=round((succeeded or 0) * scale),
+        estimated=scale > 1,
     )

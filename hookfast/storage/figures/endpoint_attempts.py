@@ -17,13 +17,13 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-from sqlalchemy import Select, Table, literal, select, union_all
+from sqlalchemy import Select, Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import Result
 from hookfast.ids import time_of
 from hookfast.storage.database.keyset import created_between
-from hookfast.storage.figures import endpoint_stats
+from hookfast.storage.figures import endpoint_stats, sample
 from hookfast.storage.tables import Delivery
 
 MAX_DELIVERIES = endpoint_stats.MAX_DELIVERIES
@@ -34,13 +34,12 @@ _MAX_EARLIER = 250
 """The most deliveries that are read of each of the ranges before the window."""
 _LOOK_BACK: Final = tuple(timedelta(hours=hours) for hours in (75, 24, 6, 1))
 """Where the ranges before the window begin. The longest preset retry plan lasts 73 hours."""
-_AT_ONCE = 500  # delivery ids in one statement: few enough that both planners use the index
 
 _DELIVERIES: Table = Delivery.__table__
 _D = _DELIVERIES.c
 
 
-class Answer(StrEnum):
+class AttemptClass(StrEnum):
     """What an attempt resulted in, as coarse as a chart can show it."""
 
     SUCCESS = "success"
@@ -50,7 +49,7 @@ class Answer(StrEnum):
     OTHER = "other"  # no answer for another reason, or a status such as a redirect
 
     @classmethod
-    def of(cls, result: Result, status_code: int | None) -> Answer:
+    def of(cls, result: Result, status_code: int | None) -> AttemptClass:
         """Return the class of an attempt's result."""
         if result is Result.SUCCESS:
             return cls.SUCCESS
@@ -68,7 +67,7 @@ class AttemptStep:
 
     start: datetime
     end: datetime
-    counts: Mapping[Answer, int]
+    counts: Mapping[AttemptClass, int]
     answered_ms: Sequence[float]
 
     @property
@@ -89,7 +88,7 @@ class EndpointAttempts:
 class _Sums:
     """The sums of one step."""
 
-    counts: defaultdict[Answer, float] = field(default_factory=lambda: defaultdict(float))
+    counts: defaultdict[AttemptClass, float] = field(default_factory=lambda: defaultdict(float))
     answered_ms: list[float] = field(default_factory=list)
 
 
@@ -101,23 +100,21 @@ async def read(
     earlier = list(pairwise([edges[0] - each for each in _LOOK_BACK] + [edges[0]]))
     weights = await _deliveries_to_read(connection, endpoint_id, earlier, window, now=now)
     sums = [_Sums() for _ in window]
-    ids = sorted(weights)
-    for first in range(0, len(ids), _AT_ONCE):
-        chunk = ids[first : first + _AT_ONCE]
+    for chunk in sample.id_chunks(sorted(weights)):
         statement = endpoint_stats.attempts_of(chunk, limit=MAX_ATTEMPTS)
         for attempt in await connection.execute(statement):
-            place = _place(edges, attempt.started_at)
-            if place is None:
+            index = bisect_right(edges, attempt.started_at) - 1
+            if not 0 <= index < len(window):
                 continue
-            answer = Answer.of(Result(attempt.result), attempt.status_code)
-            sums[place].counts[answer] += weights[attempt.delivery_id]
+            kind = AttemptClass.of(Result(attempt.result), attempt.status_code)
+            sums[index].counts[kind] += weights[attempt.delivery_id]
             if attempt.status_code is not None:
-                sums[place].answered_ms.append(attempt.duration_ms)
+                sums[index].answered_ms.append(attempt.duration_ms)
     steps = [
         AttemptStep(
             start=start,
             end=end,
-            counts={answer: round(number) for answer, number in each.counts.items()},
+            counts={kind: round(number) for kind, number in each.counts.items()},
             answered_ms=sorted(each.answered_ms),
         )
         for (start, end), each in zip(window, sums, strict=True)
@@ -140,14 +137,14 @@ async def _deliveries_to_read(
     found: list[list[tuple[str, int]]] = [[] for _ in ranges]
     read = [0] * len(ranges)
     oldest = [""] * len(ranges)
-    for place, delivery_id, attempts, updated_at in await connection.execute(
+    for index, delivery_id, attempts, updated_at in await connection.execute(
         deliveries_statement(endpoint_id, ranges, most=most)
     ):
-        read[place] += 1
-        oldest[place] = min(oldest[place] or delivery_id, delivery_id)
+        read[index] += 1
+        oldest[index] = min(oldest[index] or delivery_id, delivery_id)
         # a delivery is updated by each of its attempts
         if attempts and updated_at >= window[0][0]:
-            found[place].append((delivery_id, attempts))
+            found[index].append((delivery_id, attempts))
     weights: dict[str, float] = {}
     attempts_of: dict[str, int] = {}
     for (start, end), limit, count, first, rows in zip(
@@ -155,9 +152,8 @@ async def _deliveries_to_read(
     ):
         weight = 1.0
         if count >= limit and (since := time_of(first)) is not None:
-            # those read cover this share of the step; the others are assumed to be like them
             until = min(end, now)
-            weight = 1 / min(1.0, max((until - since) / (until - start), 1e-6))
+            weight = sample.scale(until - since, until - start)
         weights |= {delivery_id: weight for delivery_id, _ in rows}
         attempts_of |= dict(rows)
     return _within_limit(weights, attempts_of)
@@ -185,28 +181,10 @@ def deliveries_statement(
 ) -> Select[int, str, int, datetime]:
     """Select the newest deliveries of each range: (index of the range, id, attempts, last change).
     The last two are compared afterwards, so that the limits bound what is read."""
-    parts = []
-    for place, ((start, end), limit) in enumerate(zip(ranges, most, strict=True)):
-        some = (
-            select(_D.id, _D.attempts, _D.updated_at)
-            .where(_D.endpoint_id == endpoint_id, *created_between(_D.id, "dlv", start, end))
-            .order_by(_D.id.desc())
-            .limit(limit)
-            .subquery()
-        )
-        parts.append(
-            select(
-                literal(place, literal_execute=True).label("place"),
-                some.c.id,
-                some.c.attempts,
-                some.c.updated_at,
-            )
-        )
-    every = union_all(*parts).subquery()
-    return select(every.c.place, every.c.id, every.c.attempts, every.c.updated_at)
-
-
-def _place(edges: Sequence[datetime], moment: datetime) -> int | None:
-    """Return the index of the step that contains this time; None if none does."""
-    place = bisect_right(edges, moment) - 1
-    return place if 0 <= place < len(edges) - 1 else None
+    return sample.of_each(
+        select(_D.id, _D.attempts, _D.updated_at)
+        .where(_D.endpoint_id == endpoint_id, *created_between(_D.id, "dlv", start, end))
+        .order_by(_D.id.desc())
+        .limit(limit)
+        for (start, end), limit in zip(ranges, most, strict=True)
+    )

@@ -13,14 +13,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 from sqlalchemy import Select, Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus, Result
-from hookfast.ids import first_id_at
+from hookfast.storage.database.keyset import created_between
 from hookfast.storage.deliveries.attempts import where_delivery_in
+from hookfast.storage.figures import sample
 from hookfast.storage.tables import Attempt, CountedDay, Delivery, DeliveryDay
 
 _DELIVERIES = Delivery.__table__.c
@@ -33,7 +34,6 @@ MAX_DELIVERIES = 5_000
 """The most deliveries that are counted, the newest first."""
 MAX_ATTEMPTS = 20_000
 """The most attempts that are counted, those of the newest deliveries first."""
-_AT_ONCE = 500  # delivery ids in one statement: few enough that both planners use the index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +55,20 @@ async def read(
     """Count the deliveries created from `since` to before `until`, and their attempts so far, as
     far back as all of them are kept."""
     stats = await _count(connection, endpoint_id, since=since, until=until)
-    # Afterwards: a day becomes final before any of its rows is deleted, so all days with missing
-    # rows are final by now.
-    last = await connection.scalar(last_final_day(endpoint_id, since=since, until=until))
+    # The last day of the window that may have lost rows of the endpoint. Read afterwards: a day
+    # becomes final before any of its rows is deleted, so all days with missing rows are final now.
+    last = await connection.scalar(
+        select(_DAYS.day)
+        .join(CountedDay.__table__, _COUNTED.day == _DAYS.day)
+        .where(
+            _DAYS.endpoint_id == endpoint_id,
+            _DAYS.day >= since.astimezone(UTC).date(),
+            _DAYS.day <= (until - timedelta.resolution).astimezone(UTC).date(),
+            _COUNTED.final,
+        )
+        .order_by(_DAYS.day.desc())
+        .limit(1)
+    )
     if last is None:
         return stats
     kept_from = datetime.combine(last + timedelta(days=1), time(), UTC)
@@ -71,13 +82,21 @@ async def read(
 async def _count(
     connection: AsyncConnection, endpoint_id: str, *, since: datetime, until: datetime
 ) -> EndpointStats:
-    rows = (await connection.execute(deliveries_of(endpoint_id, since=since, until=until))).all()
+    newest = (
+        select(_DELIVERIES.id, _DELIVERIES.status, _DELIVERIES.created_at)
+        .where(
+            _DELIVERIES.endpoint_id == endpoint_id,
+            *created_between(_DELIVERIES.id, "dlv", since, until),
+        )
+        .order_by(_DELIVERIES.id.desc())
+        .limit(MAX_DELIVERIES + 1)
+    )
+    rows = (await connection.execute(newest)).all()
     complete = len(rows) <= MAX_DELIVERIES
     rows = rows[:MAX_DELIVERIES]
     attempts: Counter[Result] = Counter()
     answered: list[float] = []
-    for start in range(0, len(rows), _AT_ONCE):
-        chunk = [row.id for row in rows[start : start + _AT_ONCE]]
+    for chunk in sample.id_chunks([row.id for row in rows]):
         left = MAX_ATTEMPTS - attempts.total()
         of_chunk = (await connection.execute(attempts_of(chunk, limit=left + 1))).all()
         if len(of_chunk) > left:
@@ -93,37 +112,6 @@ async def _count(
         deliveries=Counter(DeliveryStatus(row.status) for row in rows),
         attempts=attempts,
         answered_ms=sorted(answered),
-    )
-
-
-def last_final_day(endpoint_id: str, *, since: datetime, until: datetime) -> Select[date]:
-    """Select the last day of a window that has counts of the endpoint and may have lost rows;
-    nothing for a window of which all rows are kept."""
-    return (
-        select(_DAYS.day)
-        .join(CountedDay.__table__, _COUNTED.day == _DAYS.day)
-        .where(
-            _DAYS.endpoint_id == endpoint_id,
-            _DAYS.day >= since.astimezone(UTC).date(),
-            _DAYS.day <= (until - timedelta.resolution).astimezone(UTC).date(),
-            _COUNTED.final,
-        )
-        .order_by(_DAYS.day.desc())
-        .limit(1)
-    )
-
-
-def deliveries_of(endpoint_id: str, *, since: datetime, until: datetime) -> Select[str]:
-    """Select the newest deliveries of a window, one more than are counted."""
-    return (
-        select(_DELIVERIES.id, _DELIVERIES.status, _DELIVERIES.created_at)
-        .where(
-            _DELIVERIES.endpoint_id == endpoint_id,
-            _DELIVERIES.id >= first_id_at("dlv", since),
-            _DELIVERIES.id < first_id_at("dlv", until),
-        )
-        .order_by(_DELIVERIES.id.desc())
-        .limit(MAX_DELIVERIES + 1)
     )
 
 

@@ -6,19 +6,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Select, Table, select, union_all
+from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.storage.figures import sample
 from hookfast.storage.tables import Delivery, EndpointHealth
 
 MAX_NEWEST = 30
 """How many deliveries of each endpoint are read."""
 
 _H = EndpointHealth.__table__.c
-_DELIVERIES: Table = Delivery.__table__
-_D = _DELIVERIES.c
+_D = Delivery.__table__.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +48,8 @@ async def read(
     )
     health_of = {row.endpoint_id: row for row in health}
     statuses: dict[str, list[DeliveryStatus]] = {each: [] for each in endpoint_ids}
-    for endpoint_id, _, status in await connection.execute(newest_statement(endpoint_ids)):
-        statuses[endpoint_id].append(DeliveryStatus(status))
+    for row in await connection.execute(newest_statement(endpoint_ids)):
+        statuses[row.endpoint_id].append(DeliveryStatus(row.status))
     summaries = {}
     for endpoint_id in endpoint_ids:
         row = health_of.get(endpoint_id)
@@ -61,15 +62,13 @@ async def read(
     return summaries
 
 
-def newest_statement(endpoint_ids: Sequence[str]) -> Select[str, str, str]:
+def newest_statement(endpoint_ids: Sequence[str]) -> Select[Any]:
     """Select the newest deliveries of each endpoint, ordered by their ids."""
-    each = [
+    newest = sample.of_each(
         select(_D.endpoint_id, _D.id, _D.status)
         .where(_D.endpoint_id == endpoint_id)
         .order_by(_D.id.desc())
         .limit(MAX_NEWEST)
-        .subquery()
         for endpoint_id in endpoint_ids
-    ]
-    every = union_all(*(select(one) for one in each)).subquery()
-    return select(every.c.endpoint_id, every.c.id, every.c.status).order_by(every.c.id)
+    )
+    return newest.order_by(newest.selected_columns.id)

@@ -27,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
 from hookfast.owners.notice import NoticeStatus
+from hookfast.storage.database.planner_hints import Implied, constant, undelivered
 from hookfast.storage.figures import workers
 from hookfast.storage.tables import Delivery, EndpointHealth, Notice, WorkerHeartbeat
 
@@ -41,6 +42,7 @@ MAX_COUNT: Final = 100_000
 LATE: Final = timedelta(seconds=60)
 """An attempt that is this late counts as past due: timers and task queues take seconds."""
 _OLDEST_OF = 1_000
+_PENDING = _N.status == constant(NoticeStatus.PENDING.value)
 
 _WAITING = (
     DeliveryStatus.PENDING,
@@ -109,10 +111,10 @@ def counts(now: datetime) -> CompoundSelect[str, str, int]:
     return union_all(
         _count("outbox", "", _D.started_at.is_(None)),
         _count("past_due", "", _D.next_attempt_at.is_not(None), _D.next_attempt_at < now - LATE),
-        *(_count("waiting", one.value, *_has_status(one)) for one in _WAITING),
-        *(_count("dead", one.value, *_has_status(one)) for one in dead),
+        *(_count("waiting", one.value, *undelivered(_D.status, one.value)) for one in _WAITING),
+        *(_count("dead", one.value, *undelivered(_D.status, one.value)) for one in dead),
         *(_count("circuits", one.value, *_is_in(one)) for one in _CIRCUITS),
-        _count("notices", "", _N.status == _literal(NoticeStatus.PENDING.value)),
+        _count("notices", "", _PENDING),
         _count("workers", "", _W.seen_at > now - workers.ALIVE_FOR),
     )
 
@@ -126,21 +128,8 @@ def _count(name: str, label: str, *conditions: ColumnElement[bool]) -> Select[st
     ).select_from(rows)
 
 
-def _has_status(status: DeliveryStatus) -> tuple[ColumnElement[bool], ...]:
-    # two conditions: the planners match the first with the predicate of the partial index
-    return _D.status != _literal(DeliveryStatus.DELIVERED.value), _D.status == _literal(
-        status.value
-    )
-
-
 def _is_in(state: State) -> tuple[ColumnElement[bool], ...]:
-    return _H.circuit != _literal(State.CLOSED.value), _H.circuit == _literal(state.value)
-
-
-def _literal(value: str) -> ColumnElement[str]:
-    """Return a constant in the statement's text: with a bound parameter the planners could not use
-    a partial index."""
-    return literal(value, literal_execute=True)
+    return Implied(_H.circuit != constant("closed")), _H.circuit == constant(state.value)
 
 
 _FIRST = (
@@ -153,7 +142,6 @@ OLDEST = select(func.min(_FIRST.subquery().c.updated_at))
 """Selects since when the oldest outbox row has waited: `updated_at`, because a delivery that was
 lost and put back has only waited since then. Of the thousand rows that the relays take next."""
 
-_PENDING = _N.status == _literal(NoticeStatus.PENDING.value)
 _SOME = select(_N.id).where(_PENDING).limit(MAX_COUNT).subquery()
 _LONGEST = select(_SOME.c.id).order_by(_SOME.c.id).limit(_OLDEST_OF)
 _SENT = Notice.__table__.alias("sent").c

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, Table, select, union_all
+from sqlalchemy import Table, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
@@ -57,13 +57,19 @@ async def read(
     or later, retrying deliveries, and those held that failed before. `outages` are the endpoints
     whose held deliveries are read."""
     if tenant_id is None:
-        dead = await fetch_all(connection, dead_statement(since), Delivery)
+        newest = (
+            select(_DELIVERIES)
+            .where(dead_letters.IS_DEAD, _D.finished_at >= since)
+            .order_by(_D.finished_at.desc())
+            .limit(MAX_READ)
+        )
+        dead = await fetch_all(connection, newest, Delivery)
     else:
         chosen = DeadLetterFilter(tenant_id=tenant_id)
         dead = await dead_letters.list_page(connection, chosen, after=None, limit=MAX_READ)
     failing = DeliveryFilter(status=DeliveryStatus.RETRYING, tenant_id=tenant_id)
     retrying = await deliveries.list_page(connection, failing, after=None, limit=MAX_READ)
-    held = await fetch_all(connection, held_statement(outages), Delivery) if outages else []
+    held = await _held(connection, outages) if outages else []
     groups = _grouped(
         [each for each in dead if each.finished_at is not None and each.finished_at >= since]
         + retrying
@@ -88,18 +94,8 @@ async def read(
     ]
 
 
-def dead_statement(since: datetime) -> Select[Delivery]:
-    """Select the dead letters that ended last, at `since` or later, of all tenants."""
-    return (
-        select(_DELIVERIES)
-        .where(dead_letters.IS_DEAD, _D.finished_at >= since)
-        .order_by(_D.finished_at.desc())
-        .limit(MAX_READ)
-    )
-
-
-def held_statement(endpoint_ids: Sequence[str]) -> Select[Delivery]:
-    """Select the oldest held deliveries of each of these endpoints: the newer ones were created
+async def _held(connection: AsyncConnection, endpoint_ids: Sequence[str]) -> list[Delivery]:
+    """Return the oldest held deliveries of each of these endpoints: the newer ones were created
     after its circuit opened, and were never tried."""
     each = [
         select(_DELIVERIES)
@@ -113,7 +109,8 @@ def held_statement(endpoint_ids: Sequence[str]) -> Select[Delivery]:
         .subquery()
         for endpoint_id in endpoint_ids
     ]
-    return select(union_all(*(select(one) for one in each)).subquery())
+    every = select(union_all(*(select(one) for one in each)).subquery())
+    return await fetch_all(connection, every, Delivery)
 
 
 def _grouped(found: Iterable[Delivery]) -> list[tuple[Delivery, int]]:

@@ -21,11 +21,8 @@ from sqlalchemy import (
     and_,
     case,
     func,
-    literal,
-    literal_column,
     select,
     true,
-    union_all,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -34,9 +31,10 @@ from hookfast.endpoints.circuit import EndpointState
 from hookfast.endpoints.health import Health
 from hookfast.ids import time_of
 from hookfast.storage.database.keyset import created_between
-from hookfast.storage.database.planner_hints import Implied
+from hookfast.storage.database.planner_hints import undelivered
 from hookfast.storage.deliveries.deliveries import DeliveryFilter, split_conditions
-from hookfast.storage.endpoints.derived_health import IS_STOPPED, IS_UNHEALTHY, health_of
+from hookfast.storage.endpoints.derived_health import IS_CLOSED, IS_STOPPED, IS_UNHEALTHY, health_of
+from hookfast.storage.figures import sample
 from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 
 MAX_READ = 2_000
@@ -112,8 +110,8 @@ async def steps(
         return []
     found: list[list[_Counted]] = [[] for _ in ranges]
     rows = await connection.execute(steps_statement(ranges, chosen, most=most))
-    for place, status, number, matching, last in rows:
-        found[place].append(_Counted(status, number, int(matching), last))
+    for index, status, number, matching, last in rows:
+        found[index].append(_Counted(status, number, int(matching), last))
     return [
         _step(start, end, counted, now=now, most=most)
         for (start, end), counted in zip(ranges, found, strict=True)
@@ -129,7 +127,7 @@ def steps_statement(
     indexed, others = split_conditions(chosen)
     matches = case((and_(true(), *others), 1), else_=0)
     parts = []
-    for place, (start, end) in enumerate(ranges):
+    for start, end in ranges:
         some = (
             select(_D.id, _D.status, matches.label("matches"))
             .where(*created_between(_D.id, "dlv", start, end), *indexed)
@@ -139,16 +137,13 @@ def steps_statement(
         )
         parts.append(
             select(
-                literal(place, literal_execute=True).label("place"),
-                some.c.status.label("status"),
+                some.c.status,
                 func.count().label("number"),
                 func.sum(some.c.matches).label("matching"),
                 func.max(some.c.id).label("last"),
             ).group_by(some.c.status)
         )
-    every = union_all(*parts).subquery()
-    c = every.c
-    return select(c.place, c.status, c.number, c.matching, c.last)
+    return sample.of_each(parts)
 
 
 async def seconds(
@@ -160,11 +155,11 @@ async def seconds(
     if not ranges:
         return []
     durations: list[list[float]] = [[] for _ in ranges]
-    for place, created_at, deliver_at, finished_at in await connection.execute(
+    for index, created_at, deliver_at, finished_at in await connection.execute(
         seconds_statement(ranges, tenant_id=tenant_id)
     ):
         due = max(created_at, deliver_at or created_at)
-        durations[place].append(max(0.0, (finished_at - due).total_seconds()))
+        durations[index].append(max(0.0, (finished_at - due).total_seconds()))
     return [sorted(each) for each in durations]
 
 
@@ -174,26 +169,21 @@ def seconds_statement(
     """Return the statement of `seconds`. It filters a step's newest deliveries by status, so that a
     step without delivered ones is not read to its beginning."""
     parts = []
-    for place, (start, end) in enumerate(ranges):
+    of_tenant = () if tenant_id is None else (_D.tenant_id == tenant_id,)
+    for start, end in ranges:
         some = (
             select(_D.status, _D.created_at, _D.deliver_at, _D.finished_at)
-            .where(*_created(start, end, tenant_id))
+            .where(*created_between(_D.id, "dlv", start, end), *of_tenant)
             .order_by(_D.id.desc())
             .limit(MAX_TIMED)
             .subquery()
         )
         parts.append(
-            select(
-                literal(place, literal_execute=True).label("place"),
-                some.c.created_at,
-                some.c.deliver_at,
-                some.c.finished_at,
-            ).where(
+            select(some.c.created_at, some.c.deliver_at, some.c.finished_at).where(
                 some.c.status == DeliveryStatus.DELIVERED.value, some.c.finished_at.is_not(None)
             )
         )
-    every = union_all(*parts).subquery()
-    return select(every.c.place, every.c.created_at, every.c.deliver_at, every.c.finished_at)
+    return sample.of_each(parts)
 
 
 async def waiting(
@@ -203,36 +193,23 @@ async def waiting(
     `MAX_WAITING`, which means that many or more."""
     numbers = {}
     for status in (*WAITING, *_DEAD):
-        rows = await connection.execute(waiting_statement(status, tenant_id=tenant_id))
-        numbers[status] = rows.scalar_one()
+        some = select(_D.id).where(*_waiting(status, tenant_id)).limit(MAX_WAITING).subquery()
+        counted = await connection.execute(select(func.count()).select_from(some))
+        numbers[status] = counted.scalar_one()
     return numbers
-
-
-def waiting_statement(status: DeliveryStatus, *, tenant_id: str | None) -> Select[int]:
-    """Return the statement of `waiting`, for one status other than `delivered`."""
-    some = select(_D.id).where(*_waiting(status, tenant_id)).limit(MAX_WAITING).subquery()
-    return select(func.count()).select_from(some)
 
 
 async def oldest(connection: AsyncConnection, *, tenant_id: str | None) -> datetime | None:
     """Return when the oldest delivery was created that is still kept; None if there is none."""
-    return (await connection.execute(oldest_statement(tenant_id=tenant_id))).scalar_one_or_none()
-
-
-def oldest_statement(*, tenant_id: str | None) -> Select[datetime]:
-    """Return the statement of `oldest`."""
     statement = select(_D.created_at).order_by(_D.id).limit(1)
-    return statement if tenant_id is None else statement.where(_D.tenant_id == tenant_id)
+    if tenant_id is not None:
+        statement = statement.where(_D.tenant_id == tenant_id)
+    return (await connection.execute(statement)).scalar_one_or_none()
 
 
 async def oldest_held(connection: AsyncConnection, *, tenant_id: str | None) -> datetime | None:
-    """Return since when the oldest held delivery has waited; None if none is held."""
-    return (await connection.execute(oldest_held_statement(tenant_id=tenant_id))).scalar_one()
-
-
-def oldest_held_statement(*, tenant_id: str | None) -> Select[datetime | None]:
-    """Return the statement of `oldest_held`. It reads the oldest deliveries by id: a later one can
-    hardly have waited longer."""
+    """Return since when the oldest held delivery has waited; None if none is held. Only the oldest
+    by id are read: a later one can hardly have waited longer."""
     some = (
         select(_D.waiting_since)
         .where(*_waiting(DeliveryStatus.HELD, tenant_id))
@@ -240,7 +217,8 @@ def oldest_held_statement(*, tenant_id: str | None) -> Select[datetime | None]:
         .limit(_OLDEST_OF)
         .subquery()
     )
-    return select(func.min(some.c.waiting_since))
+    since: datetime | None = await connection.scalar(select(func.min(some.c.waiting_since)))
+    return since
 
 
 async def attention_items(
@@ -267,10 +245,10 @@ async def attention_items(
     )
     enabled = _E.state == EndpointState.ENABLED.value
     joined = select(*columns).join_from(Endpoint.__table__, _HEALTH, _E.id == _H.endpoint_id)
-    open_ones = joined.where(_H.circuit != literal_column("'closed'"), enabled, *live)
+    open_ones = joined.where(~IS_CLOSED, enabled, *live)
     failing = joined.where(
         IS_UNHEALTHY,
-        _H.circuit == literal_column("'closed'"),
+        IS_CLOSED,
         _H.first_failure_at.is_not(None),
         enabled,
         *live,
@@ -293,21 +271,10 @@ async def attention_items(
 
 
 def _waiting(status: DeliveryStatus, tenant_id: str | None) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = [
-        Implied(_D.status != literal_column("'delivered'")),
-        # literal: no planner matches a bound parameter with a partial index
-        _D.status == literal_column(f"'{status.value}'"),
-    ]
+    conditions = [*undelivered(_D.status, status.value)]
     if tenant_id is not None:
         conditions.append(_D.tenant_id == tenant_id)
     return conditions
-
-
-def _created(start: datetime, end: datetime, tenant_id: str | None) -> list[ColumnElement[bool]]:
-    found = created_between(_D.id, "dlv", start, end)
-    if tenant_id is not None:
-        found.append(_D.tenant_id == tenant_id)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,9 +295,7 @@ def _step(
     scale = 1.0
     until = time_of(max((each.newest for each in counted), default=""))
     if read >= most and until is not None:
-        # The counted deliveries cover this share of the step; the rest is assumed to be like them.
-        share = (until - start) / (max(until, min(end, now)) - start)
-        scale = 1 / min(1.0, max(share, 1e-6))
+        scale = sample.scale(until - start, max(until, min(end, now)) - start)
 
     def number(*statuses: DeliveryStatus) -> int:
         return round(scale * sum(each.matching for each in counted if each.status in statuses))

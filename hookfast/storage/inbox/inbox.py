@@ -140,10 +140,10 @@ class Inbox:
         rejected: Mapping[int, TooManyRequests],
     ) -> list[_Result]:
         """Store the arrivals that are not rejected. Returns one result for each of all arrivals."""
-        others = [place for place in range(len(lookups.arrivals)) if place not in rejected]
+        others = [index for index in range(len(lookups.arrivals)) if index not in rejected]
         if not others:
-            return [rejected[place] for place in range(len(lookups.arrivals))]
-        left = replace(lookups, arrivals=[lookups.arrivals[place] for place in others])
-        results = await self._store_checked(left, [errors[place] for place in others])
-        by_place = {**rejected, **dict(zip(others, results, strict=True))}
-        return [by_place[place] for place in range(len(lookups.arrivals))]
+            return [rejected[index] for index in range(len(lookups.arrivals))]
+        left = replace(lookups, arrivals=[lookups.arrivals[index] for index in others])
+        results = await self._store_checked(left, [errors[index] for index in others])
+        by_index = {**rejected, **dict(zip(others, results, strict=True))}
+        return [by_index[index] for index in range(len(lookups.arrivals))]

@@ -88,7 +88,7 @@ class InboxResult:
 
 class BeyondQuota(Exception):
     """Some arrivals are beyond their tenant's quota of events per day. `errors` has their errors by
-    place. Roll back, and store the others again: one of them may be a duplicate of these."""
+    index. Roll back, and store the others again: one of them may be a duplicate of these."""
 
     def __init__(self, errors: Mapping[int, TooManyRequests]) -> None:
         super().__init__(f"{len(errors)} arrivals are beyond their tenant's quota")
@@ -180,41 +180,41 @@ async def store_arrivals(
     claims = [_delivery_claim(one, inbox_id) for one, inbox_id in zip(arrivals, ids, strict=True)]
     first = await inbox_keys.claim(connection, claims)
     holders = [first[one.name] for one in claims]
-    new = [place for place, holder in enumerate(holders) if holder == ids[place]]
+    new = [index for index, holder in enumerate(holders) if holder == ids[index]]
     # What violates its schema is not emitted to all now, so it must not claim its business key.
-    emitting = [place for place in new if errors[place] is None]
+    emitting = [index for index in new if errors[index] is None]
     suppressed = await _suppressed(connection, arrivals, ids, emitting)
     entries: dict[int, dict[str, Any]] = {}
     drafts: dict[int, Draft] = {}
-    for place in new:
-        one, inbox_id = arrivals[place], ids[place]
+    for index in new:
+        one, inbox_id = arrivals[index], ids[index]
         status: InboxStatus = "accepted"
         draft = None
-        if errors[place] is not None:
+        if errors[index] is not None:
             status = "failed"
             draft = await _raw_draft(connection, one, inbox_id)
-        elif place in suppressed:
+        elif index in suppressed:
             status = "suppressed"
         else:
             draft = _draft(one, inbox_id)
         if draft is not None:
-            drafts[place] = draft
-        entries[place] = _entry(
+            drafts[index] = draft
+        entries[index] = _entry(
             one,
             inbox_id,
             status=status,
             event_id=None if draft is None else draft.committed.id,
-            suppressed_by=suppressed.get(place),
-            last_error=errors[place],
+            suppressed_by=suppressed.get(index),
+            last_error=errors[index],
         )
     await _check_quotas(connection, drafts, lookups.limits)
     await inbox_entries.add(connection, list(entries.values()))
     await sources.register_types(
         connection,
         [
-            (arrivals[place].source_id, arrivals[place].provider, arrivals[place].event_type)
-            for place in emitting
-            if arrivals[place].event_type not in lookups.schemas
+            (arrivals[index].source_id, arrivals[index].provider, arrivals[index].event_type)
+            for index in emitting
+            if arrivals[index].event_type not in lookups.schemas
         ],
         at=now,
     )
@@ -224,10 +224,10 @@ async def store_arrivals(
         report_committed(connection, emitted, origin="inbox")
     earlier = await _count_repeats(connection, arrivals, holders, skip=entries.keys())
     results = [
-        _new_result(entries[place])
-        if place in entries
-        else _duplicate_result(one, holders[place], earlier.get(holders[place]))
-        for place, one in enumerate(arrivals)
+        _new_result(entries[index])
+        if index in entries
+        else _duplicate_result(one, holders[index], earlier.get(holders[index]))
+        for index, one in enumerate(arrivals)
     ]
     await source_stats.count(connection, _counts(arrivals, results), at=now)
     return results
@@ -236,13 +236,13 @@ async def store_arrivals(
 async def _check_quotas(
     connection: AsyncConnection, drafts: Mapping[int, Draft], limits: Limits
 ) -> None:
-    """Count these events, by the places of their arrivals. Raises BeyondQuota."""
+    """Count these events, by the indexes of their arrivals. Raises BeyondQuota."""
     rejected = await event_quotas.admit(connection, list(drafts.values()), limits)
     if rejected:
         raise BeyondQuota(
             {
-                place: rejected[draft.committed.id]
-                for place, draft in drafts.items()
+                index: rejected[draft.committed.id]
+                for index, draft in drafts.items()
                 if draft.committed.id in rejected
             }
         )
@@ -309,25 +309,25 @@ async def _suppressed(
     connection: AsyncConnection,
     arrivals: Sequence[Arrival],
     ids: Sequence[str],
-    places: Sequence[int],
+    indexes: Sequence[int],
 ) -> dict[int, str]:
-    """Return the inbox entries that already have an arrival's business key, by its place."""
+    """Return the inbox entries that already have an arrival's business key, by its index."""
     claims: dict[int, Claim] = {}
-    for place in places:
-        one = arrivals[place]
+    for index in indexes:
+        one = arrivals[index]
         if one.business_key is not None:
-            claims[place] = business_claim(
+            claims[index] = business_claim(
                 source_id=one.source_id,
                 business_key=one.business_key,
-                inbox_id=ids[place],
+                inbox_id=ids[index],
                 window=one.business_window,
                 at=one.at,
             )
     holders = await inbox_keys.claim(connection, claims.values())
     return {
-        place: holder
-        for place, one in claims.items()
-        if (holder := holders[one.name]) != ids[place]
+        index: holder
+        for index, one in claims.items()
+        if (holder := holders[one.name]) != ids[index]
     }
 
 
@@ -373,13 +373,13 @@ async def _count_repeats(
     skip: Container[int],
 ) -> dict[str, EntrySummary]:
     """Count the repeated arrivals, and return the entries that came first, if they are kept."""
-    repeated = [place for place in range(len(arrivals)) if place not in skip]
+    repeated = [index for index in range(len(arrivals)) if index not in skip]
     if not repeated:
         return {}
-    earlier = await inbox_entries.summaries(connection, {holders[place] for place in repeated})
+    earlier = await inbox_entries.summaries(connection, {holders[index] for index in repeated})
     repeats: dict[str, Repeats] = {}
-    for place in repeated:
-        one, holder = arrivals[place], holders[place]
+    for index in repeated:
+        one, holder = arrivals[index], holders[index]
         counted = repeats.setdefault(holder, Repeats(one.at))
         counted.last_at = max(counted.last_at, one.at)
         counted.duplicates += 1

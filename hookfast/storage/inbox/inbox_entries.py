@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from sqlalchemy import Select, Table, bindparam, func, insert, select, update
+from sqlalchemy import Table, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.storage.database.keyset import created_between, newest_first
-from hookfast.storage.database.planner_hints import Implied, Residual
+from hookfast.storage.database.keyset import created_between, narrowest_first, newest_first
+from hookfast.storage.database.planner_hints import Implied
 from hookfast.storage.database.rows import fetch_one
 from hookfast.storage.tables import InboxEntry
 
@@ -139,30 +139,15 @@ async def list_page(
     connection: AsyncConnection, chosen: InboxFilter, *, after: str | None, limit: int
 ) -> list[EntrySummary]:
     """Return the newest `limit` matching entries beyond the id `after`."""
-    rows = await connection.execute(page_statement(chosen, after=after, limit=limit))
-    return [EntrySummary(**row) for row in rows.mappings()]
-
-
-def page_statement(chosen: InboxFilter, *, after: str | None, limit: int) -> Select[Any]:
-    """Return the statement of `list_page`. It uses the index of the source, else of the tenant,
-    else of the status."""
-    statement = select(*_SUMMARY)
-    leads = chosen.source_id is not None
-    if chosen.source_id is not None:
-        statement = statement.where(_C.source_id == chosen.source_id)
-    if chosen.tenant_id is not None:
-        tenant = Residual(_C.tenant_id) if leads else _C.tenant_id
-        statement = statement.where(tenant == chosen.tenant_id)
-        leads = True
-    if chosen.status is not None:
-        status = Residual(_C.status) if leads else _C.status
-        statement = statement.where(status == chosen.status)
-        if chosen.status != "accepted" and not leads:
-            statement = statement.where(Implied(_C.status != "accepted"))
-    if chosen.event_type is not None:
-        statement = statement.where(_C.event_type == chosen.event_type)
-    statement = statement.where(*created_between(_C.id, "inb", chosen.since, chosen.until))
-    return newest_first(statement, _C.id, after=after, limit=limit)
+    statement = select(*_SUMMARY).where(
+        *narrowest_first(_INBOX, chosen, ("source_id", "tenant_id", "status", "event_type")),
+        *created_between(_C.id, "inb", chosen.since, chosen.until),
+    )
+    is_by_status = chosen.source_id is None and chosen.tenant_id is None
+    if is_by_status and chosen.status not in (None, "accepted"):
+        statement = statement.where(Implied(_C.status != "accepted"))
+    page = newest_first(statement, _C.id, after=after, limit=limit)
+    return [EntrySummary(**row) for row in (await connection.execute(page)).mappings()]
 
 
 async def set_result(

@@ -40,8 +40,8 @@ class SealedTable(Protocol):
 
     table: Table
 
-    def sealed(self, row: Row[Any]) -> Iterator[tuple[str, str | None]]:
-        """Yield the context of each secret, and its sealed text or None if it is not sealed yet."""
+    def sealed(self, row: Row[Any]) -> Iterator[tuple[str, str]]:
+        """Yield the context of each secret, and its sealed text."""
 
     def resealed(self, row: Row[Any], keyring: Keyring) -> dict[str, Any]:
         """Return the row's columns with all secrets sealed by the newest key."""
@@ -50,7 +50,7 @@ class SealedTable(Protocol):
 class _Endpoints:
     table: Table = Endpoint.__table__
 
-    def sealed(self, row: Row[Any]) -> Iterator[tuple[str, str | None]]:
+    def sealed(self, row: Row[Any]) -> Iterator[tuple[str, str]]:
         yield from endpoint_secrets.sealed_texts(row.secrets, row.headers, endpoint_id=row.id)
         yield from sealed_credentials(row.credentials, endpoint_id=row.id)
 
@@ -65,7 +65,7 @@ class _Endpoints:
 class _Sources:
     table: Table = Source.__table__
 
-    def sealed(self, row: Row[Any]) -> Iterator[tuple[str, str | None]]:
+    def sealed(self, row: Row[Any]) -> Iterator[tuple[str, str]]:
         return endpoint_secrets.sealed_texts(row.secrets, {}, endpoint_id=row.id)
 
     def resealed(self, row: Row[Any], keyring: Keyring) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class _Sources:
 class _SigningKeys:
     table: Table = SigningKey.__table__
 
-    def sealed(self, row: Row[Any]) -> Iterator[tuple[str, str | None]]:
+    def sealed(self, row: Row[Any]) -> Iterator[tuple[str, str]]:
         yield signing_keys.sealing_context(row.kid), row.sealed
 
     def resealed(self, row: Row[Any], keyring: Keyring) -> dict[str, Any]:
@@ -90,19 +90,13 @@ SEALED_TABLES: tuple[SealedTable, ...] = (_Endpoints(), _Sources(), _SigningKeys
 
 @dataclass(slots=True)
 class Survey:
-    """Counts of sealed values by key: `older` keys, or none (`plain`). `unopened` are the contexts
-    of values that no key opens, and the ids of damaged rows."""
+    """Counts of sealed values: all, and those that an older key than the newest sealed. `unopened`
+    are the contexts of values that no key opens, and the ids of damaged rows."""
 
     rows: int = 0
     values: int = 0
     older: int = 0
-    plain: int = 0
     unopened: list[str] = field(default_factory=list)
-
-    @property
-    def left(self) -> int:
-        """The number of values that are not sealed with the newest key."""
-        return self.older + self.plain
 
 
 async def survey(
@@ -144,9 +138,9 @@ async def rekey(
         raise unopened_error(surveyed.unopened)
     done = 0
     for _ in range(_MAX_PASSES):
-        if not surveyed.left:
+        if not surveyed.older:
             break
-        change = None if done else _rekeyed(surveyed.left)
+        change = None if done else _rekeyed(surveyed.older)
         done += await _pass(database, keyring, progress=progress, change=change, clock=clock)
         # Locked rows were skipped, and some rows may have been sealed meanwhile by a process that
         # does not have the newest key yet.
@@ -225,9 +219,7 @@ def _survey_row(sealed_table: SealedTable, row: Row[Any], keyring: Keyring, resu
         return
     for context, text in sealed:
         result.values += 1
-        if text is None:
-            result.plain += 1
-        elif not keyring.is_current(text):
+        if not keyring.is_current(text):
             result.older += 1
             try:
                 keyring.open(text, context=context)

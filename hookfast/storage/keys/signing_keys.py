@@ -98,10 +98,9 @@ async def rotate(
     announce: timedelta,
     overlap: timedelta,
     clock: Clock,
-    actor: Actor = CLI,
 ) -> Rotation:
     """Create a key that signs after `announce`, and remove the older keys from the directory
-    `overlap` later. Keys that are no longer listed are deleted. The audit log names `actor`."""
+    `overlap` later. Keys that are no longer listed are deleted. The audit log names the CLI."""
     pem = await asyncio.to_thread(generate_rsa)
     async with database.write() as connection:
         await _lock(connection)
@@ -119,7 +118,7 @@ async def rotate(
         new = await _add(connection, pem, keyring, now=now, signs_from=signs_from)
         facts = {"signs_from": signs_from, "retired": kids, "retired_at": retired_at}
         rotated = done("signing_key.rotate", new, after=facts)
-        await audit_log.record(connection, rotated, actor=actor, now=now)
+        await audit_log.record(connection, rotated, actor=CLI, now=now)
     return Rotation(kid=new.kid, signs_from=signs_from, retired=kids, retired_at=retired_at)
 
 

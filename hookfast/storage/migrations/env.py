@@ -2,14 +2,6 @@
 
 from alembic import context
 
-from hookfast.storage.tables import Record
-
-connection = context.config.attributes["connection"]
-context.configure(
-    connection=connection,
-    target_metadata=Record.metadata,
-    render_as_batch=connection.dialect.name == "sqlite",
-    compare_type=False,
-)
+context.configure(connection=context.config.attributes["connection"])
 with context.begin_transaction():
     context.run_migrations()

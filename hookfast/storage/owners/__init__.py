@@ -1,0 +1,1 @@
+"""Notices to the owners of endpoints, and operational events about the same changes."""

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Table, and_, func, literal_column, select, update
+from sqlalchemy import Table, and_, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.owners.digest import WaitingKind
 from hookfast.owners.notice import NoticeKind, NoticeStatus
+from hookfast.storage.database.planner_hints import undelivered
 from hookfast.storage.owners.notices import PENDING
 from hookfast.storage.tables import Delivery, Endpoint, Notice
 
@@ -109,8 +110,7 @@ async def count_waiting(connection: AsyncConnection, endpoint_ids: Iterable[str]
             select(c.endpoint_id, func.count())
             .where(
                 c.endpoint_id.in_(ids[start : start + _AT_ONCE]),
-                c.status.in_([literal_column("'held'"), literal_column("'retrying'")]),
-                c.status != literal_column("'delivered'"),  # the predicate of the partial index
+                *undelivered(c.status, "held", "retrying"),
             )
             .group_by(c.endpoint_id)
         )

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Table, func, literal_column, select, update
+from sqlalchemy import Table, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.ids import new_id
 from hookfast.owners.digest import WORKFLOW_TYPE, MailInput, workflow_id
 from hookfast.owners.notice import NoticeKind, NoticeStatus, one_per_owner, owner_hash
 from hookfast.storage.database.keyset import newest_first
+from hookfast.storage.database.planner_hints import constant
 from hookfast.storage.database.rows import fetch_all
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import Endpoint, Notice
@@ -24,8 +25,7 @@ _NOTICES: Table = Notice.__table__
 _C = _NOTICES.c
 _ENDPOINTS: Table = Endpoint.__table__
 
-# Literal: no planner matches a bound parameter with a partial index.
-PENDING = _C.status == literal_column(f"'{NoticeStatus.PENDING}'")
+PENDING = _C.status == constant(NoticeStatus.PENDING.value)
 # Without the status: SQLite would walk the index of all pending notices, which is long while the
 # mail server is away. A finished notice has `workflow_started_at` too.
 _NEEDS_WORKFLOW = _C.workflow_started_at.is_(None)

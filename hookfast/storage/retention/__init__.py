@@ -1,0 +1,1 @@
+"""Deletes old rows and partitions, after counting them by day."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Table, and_, delete, func, literal_column, select
+from sqlalchemy import ColumnElement, Table, and_, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.deliveries.attempts import where_delivery_in
+from hookfast.storage.deliveries.dead_letters import IS_DEAD
 from hookfast.storage.tables import Attempt, Delivery, Endpoint, EndpointHealth
 
 _DELIVERIES: Table = Delivery.__table__
@@ -17,9 +18,6 @@ _ATTEMPTS: Table = Attempt.__table__
 _ENDPOINTS: Table = Endpoint.__table__
 _HEALTH: Table = EndpointHealth.__table__
 _C = _DELIVERIES.c
-
-# The predicate of the partial indexes, literally: no planner matches a bound parameter with it.
-_DEAD = _C.status.in_([literal_column("'dead'"), literal_column("'gone'")])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ async def count_by_endpoint(
             func.count().label("dead"),
             func.min(_C.finished_at).label("first_at"),
         )
-        .where(_DEAD, _C.finished_at >= since)
+        .where(IS_DEAD, _C.finished_at >= since)
         # not by the index of all dead letters: those of a day are few
         .group_by(Residual(_C.endpoint_id))
         .subquery()
@@ -60,7 +58,7 @@ async def count_by_endpoint(
 
 def ended_before(moment: datetime) -> ColumnElement[bool]:
     """Return the condition for dead letters that ended before this time."""
-    return and_(_DEAD, _C.finished_at < moment)
+    return and_(IS_DEAD, _C.finished_at < moment)
 
 
 async def expire(connection: AsyncConnection, *, finished_before: datetime, limit: int) -> int:

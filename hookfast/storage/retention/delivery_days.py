@@ -76,21 +76,14 @@ async def count_day(database: Database, day: date, *, final: bool, now: datetime
 
 
 async def list_days(
-    connection: AsyncConnection,
-    *,
-    since: date,
-    tenant_id: str | None = None,
-    endpoint_id: str | None = None,
+    connection: AsyncConnection, *, since: date, tenant_id: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return the counts of each day from `since`, the oldest first: of all endpoints, of one
-    tenant's, or of one endpoint. Days without deliveries and attempts are left out, and so is
-    today."""
+    """Return the counts of each day from `since`, the oldest first: of all endpoints, or of one
+    tenant's. Days without deliveries and attempts are left out, and so is today."""
     sums = [func.sum(_DAYS.c[name]).label(name) for name in _zero()]
     statement = select(_DAYS.c.day, *sums).where(_DAYS.c.day >= since).group_by(_DAYS.c.day)
     if tenant_id is not None:
         statement = statement.where(_DAYS.c.tenant_id == tenant_id)
-    if endpoint_id is not None:
-        statement = statement.where(_DAYS.c.endpoint_id == endpoint_id)
     rows = await connection.execute(statement.order_by(_DAYS.c.day))
     return [dict(row) for row in rows.mappings()]
 

@@ -86,14 +86,12 @@ async def advance(connection: AsyncConnection, run_id: str, name: str, batch: Ba
     )
 
 
-async def count_dropped(
-    connection: AsyncConnection, run_id: str, name: str, *, rows: int, partitions: int = 1
-) -> None:
-    """Add to a sweep's counts the partitions that this transaction drops, and their rows."""
+async def count_dropped(connection: AsyncConnection, run_id: str, name: str, *, rows: int) -> None:
+    """Add to a sweep's counts the partition that this transaction drops, and its rows."""
     await connection.execute(
         update(_SWEEPS)
         .where(_is(run_id, name))
-        .values(deleted=_S.deleted + rows, partitions=_S.partitions + partitions)
+        .values(deleted=_S.deleted + rows, partitions=_S.partitions + 1)
     )
 
 

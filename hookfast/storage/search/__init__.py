@@ -1,0 +1,1 @@
+"""Finds resources by their ids, keys and names."""

@@ -67,20 +67,16 @@ async def find_shortened(
         return []
     found: list[str] = []
     for table in _SHORTENED.get(prefix, ()):
-        found += (await connection.execute(shortened_statement(table, end, scope=scope))).scalars()
+        newest: Select[Any] = select(table.c.id)
+        if scope.endpoint_id is not None:
+            newest = newest.where(table.c.endpoint_id == scope.endpoint_id)
+        elif scope.tenant_id is not None:
+            tenant = table.c.id if table is Tenant.__table__ else table.c.tenant_id
+            newest = newest.where(tenant == scope.tenant_id)
+        ids = newest_first(newest, table.c.id, after=None, limit=NEWEST).subquery()
+        ending = select(ids.c.id).where(ids.c.id.endswith(end, autoescape=True))
+        found += (await connection.execute(ending.limit(PER_KIND))).scalars()
     return found
-
-
-def shortened_statement(table: Table, end: str, *, scope: Scope) -> Select[str]:
-    """Return the statement of `find_shortened`."""
-    newest: Select[Any] = select(table.c.id)
-    if scope.endpoint_id is not None:
-        newest = newest.where(table.c.endpoint_id == scope.endpoint_id)
-    elif scope.tenant_id is not None:
-        tenant = table.c.id if table is Tenant.__table__ else table.c.tenant_id
-        newest = newest.where(tenant == scope.tenant_id)
-    ids = newest_first(newest, table.c.id, after=None, limit=NEWEST).subquery()
-    return select(ids.c.id).where(ids.c.id.endswith(end, autoescape=True)).limit(PER_KIND)
 
 
 async def _event(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
@@ -218,7 +214,7 @@ def of_inbox_entry(row: inbox_entries.EntrySummary) -> Hit:
 
 async def _job(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
     row = await jobs.get(connection, id_)
-    if row is None or not scope.sees(row.tenant_id, row.chosen.get("endpoint_id")):
+    if row is None or not scope.sees(row.tenant_id, row.filter.get("endpoint_id")):
         return []
     title = f"{row.kind}: {row.action}"
     return [Hit(kind="job", id=id_, title=title, detail=row.status, tenant_id=row.tenant_id)]

@@ -3,7 +3,7 @@
 The column order is for readers; a comment on an index says which query it serves.
 """
 
-from hookfast.storage.tables.accounts import ApiKey, DashboardSession, SentForm, Tenant, TenantDay
+from hookfast.storage.tables.accounts import ApiKey, DashboardSession, FormOnce, Tenant, TenantDay
 from hookfast.storage.tables.audit import AuditEntry, AuditHorizon
 from hookfast.storage.tables.circuits import EndpointHealth
 from hookfast.storage.tables.deliveries import (
@@ -45,6 +45,7 @@ __all__ = [
     "EndpointLimits",
     "Event",
     "EventType",
+    "FormOnce",
     "IdempotencyKey",
     "InFlight",
     "InboxEntry",
@@ -57,7 +58,6 @@ __all__ = [
     "Record",
     "RetentionRun",
     "RetentionSweep",
-    "SentForm",
     "SentTest",
     "SigningKey",
     "Source",

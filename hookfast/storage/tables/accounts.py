@@ -91,16 +91,16 @@ class DashboardSession(Record, table=True):
     endpoint_id: str | None = None
 
 
-class SentForm(Record, table=True):
+class FormOnce(Record, table=True):
     """A form that a session has sent, by the token of its page, which is of no use to other
     sessions, and by the path it was sent to. `led_to` is the page that shows the result; NULL while
     the form is processed, and for good if that was interrupted. `shown_once`: the response had
     something that is not shown again, such as a secret, which is not stored here either."""
 
-    __tablename__ = "dashboard_sent_forms"
+    __tablename__ = "form_once"
     __table_args__ = (
         # forms that are older than any session
-        Index("ix_dashboard_sent_forms_sent", "sent_at"),
+        Index("ix_form_once_sent", "sent_at"),
     )
 
     session_sha256: str = Field(primary_key=True)

@@ -1,11 +1,11 @@
-"""The tables of the audit log. Triggers, created by the migration, keep it append-only."""
+"""The tables of the audit log. Triggers, created by the first migration, keep it append-only."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Index, Text
+from sqlalchemy import JSON, CheckConstraint, Index, Text
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
@@ -42,6 +42,7 @@ class AuditHorizon(Record, table=True):
     """The time since which the log is complete: no row, or one. It only moves forward."""
 
     __tablename__ = "audit_horizon"
+    __table_args__ = (CheckConstraint("id = 1", name="ck_audit_horizon_is_one_row"),)
 
     id: int = Field(primary_key=True)
     complete_since: datetime = Field(sa_type=UtcDateTime)

@@ -23,14 +23,15 @@ _DELIVERED_FAILING = "status = 'delivered' AND last_result <> 'success'"
 class Delivery(Record, table=True):
     """One (event, subscription) pair, its workflow and its message id.
 
-    Its state is a `hookfast.deliveries.life.Life`, which `storage.deliveries.lives` alone writes.
+    Its state is a `hookfast.deliveries.life.Life`, which `storage.deliveries.lives` alone writes,
+    except `batch_until`, which is also the outbox's.
     `next_attempt_at` is derived from it, for lists and for the sweep. `signals_applied` counts the
     signals that were applied, and names the run that received them. `last_result`,
     `last_status_code` and `last_duration_ms` are the answer to the newest recorded attempt, which
     began at `last_attempt_at`; they decide nothing.
 
     Also the outbox: a row whose `started_at` is NULL still needs its workflow started or woken, in
-    the order of `urgency`. `wakes` counts how often it was put back; 0: it was never started.
+    the order of `urgency`. `wake_count` is how often it was put back; 0: it was never started.
     `batch_id` is the batch that took its first attempt, and is kept afterwards.
 
     With ordered delivery, `lane` is its lane (`hookfast.deliveries.lane`), NULL without.
@@ -109,7 +110,7 @@ class Delivery(Record, table=True):
     finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     leased_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
-    wakes: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    wake_count: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
     urgency: int = Field(default=Urgency.FIRST, sa_column_kwargs={"server_default": "3"})
     batch_id: str | None = None
     batch_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -195,9 +196,9 @@ class SentTest(Record, table=True):
 
 class Job(Record, table=True):
     """One action on many deliveries, carried out by a workflow. `tenant_id` is None for an
-    operator's job. `chosen` is the filter, `cursor` the last delivery that the action was requested
-    for, and `in_hand` the deliveries whose action is in progress. `status`: `pending`, `running`,
-    `done`, `cancelled`, `failed`."""
+    operator's job. `filter` is a `DeliverySelection`, `cursor` the last delivery that the action
+    was requested for, and `in_hand` the deliveries whose action is in progress. `status`:
+    `pending`, `running`, `done`, `cancelled`, `failed`."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -209,7 +210,7 @@ class Job(Record, table=True):
     tenant_id: str | None = None
     kind: str
     action: str
-    chosen: dict[str, Any] = Field(sa_type=JSON)
+    filter: dict[str, Any] = Field(sa_type=JSON)
     rate_per_second: float
     status: str
     total: int

@@ -125,7 +125,7 @@ class InboxKey(Record, table=True):
 
     source_id: str = Field(primary_key=True)
     key: str = Field(primary_key=True, sa_type=Text)
-    payload_sha256: str = Field(primary_key=True)
     inbox_id: str
+    payload_sha256: str = Field(primary_key=True)
     seen_at: datetime = Field(sa_type=UtcDateTime)
     expires_at: datetime = Field(sa_type=UtcDateTime)

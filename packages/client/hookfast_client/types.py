@@ -717,6 +717,21 @@ class HealthView(TypedDict):
     """Null if it was never polled."""
 
 
+class EncryptionForm(TypedDict):
+    """Encrypt deliveries to this key (compact JWE, sent as `application/jose`). A merge patch
+    merges the members of the key too: to change the key, send all of them, with `kid` or null."""
+
+    jwk: dict[str, Any]
+    """The receiver's public key (RFC 7517): RSA of at least 2048 bits, EC on P-256, P-384 or P-521,
+    or OKP on X25519. Its `kid`, if any, is in the header of the JWE."""
+
+    alg: Literal["RSA-OAEP-256", "ECDH-ES+A256KW"]
+    """`RSA-OAEP-256` for RSA keys, else `ECDH-ES+A256KW`."""
+
+    enc: Literal["A256GCM"]
+    """The cipher of the body."""
+
+
 class Bearer(TypedDict):
     """A fixed token, which is never shown."""
 
@@ -817,21 +832,6 @@ class Tls(TypedDict):
     """Null: those that the system trusts."""
 
 
-class EncryptionForm(TypedDict):
-    """Encrypt deliveries to this key (compact JWE, sent as `application/jose`). A merge patch
-    merges the members of the key too: to change the key, send all of them, with `kid` or null."""
-
-    jwk: dict[str, Any]
-    """The receiver's public key (RFC 7517): RSA of at least 2048 bits, EC on P-256, P-384 or P-521,
-    or OKP on X25519. Its `kid`, if any, is in the header of the JWE."""
-
-    alg: Literal["RSA-OAEP-256", "ECDH-ES+A256KW"]
-    """`RSA-OAEP-256` for RSA keys, else `ECDH-ES+A256KW`."""
-
-    enc: Literal["A256GCM"]
-    """The cipher of the body."""
-
-
 class Secret(TypedDict):
     """Facts about a secret, without the secret itself."""
 
@@ -875,13 +875,6 @@ class Endpoint(TypedDict):
     """How the receiver confirms that it wants the events: it returns the header `X-Hook-Challenge`,
     or the query parameter `challenge` as its body; `none` if the server's settings allow it."""
 
-    signatures: list[str]
-    """Signature profiles; each adds its headers to every delivery: hook, standard,
-    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
-
-    signature_hash: str
-    """The hash of the profile `hook`."""
-
     retry_plan: str | dict[str, Any]
     """A preset (hourly, stepped, capped, standard) or an object with `delays_seconds`, `jitter` and
     `retry_on`."""
@@ -899,8 +892,27 @@ class Endpoint(TypedDict):
     """Send events with the same `ordering_key` one after the other, each when the one before it is
     done, for every subscription of this endpoint."""
 
+    signatures: list[str]
+    """Signature profiles; each adds its headers to every delivery: hook, standard,
+    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
+
+    signature_hash: Literal["sha1", "sha256", "sha512"]
+    """The hash of the profile `hook`."""
+
+    circuit: dict[str, Any]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
+
     headers: dict[str, str]
     """Names of headers, with masked values."""
+
+    encryption: EncryptionForm | None
+    """Encrypt deliveries to the receiver's key; default: not encrypted."""
+
+    allowed_networks: list[str]
+    """Networks (CIDR) that the URL must resolve to; default: any public address."""
+
+    metadata: dict[str, Any]
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     authentication: Bearer | Basic | OAuth2 | None
     """Set by `PUT /v1/endpoints/{endpoint_id}/authentication`."""
@@ -908,20 +920,8 @@ class Endpoint(TypedDict):
     tls: Tls | None
     """Set by `PUT /v1/endpoints/{endpoint_id}/tls`."""
 
-    encryption: EncryptionForm | None
-    """Encrypt deliveries to the receiver's key; default: not encrypted."""
-
     secrets: list[Secret]
     """The secrets that sign, newest first."""
-
-    allowed_networks: list[str]
-    """Networks (CIDR) that the URL must resolve to; default: any public address."""
-
-    circuit: dict[str, Any]
-    """When deliveries are held because the endpoint fails, and when it is disabled."""
-
-    metadata: dict[str, Any]
-    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     state: str
     """`enabled`, `paused` or `disabled`."""
@@ -980,13 +980,6 @@ class EnabledEndpoint(TypedDict):
     """How the receiver confirms that it wants the events: it returns the header `X-Hook-Challenge`,
     or the query parameter `challenge` as its body; `none` if the server's settings allow it."""
 
-    signatures: list[str]
-    """Signature profiles; each adds its headers to every delivery: hook, standard,
-    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
-
-    signature_hash: str
-    """The hash of the profile `hook`."""
-
     retry_plan: str | dict[str, Any]
     """A preset (hourly, stepped, capped, standard) or an object with `delays_seconds`, `jitter` and
     `retry_on`."""
@@ -1004,8 +997,27 @@ class EnabledEndpoint(TypedDict):
     """Send events with the same `ordering_key` one after the other, each when the one before it is
     done, for every subscription of this endpoint."""
 
+    signatures: list[str]
+    """Signature profiles; each adds its headers to every delivery: hook, standard,
+    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
+
+    signature_hash: Literal["sha1", "sha256", "sha512"]
+    """The hash of the profile `hook`."""
+
+    circuit: dict[str, Any]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
+
     headers: dict[str, str]
     """Names of headers, with masked values."""
+
+    encryption: EncryptionForm | None
+    """Encrypt deliveries to the receiver's key; default: not encrypted."""
+
+    allowed_networks: list[str]
+    """Networks (CIDR) that the URL must resolve to; default: any public address."""
+
+    metadata: dict[str, Any]
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     authentication: Bearer | Basic | OAuth2 | None
     """Set by `PUT /v1/endpoints/{endpoint_id}/authentication`."""
@@ -1013,20 +1025,8 @@ class EnabledEndpoint(TypedDict):
     tls: Tls | None
     """Set by `PUT /v1/endpoints/{endpoint_id}/tls`."""
 
-    encryption: EncryptionForm | None
-    """Encrypt deliveries to the receiver's key; default: not encrypted."""
-
     secrets: list[Secret]
     """The secrets that sign, newest first."""
-
-    allowed_networks: list[str]
-    """Networks (CIDR) that the URL must resolve to; default: any public address."""
-
-    circuit: dict[str, Any]
-    """When deliveries are held because the endpoint fails, and when it is disabled."""
-
-    metadata: dict[str, Any]
-    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     state: str
     """`enabled`, `paused` or `disabled`."""
@@ -1789,13 +1789,6 @@ class NewEndpoint(TypedDict):
     """How the receiver confirms that it wants the events: it returns the header `X-Hook-Challenge`,
     or the query parameter `challenge` as its body; `none` if the server's settings allow it."""
 
-    signatures: NotRequired[Sequence[str]]
-    """Signature profiles; each adds its headers to every delivery: hook, standard,
-    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
-
-    signature_hash: NotRequired[Literal["sha1", "sha256", "sha512"]]
-    """The hash of the profile `hook`."""
-
     retry_plan: NotRequired[str | Mapping[str, Any]]
     """A preset (hourly, stepped, capped, standard) or an object with `delays_seconds`, `jitter` and
     `retry_on`."""
@@ -1813,6 +1806,16 @@ class NewEndpoint(TypedDict):
     """Send events with the same `ordering_key` one after the other, each when the one before it is
     done, for every subscription of this endpoint."""
 
+    signatures: NotRequired[Sequence[str]]
+    """Signature profiles; each adds its headers to every delivery: hook, standard,
+    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
+
+    signature_hash: NotRequired[Literal["sha1", "sha256", "sha512"]]
+    """The hash of the profile `hook`."""
+
+    circuit: NotRequired[CircuitForm]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
+
     headers: NotRequired[Mapping[str, str]]
     """Headers added to every delivery. Responses show only their names."""
 
@@ -1821,9 +1824,6 @@ class NewEndpoint(TypedDict):
 
     allowed_networks: NotRequired[Sequence[str]]
     """Networks (CIDR) that the URL must resolve to; default: any public address."""
-
-    circuit: NotRequired[CircuitForm]
-    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: NotRequired[Mapping[str, Any]]
     """Your own data about it, only kept: a JSON object of at most 8 KiB."""
@@ -1852,9 +1852,6 @@ class Subscription(TypedDict):
     id: str
     """Id of the subscription, `sub_…`."""
 
-    endpoint_id: str
-    """Id of the endpoint that gets the events, `ep_…`."""
-
     tenant_id: str
     """Id of the tenant that it belongs to, `tnt_…`."""
 
@@ -1881,6 +1878,9 @@ class Subscription(TypedDict):
     ordered: bool
     """Send events with the same `ordering_key` one after the other, each when the one before it is
     done. An endpoint that is `ordered` orders all its subscriptions."""
+
+    endpoint_id: str
+    """Id of the endpoint that gets the events, `ep_…`."""
 
     created_at: str
     """When it was created, in UTC."""
@@ -1929,13 +1929,6 @@ class CreatedEndpoint(TypedDict):
     """How the receiver confirms that it wants the events: it returns the header `X-Hook-Challenge`,
     or the query parameter `challenge` as its body; `none` if the server's settings allow it."""
 
-    signatures: list[str]
-    """Signature profiles; each adds its headers to every delivery: hook, standard,
-    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
-
-    signature_hash: str
-    """The hash of the profile `hook`."""
-
     retry_plan: str | dict[str, Any]
     """A preset (hourly, stepped, capped, standard) or an object with `delays_seconds`, `jitter` and
     `retry_on`."""
@@ -1953,8 +1946,27 @@ class CreatedEndpoint(TypedDict):
     """Send events with the same `ordering_key` one after the other, each when the one before it is
     done, for every subscription of this endpoint."""
 
+    signatures: list[str]
+    """Signature profiles; each adds its headers to every delivery: hook, standard,
+    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
+
+    signature_hash: Literal["sha1", "sha256", "sha512"]
+    """The hash of the profile `hook`."""
+
+    circuit: dict[str, Any]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
+
     headers: dict[str, str]
     """Names of headers, with masked values."""
+
+    encryption: EncryptionForm | None
+    """Encrypt deliveries to the receiver's key; default: not encrypted."""
+
+    allowed_networks: list[str]
+    """Networks (CIDR) that the URL must resolve to; default: any public address."""
+
+    metadata: dict[str, Any]
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     authentication: Bearer | Basic | OAuth2 | None
     """Set by `PUT /v1/endpoints/{endpoint_id}/authentication`."""
@@ -1962,20 +1974,8 @@ class CreatedEndpoint(TypedDict):
     tls: Tls | None
     """Set by `PUT /v1/endpoints/{endpoint_id}/tls`."""
 
-    encryption: EncryptionForm | None
-    """Encrypt deliveries to the receiver's key; default: not encrypted."""
-
     secrets: list[Secret]
     """The secrets that sign, newest first."""
-
-    allowed_networks: list[str]
-    """Networks (CIDR) that the URL must resolve to; default: any public address."""
-
-    circuit: dict[str, Any]
-    """When deliveries are held because the endpoint fails, and when it is disabled."""
-
-    metadata: dict[str, Any]
-    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     state: str
     """`enabled`, `paused` or `disabled`."""
@@ -2031,13 +2031,6 @@ class ChangeEndpoint(TypedDict):
     """How the receiver confirms that it wants the events: it returns the header `X-Hook-Challenge`,
     or the query parameter `challenge` as its body; `none` if the server's settings allow it."""
 
-    signatures: NotRequired[Sequence[str] | None]
-    """Signature profiles; each adds its headers to every delivery: hook, standard,
-    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
-
-    signature_hash: NotRequired[Literal["sha1", "sha256", "sha512"] | None]
-    """The hash of the profile `hook`."""
-
     retry_plan: NotRequired[str | Mapping[str, Any] | None]
     """A preset (hourly, stepped, capped, standard) or an object with `delays_seconds`, `jitter` and
     `retry_on`."""
@@ -2055,6 +2048,16 @@ class ChangeEndpoint(TypedDict):
     """Send events with the same `ordering_key` one after the other, each when the one before it is
     done, for every subscription of this endpoint."""
 
+    signatures: NotRequired[Sequence[str] | None]
+    """Signature profiles; each adds its headers to every delivery: hook, standard,
+    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
+
+    signature_hash: NotRequired[Literal["sha1", "sha256", "sha512"] | None]
+    """The hash of the profile `hook`."""
+
+    circuit: NotRequired[CircuitForm | None]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
+
     headers: NotRequired[Mapping[str, str] | None]
     """Headers added to every delivery. Responses show only their names."""
 
@@ -2063,9 +2066,6 @@ class ChangeEndpoint(TypedDict):
 
     allowed_networks: NotRequired[Sequence[str] | None]
     """Networks (CIDR) that the URL must resolve to; default: any public address."""
-
-    circuit: NotRequired[CircuitForm | None]
-    """When deliveries are held because the endpoint fails, and when it is disabled."""
 
     metadata: NotRequired[Mapping[str, Any] | None]
     """Your own data about it, only kept: a JSON object of at most 8 KiB."""
@@ -2105,13 +2105,6 @@ class RotatedEndpoint(TypedDict):
     """How the receiver confirms that it wants the events: it returns the header `X-Hook-Challenge`,
     or the query parameter `challenge` as its body; `none` if the server's settings allow it."""
 
-    signatures: list[str]
-    """Signature profiles; each adds its headers to every delivery: hook, standard,
-    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
-
-    signature_hash: str
-    """The hash of the profile `hook`."""
-
     retry_plan: str | dict[str, Any]
     """A preset (hourly, stepped, capped, standard) or an object with `delays_seconds`, `jitter` and
     `retry_on`."""
@@ -2129,8 +2122,27 @@ class RotatedEndpoint(TypedDict):
     """Send events with the same `ordering_key` one after the other, each when the one before it is
     done, for every subscription of this endpoint."""
 
+    signatures: list[str]
+    """Signature profiles; each adds its headers to every delivery: hook, standard,
+    standard-ed25519, nonce, body, rsa. At most one of `nonce`, `body` and `rsa`."""
+
+    signature_hash: Literal["sha1", "sha256", "sha512"]
+    """The hash of the profile `hook`."""
+
+    circuit: dict[str, Any]
+    """When deliveries are held because the endpoint fails, and when it is disabled."""
+
     headers: dict[str, str]
     """Names of headers, with masked values."""
+
+    encryption: EncryptionForm | None
+    """Encrypt deliveries to the receiver's key; default: not encrypted."""
+
+    allowed_networks: list[str]
+    """Networks (CIDR) that the URL must resolve to; default: any public address."""
+
+    metadata: dict[str, Any]
+    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     authentication: Bearer | Basic | OAuth2 | None
     """Set by `PUT /v1/endpoints/{endpoint_id}/authentication`."""
@@ -2138,20 +2150,8 @@ class RotatedEndpoint(TypedDict):
     tls: Tls | None
     """Set by `PUT /v1/endpoints/{endpoint_id}/tls`."""
 
-    encryption: EncryptionForm | None
-    """Encrypt deliveries to the receiver's key; default: not encrypted."""
-
     secrets: list[Secret]
     """The secrets that sign, newest first."""
-
-    allowed_networks: list[str]
-    """Networks (CIDR) that the URL must resolve to; default: any public address."""
-
-    circuit: dict[str, Any]
-    """When deliveries are held because the endpoint fails, and when it is disabled."""
-
-    metadata: dict[str, Any]
-    """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
     state: str
     """`enabled`, `paused` or `disabled`."""
@@ -2245,9 +2245,6 @@ class SavedSubscription(TypedDict):
     id: str
     """Id of the subscription, `sub_…`."""
 
-    endpoint_id: str
-    """Id of the endpoint that gets the events, `ep_…`."""
-
     tenant_id: str
     """Id of the tenant that it belongs to, `tnt_…`."""
 
@@ -2274,6 +2271,9 @@ class SavedSubscription(TypedDict):
     ordered: bool
     """Send events with the same `ordering_key` one after the other, each when the one before it is
     done. An endpoint that is `ordered` orders all its subscriptions."""
+
+    endpoint_id: str
+    """Id of the endpoint that gets the events, `ep_…`."""
 
     created_at: str
     """When it was created, in UTC."""
@@ -2385,16 +2385,6 @@ class ListSourcesQuery(TypedDict):
     """The `next_cursor` of the previous page."""
 
 
-class SourceSecret(TypedDict):
-    """Facts about a secret, without the secret itself."""
-
-    created_at: str
-    """When it was created, in UTC."""
-
-    expires_at: str | None
-    """When it stops verifying; null: when rotated."""
-
-
 class IdempotencyForm(TypedDict):
     """Which events are the same business fact, even with different delivery ids."""
 
@@ -2405,6 +2395,16 @@ class IdempotencyForm(TypedDict):
 
     window_seconds: int
     """How long after the first event other events of the fact are suppressed."""
+
+
+class SourceSecret(TypedDict):
+    """Facts about a secret, without the secret itself."""
+
+    created_at: str
+    """When it was created, in UTC."""
+
+    expires_at: str | None
+    """When it stops verifying; null: when rotated."""
 
 
 class Source(TypedDict):
@@ -2419,20 +2419,11 @@ class Source(TypedDict):
     name: str
     """A name for people; it need not be unique."""
 
-    provider: str
-    """Whose webhooks it receives, e.g. `github`."""
-
-    url: str
-    """The URL to configure at the provider."""
-
-    secrets: list[SourceSecret]
-    """The secrets that verify requests, newest first."""
+    allowed_networks: list[str]
+    """Networks (CIDR) that may send requests; default: any, since requests are signed."""
 
     options: dict[str, Any]
     """Options of the provider; see docs/receiving.md."""
-
-    allowed_networks: list[str]
-    """Networks (CIDR) that may send requests; default: any, since requests are signed."""
 
     event_types: dict[str, str]
     """Renames: the provider's event types, or patterns of them, and the event type to emit instead.
@@ -2448,6 +2439,15 @@ class Source(TypedDict):
     active: bool
     """If false, requests get 404."""
 
+    provider: str
+    """Whose webhooks it receives, e.g. `github`."""
+
+    url: str
+    """The URL to configure at the provider."""
+
+    secrets: list[SourceSecret]
+    """The secrets that verify requests, newest first."""
+
     created_at: str
     """When it was created, in UTC."""
 
@@ -2461,11 +2461,11 @@ class NewSource(TypedDict):
     name: str
     """A name for people; it need not be unique."""
 
-    options: NotRequired[Mapping[str, Any]]
-    """Options of the provider; see docs/receiving.md."""
-
     allowed_networks: NotRequired[Sequence[str]]
     """Networks (CIDR) that may send requests; default: any, since requests are signed."""
+
+    options: NotRequired[Mapping[str, Any]]
+    """Options of the provider; see docs/receiving.md."""
 
     event_types: NotRequired[Mapping[str, str]]
     """Renames: the provider's event types, or patterns of them, and the event type to emit instead.
@@ -2505,20 +2505,11 @@ class CreatedSource(TypedDict):
     name: str
     """A name for people; it need not be unique."""
 
-    provider: str
-    """Whose webhooks it receives, e.g. `github`."""
-
-    url: str
-    """The URL to configure at the provider."""
-
-    secrets: list[SourceSecret]
-    """The secrets that verify requests, newest first."""
+    allowed_networks: list[str]
+    """Networks (CIDR) that may send requests; default: any, since requests are signed."""
 
     options: dict[str, Any]
     """Options of the provider; see docs/receiving.md."""
-
-    allowed_networks: list[str]
-    """Networks (CIDR) that may send requests; default: any, since requests are signed."""
 
     event_types: dict[str, str]
     """Renames: the provider's event types, or patterns of them, and the event type to emit instead.
@@ -2533,6 +2524,15 @@ class CreatedSource(TypedDict):
 
     active: bool
     """If false, requests get 404."""
+
+    provider: str
+    """Whose webhooks it receives, e.g. `github`."""
+
+    url: str
+    """The URL to configure at the provider."""
+
+    secrets: list[SourceSecret]
+    """The secrets that verify requests, newest first."""
 
     created_at: str
     """When it was created, in UTC."""
@@ -2550,11 +2550,11 @@ class ChangeSource(TypedDict):
     name: NotRequired[str | None]
     """A name for people; it need not be unique."""
 
-    options: NotRequired[Mapping[str, Any] | None]
-    """Options of the provider; see docs/receiving.md."""
-
     allowed_networks: NotRequired[Sequence[str] | None]
     """Networks (CIDR) that may send requests; default: any, since requests are signed."""
+
+    options: NotRequired[Mapping[str, Any] | None]
+    """Options of the provider; see docs/receiving.md."""
 
     event_types: NotRequired[Mapping[str, str] | None]
     """Renames: the provider's event types, or patterns of them, and the event type to emit instead.

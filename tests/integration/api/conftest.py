@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.app import create_app
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.settings.settings import Settings
 from tests.support.api_client import (
     OPERATOR_KEY,

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.errors import Misconfigured
 from hookfast.settings.settings import Settings

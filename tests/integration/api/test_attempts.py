@@ -8,7 +8,7 @@ from datetime import timedelta
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339
 from hookfast.deliveries.facts import Attempt, Trigger
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from sqlalchemy import update
 
+from api.context.context import Context
 from api.limits.backlog import Backlog
-from api.process.context import Context
 from hookfast.errors import Unavailable
 from hookfast.storage.database.availability import connection_lost
 from hookfast.storage.tables import Delivery

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.deliveries import jobs
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.support.emitted import TYPE, change, emit, emit_as, finish

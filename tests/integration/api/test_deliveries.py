@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
 from hookfast.settings.settings import Settings

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.selection import DeliverySelection
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
@@ -34,7 +34,7 @@ async def chosen_by(context: Context, job: Json) -> list[str]:
     async with context.database.read() as connection:
         row = await jobs.get(connection, job["id"])
         assert row is not None
-        chosen = DeliverySelection.from_document(row.chosen)
+        chosen = DeliverySelection.from_document(row.filter)
         return await selection.next_ids(connection, chosen, after=None, limit=100)
 
 

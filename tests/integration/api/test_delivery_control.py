@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from sqlalchemy import insert, select
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.deliveries.messages import Urgency
 from hookfast.storage.tables import Delivery, EndpointHealth
@@ -81,9 +81,9 @@ async def test_action_is_stored_at_once_even_while_temporal_is_away(
         assert shown["next_attempt_at"] >= rfc3339(asked)
     row = await stored(context, delivery["id"])
     if then == before and action == "resume":
-        assert (row.started_at, row.wakes) == (values["started_at"], 0)
+        assert (row.started_at, row.wake_count) == (values["started_at"], 0)
     else:  # its workflow is not notified yet
-        assert (row.started_at, row.wakes, row.urgency) == (None, 1, Urgency.PERSON)
+        assert (row.started_at, row.wake_count, row.urgency) == (None, 1, Urgency.PERSON)
 
 
 async def test_resent_delivery_is_no_longer_a_dead_letter(
@@ -122,7 +122,7 @@ async def test_pause_responds_only_once_no_attempt_can_start(
         if case == held:
             await choose_as_probe(context, delivery)
         asking = asyncio.create_task(client.post(f"/deliveries/{delivery['id']}/{action}"))
-        while (await stored(context, delivery["id"])).wakes == 0:
+        while (await stored(context, delivery["id"])).wake_count == 0:
             assert not asking.done(), case
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)

@@ -9,9 +9,9 @@ import httpx2
 import pytest
 from sqlalchemy import insert, update
 
+from api.context.context import Context
 from api.limits.receiver_checks import ReceiverCheckLimit
 from api.limits.token_bucket import TokenBuckets
-from api.process.context import Context
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
 from hookfast.retention.ages import midnight

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import trustme
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.endpoints.credentials import (
     Access,
     Basic,

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from api.process.context import Context
+from api.context.context import Context
 from api.routes import endpoint_tests
 from hookfast.errors import Unavailable
 from hookfast.sender.authorized import AuthorizedRequests

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.endpoints.secrets import open_headers, open_secrets
 from hookfast.signing.signature import secret_key
 from hookfast.storage.endpoints import endpoints, subscriptions

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy import func, select
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.tables import Delivery, Event
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 

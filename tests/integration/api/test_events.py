@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import text
 
-from api.process.context import Context
+from api.context.context import Context
 from api.routes import health
 from hookfast.settings.settings import Settings
 from hookfast.storage.figures import workers

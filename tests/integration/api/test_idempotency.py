@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from sqlalchemy import func, select
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339
 from hookfast.storage.tables import Delivery, Event
 from tests.support.api_client import KeyClient, Make, MakeEventType, assert_problem

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from sqlalchemy import update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.settings.settings import Settings
 from hookfast.storage.deliveries.jobs import JobWorkflowRequests
 from hookfast.storage.tables import Job

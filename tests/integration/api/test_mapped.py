@@ -9,8 +9,8 @@ import httpx2
 import pytest
 from sqlalchemy import select
 
+from api.context.context import Context
 from api.forms import poll
-from api.process.context import Context
 from hookfast.storage.tables import SubscriptionMapping
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.support.receiver import Receiver

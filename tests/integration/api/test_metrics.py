@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
-from api.process.context import Context
-from api.process.gauges import DatabaseGauges
+from api.context.context import Context
+from api.context.gauges import DatabaseGauges
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.telemetry import exposition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import utc_now
 from hookfast.events.operational import SYSTEM_TENANT, Kind, OperationalEvent
 from hookfast.storage.events import operational

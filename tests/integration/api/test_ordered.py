@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.deliveries.lane import DeadLetterPolicy
 from tests.integration.storage.deliveries.ordered import end
 from tests.support.api_client import Json, Make, MakeEventType, assert_problem

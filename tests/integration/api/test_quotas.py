@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from api.app import create_app
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.settings.settings import Settings
 from hookfast.telemetry import instruments

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from sqlalchemy import update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.tables import Delivery
 from tests.support.api_client import Json, Make, MakeEventType
 

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from sqlalchemy import update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339
 from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.selection import DeliverySelection
@@ -31,7 +31,7 @@ async def chosen_by(context: Context, job: Json) -> list[str]:
     async with context.database.read() as connection:
         row = await jobs.get(connection, job["id"])
         assert row is not None
-        chosen = DeliverySelection.from_document(row.chosen)
+        chosen = DeliverySelection.from_document(row.filter)
         return await selection.next_ids(connection, chosen, after=None, limit=100)
 
 

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from jwcrypto.jwk import JWK
 from sqlalchemy import select
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import utc_now
 from hookfast.endpoints.secrets import open_secrets
 from hookfast.signing.signature import secret_key

@@ -3,7 +3,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.endpoints import subscriptions
 from tests.support.api_client import Json, KeyClient, Make, assert_problem
 

@@ -4,7 +4,7 @@ import anyio
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.endpoints.outage import workflow_id
 from hookfast.storage.circuits.circuits import CircuitWorkflowRequests
 from tests.support.api_client import KeyClient, Make, MakeEventType, assert_problem

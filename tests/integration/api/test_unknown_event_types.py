@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.settings.settings import Settings
 from hookfast.storage.events import catalogue

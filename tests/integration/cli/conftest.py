@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -23,6 +24,8 @@ from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE
 
 TYPE = "order.invoice.paid"
+NEW = base64.b64encode(b"n" * 32).decode()
+"""A new encryption key."""
 
 _CHANGES_ITS_PROCESS = ("config", "doctor", "listen", "secrets")
 """Commands that configure logging or handle signals; others run in a thread of the tests."""
@@ -78,6 +81,15 @@ ON_BOTH_DATABASES = pytest.mark.parametrize("database_url", ["sqlite", "postgres
 def settings(database_url: str, tmp_path: Path) -> Settings:
     """Settings of a development machine: deliveries to loopback, over HTTP, unverified."""
     return development_settings(database_url, tmp_path)
+
+
+@pytest.fixture
+def service(settings: Settings) -> dict[str, str]:
+    """The settings of a command that works on the database."""
+    return {
+        "HOOKFAST_HOME": str(settings.home),
+        "HOOKFAST_DATABASE_URL": settings.resolved_database_url,
+    }
 
 
 @pytest.fixture

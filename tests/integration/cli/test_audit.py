@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-
 import httpx2
 import pytest
 
 from hookfast.settings.settings import Settings
-from tests.integration.cli.conftest import ON_BOTH_DATABASES, Run
+from tests.integration.cli.conftest import NEW, ON_BOTH_DATABASES, Run
 from tests.support.api_client import Json
 
 pytestmark = [pytest.mark.anyio, ON_BOTH_DATABASES]
-
-NEW = base64.b64encode(b"n" * 32).decode()
-
-
-@pytest.fixture
-def service(settings: Settings) -> dict[str, str]:
-    """The settings of a command that works on the database."""
-    return {
-        "HOOKFAST_HOME": str(settings.home),
-        "HOOKFAST_DATABASE_URL": settings.resolved_database_url,
-    }
 
 
 async def test_changes_are_listed_with_who_made_them(hookfast: Run, endpoint: Json) -> None:
@@ -33,7 +20,7 @@ async def test_changes_are_listed_with_who_made_them(hookfast: Run, endpoint: Js
     assert headings.split() == ["at", "by", "from", "action", "resource", "changes"]
     assert "127.0.0.1  endpoint.pause" in paused
     assert "state: enabled → paused, state_reason: null → Paused by request." in paused
-    assert f"endpoint.create  {endpoint['id']}  mode: push, url: {endpoint['url']}, " in created
+    assert f"endpoint.create  {endpoint['id']}  url: {endpoint['url']}, " in created
 
 
 async def test_audit_filters_are_sent_and_json_is_the_apis(hookfast: Run, endpoint: Json) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from hookfast.cli.remote.listen_forward import Forwarder
+from hookfast.cli.remote.listen.forward import Forwarder
 from hookfast.signing.signature import generate_secret
 from hookfast.telemetry.traceparent import new as new_traceparent
 from tests.support.receiver import Receiver

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from hookfast.cli.remote.api import Api, NotHookfast
-from hookfast.cli.remote.listen_stream import Connected, Lost, Message, StreamItem, read_stream
+from hookfast.cli.remote.listen.stream import Connected, Lost, Message, StreamItem, read_stream
 from tests.integration.cli.conftest import Run
 from tests.support.api_client import OPERATOR_KEY
 from tests.support.receiver import Receiver

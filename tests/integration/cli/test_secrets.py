@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import base64
-
 import httpx2
 import pytest
 
 from hookfast.settings.settings import Settings
-from tests.integration.cli.conftest import ON_BOTH_DATABASES, Run
+from tests.integration.cli.conftest import NEW, ON_BOTH_DATABASES, Run
 from tests.support.api_client import Json
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy, ON_BOTH_DATABASES]
-
-NEW = base64.b64encode(b"n" * 32).decode()
-
-
-@pytest.fixture
-def service(settings: Settings) -> dict[str, str]:
-    """The settings of a command that works on the database."""
-    return {
-        "HOOKFAST_HOME": str(settings.home),
-        "HOOKFAST_DATABASE_URL": settings.resolved_database_url,
-    }
 
 
 async def test_a_secret_is_rotated_and_shown_once(

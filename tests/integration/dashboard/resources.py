@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 from sqlalchemy import update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.tables import Delivery
 from tests.support.api_client import endpoint_maker, event_type_maker
 

@@ -12,7 +12,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert, update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.tables import Attempt, Delivery
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import tenant_visitor, text_of

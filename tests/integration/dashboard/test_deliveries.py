@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert, update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.settings.settings import Settings

@@ -12,8 +12,8 @@ import pytest
 from fastapi import FastAPI
 
 from api.access.authentication import Principal
+from api.context.context import Context
 from api.http.pagination import Page
-from api.process.context import Context
 from api.routes.endpoint_tests import get_test, list_tests
 from hookfast.errors import NotFound, Unavailable
 from hookfast.storage.deliveries import sent_tests

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from sqlalchemy import insert, update
 
 from api.answers.page_policy import DENY_ALL
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.ids import new_id
 from hookfast.storage.tables import Attempt, Delivery, Endpoint, EndpointHealth, Notice
 from tests.integration.dashboard.page_paths import SHOWN

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.process.context import Context
+from api.context.context import Context
 from tests.integration.dashboard.resources import EVENT_TYPE, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Forms, Visitor, tenant_visitor, text_of
 from tests.support.api_client import event_type_maker

@@ -9,9 +9,9 @@ import pytest
 from fastapi import FastAPI, Request
 
 from api.access.authentication import Principal
+from api.context.context import Context
 from api.dashboard.site import DASHBOARD
 from api.http.pagination import Page
-from api.process.context import Context
 from api.routes.deliveries import list_deliveries
 from api.site import live
 from api.site.page import View
@@ -84,10 +84,10 @@ async def test_live_part_sends_changes_and_ends_with_the_session(
 
         messages = [message async for message in live.messages(view, render, every=0.001)]
     assert messages == [
-        "retry: 2000\n\n",
-        "data: <p>one\ndata: two</p>\n\n",
-        ":\n\n",
-        "data: <p>three</p>\n\n",
-        "data: <p>four</p>\n\n",
+        b"retry: 2000\n\n",
+        b"data: <p>one\ndata: two</p>\n\n",
+        b":\n\n",
+        b"data: <p>three</p>\n\n",
+        b"data: <p>four</p>\n\n",
     ]
     assert len(looks) == 4

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import insert, update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.figures import workers
 from hookfast.storage.tables import Attempt, Delivery, EndpointHealth
 from tests.integration.dashboard.resources import EVENT_TYPE, emit, end, new_endpoint, new_tenant

@@ -6,8 +6,8 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from api.context.context import Context
 from api.limits.token_bucket import TokenBuckets
-from api.process.context import Context
 from tests.integration.dashboard.resources import EVENT_TYPE, emit, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 from tests.integration.portal.links import customer

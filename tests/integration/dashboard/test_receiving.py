@@ -6,6 +6,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from hookfast.inbox import PROVIDERS
 from tests.integration.api.inbound import post, signed
 from tests.integration.dashboard.resources import new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
@@ -30,7 +31,8 @@ async def test_source_is_created_used_rotated_disabled_and_deleted(
     async with tenant_visitor(app, client, tenant) as visitor:
         empty = (await visitor.get("/dashboard/sources")).text
         assert "No sources yet" in empty
-        assert "(Bitbucket, Generic HMAC, Gitea or Forgejo, GitHub, GitLab," in empty
+        titles = sorted((one.title for one in PROVIDERS.values()), key=str.lower)
+        assert f"({', '.join(titles)})" in text_of(empty)
         form = (await visitor.get("/dashboard/sources/new")).text
         assert '<option value="github" selected>GitHub</option>' in form
         rest, shown = await new_source(visitor)

@@ -11,8 +11,8 @@ import pytest
 from fastapi import FastAPI, Response
 from sqlalchemy import select, update
 
+from api.context.context import Context
 from api.dashboard.site import DASHBOARD
-from api.process.context import Context
 from api.site.page_route import PageRouter
 from hookfast.storage.tables import DashboardSession
 from tests.integration.dashboard.visitor import Visitor, browser, sign_in, signed_in

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339
 from tests.integration.dashboard.resources import EVENT_TYPE, emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Forms, Visitor, tenant_visitor, text_of

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlmodel import SQLModel
 
 from api.app import create_app
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.keys.new_keys import ensure_operator_key

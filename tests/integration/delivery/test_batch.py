@@ -80,7 +80,7 @@ async def test_delivery_that_succeeds_at_once_needs_no_workflow_of_its_own(stack
     assert sent(stack) == Counter(ids)
     for delivery in ids:
         row = await stack.row(delivery)
-        assert (row.attempts, row.wakes, row.started_at is None) == (1, 0, False)
+        assert (row.attempts, row.wake_count, row.started_at is None) == (1, 0, False)
 
 
 async def test_temporal_finds_a_batch_by_the_id_of_a_delivery(stack: Stack) -> None:

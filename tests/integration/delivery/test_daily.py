@@ -14,7 +14,7 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from temporalio.worker import Worker
 
 from activities.daily import DailyActivities
-from hookfast.dispatch.schedules import ensure_daily
+from hookfast.dispatch import schedules
 from hookfast.ids import new_id
 from hookfast.retention.daily import SCHEDULE_ID, Summarised
 from hookfast.storage.database.engine import Database
@@ -156,7 +156,7 @@ async def test_one_schedule_starts_the_daily_workflow_although_several_workers_c
     await ended(database, endpoint_id, NOW - HOUR)
     await ended(database, endpoint_id, NOW - 31 * DAY)
 
-    await asyncio.gather(*(ensure_daily(unscheduled) for _ in range(3)))
+    await asyncio.gather(*(schedules.ensure(unscheduled, SCHEDULE_ID) for _ in range(3)))
     handle = unscheduled.get_schedule_handle(SCHEDULE_ID)
     described = await handle.describe()
     assert described.schedule.policy.overlap is ScheduleOverlapPolicy.SKIP

@@ -56,8 +56,8 @@ async def test_drain_step_releases_the_oldest_at_the_rate_and_wakes_them_through
     assert released == held[: len(released)]
     # one at once, then ten a second; it releases for the last time after 1.05 s
     assert len(released) == 11
-    assert {row.id for row in rows if row.wakes} == set(released)
-    assert {row.urgency for row in rows if row.wakes} == {Urgency.RETRY}
+    assert {row.id for row in rows if row.wake_count} == set(released)
+    assert {row.urgency for row in rows if row.wake_count} == {Urgency.RETRY}
     # held until each has been sent: a circuit must not close before
     assert (status.state, status.held) == (State.DRAINING, 20)
 
@@ -66,4 +66,4 @@ async def test_released_delivery_is_not_released_again(database: Database) -> No
     endpoint, held = await draining(database, 3)
     for _ in range(2):
         await step(database, endpoint, rate=50, seconds=0.5)
-    assert [(await delivery_row(database, one)).wakes for one in held] == [1, 1, 1]
+    assert [(await delivery_row(database, one)).wake_count for one in held] == [1, 1, 1]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from api.process.temporal_retention import TemporalRetention
+from api.context.temporal_retention import TemporalRetention
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import workflow_id
-from hookfast.temporal.connection import SEARCH_ATTRIBUTES
+from hookfast.deliveries.search_attributes import SEARCH_ATTRIBUTES
 from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import PATIENT, QUICK
 from tests.support.seed import SECRET

@@ -21,8 +21,8 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.messages import Urgency
 from hookfast.dispatch.batches import Batches
 from hookfast.dispatch.first_attempts import FirstAttempts, Setting
-from hookfast.dispatch.lateness import Lateness
 from hookfast.dispatch.relay import Relay
+from hookfast.dispatch.retry_lag import RetryLag
 from hookfast.dispatch.start_window import StartWindow
 from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.settings.settings import Settings
@@ -61,7 +61,7 @@ async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
             batch=batch,
             lease=lease,
             fast_lane_timeout=timedelta(seconds=5),
-            lateness=Lateness(),
+            retry_lag=RetryLag(),
             window=StartWindow(),
             first_attempts=FirstAttempts(first),
             batches=Batches(client, on_room=bells[-1].wake),

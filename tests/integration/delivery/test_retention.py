@@ -12,7 +12,7 @@ from temporalio.client import Client, ScheduleOverlapPolicy
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
-from hookfast.dispatch import retention_schedule
+from hookfast.dispatch import retention_schedule, schedules
 from hookfast.ids import new_id
 from hookfast.retention.ages import (
     SCHEDULE_ID,
@@ -62,7 +62,7 @@ async def test_nightly_schedule_runs_retention_and_reports_what_it_deleted(
     stack: Stack, unscheduled: Client
 ) -> None:
     paused = await add_old_deliveries(stack)
-    await asyncio.gather(*(retention_schedule.ensure_schedule(unscheduled) for _ in range(3)))
+    await asyncio.gather(*(schedules.ensure(unscheduled, SCHEDULE_ID) for _ in range(3)))
     handle = unscheduled.get_schedule_handle(SCHEDULE_ID)
     described = await handle.describe()
     assert described.schedule.policy.overlap is ScheduleOverlapPolicy.SKIP

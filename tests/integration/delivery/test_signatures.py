@@ -191,7 +191,7 @@ async def test_old_and_new_secrets_verify_during_rotation_and_resealing(
         _assert_ed25519(public, requests[first].headers, requests[first].body)
     _assert_hmac_profiles(secrets[-1], requests[-1])
     await rekey(database, both)
-    assert (await survey(database, Keyring([NEW]))).left == 0
+    assert (await survey(database, Keyring([NEW]))).older == 0
 
 
 async def _received(receiver: Receiver, message_id: str) -> bool:

@@ -25,7 +25,7 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.messages import StepInput
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN
 from hookfast.dispatch import relay
-from hookfast.dispatch.lateness import Lateness
+from hookfast.dispatch.retry_lag import RetryLag
 from hookfast.dispatch.start_window import StartWindow
 from hookfast.errors import NotFound, Unavailable
 from hookfast.sender import AddressGuard, Sender
@@ -102,7 +102,7 @@ class Attempts:
             fast_lane=FastLane(16),
             held_backstop=timedelta(hours=6),
             on_commit=lambda _: None,
-            lateness=Lateness(),
+            retry_lag=RetryLag(),
             window=StartWindow(),
         )
 

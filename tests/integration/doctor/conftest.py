@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from hookfast.clock import Clock, utc_now
 from hookfast.doctor.examination import CHECKS, examine
 from hookfast.doctor.finding import Finding
 from hookfast.settings.settings import Settings
+from hookfast.storage.figures.workers import Heartbeat
 from tests.e2e.service_process import free_ports
 from tests.support.seed import KEY
 from tests.support.temporal_server import temporal_server
 
+NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 OPERATOR_KEY = "hf_vX3q9LrT0mZb7KfYw2JcN8sHdU5gPeA1"
 
 
@@ -66,3 +69,13 @@ def problems(findings: list[Finding]) -> dict[str, tuple[str, str]]:
     assert all(finding.todo for finding in wrong), "it does not say what to do"
     assert len({finding.check for finding in wrong}) == len(wrong)
     return {one.check: (one.status, f"{one.saw} {one.todo}") for one in wrong}
+
+
+def beat(name: str, *, started: float = 60, seen: float = 0, version: str = "1") -> Heartbeat:
+    """A worker that started, and was last seen, so many minutes before NOW."""
+    return Heartbeat(
+        worker_id=f"{name}-7-abcdef",
+        version=version,
+        started_at=NOW - timedelta(minutes=started),
+        seen_at=NOW - timedelta(minutes=seen),
+    )

@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from hookfast.storage.database.migrate import migrate, newest_revision
 from hookfast.storage.figures import server_facts, workers
 from hookfast.storage.figures.workers import Heartbeat
 from tests.e2e.service_process import free_ports
-from tests.integration.doctor.conftest import installation, problems, run_check
+from tests.integration.doctor.conftest import NOW, beat, installation, problems, run_check
 from tests.support.postgresql import PostgresqlServer
 
 pytestmark = pytest.mark.anyio
@@ -346,40 +346,27 @@ async def test_clock_that_differs_from_the_databases_is_reported(
     assert alive.status == "ok"  # heartbeats are by the database's clock
 
 
-_NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
-
-
-def _beat(name: str, *, started: int, seen: int = 0, version: str = "1") -> Heartbeat:
-    """A worker that started, and was last seen, so many minutes ago."""
-    return Heartbeat(
-        worker_id=f"{name}-7-abcdef",
-        version=version,
-        started_at=_NOW - timedelta(minutes=started),
-        seen_at=_NOW - timedelta(minutes=seen),
-    )
-
-
 @pytest.mark.parametrize(
     ("heartbeats", "status", "words"),
     [
-        ([_beat("a", started=90)], "ok", "1 alive, version 1."),
+        ([beat("a", started=90)], "ok", "1 alive, version 1."),
         # a rollout: those that left have no row
-        ([_beat("a", started=1), _beat("b", started=2)], "ok", "2 alive"),
-        ([_beat("a", started=1, version="2"), _beat("b", started=99)], "ok", "1 of version 2"),
-        ([_beat("a", started=61, version="2"), _beat("b", started=99)], "warn", "different vers"),
+        ([beat("a", started=1), beat("b", started=2)], "ok", "2 alive"),
+        ([beat("a", started=1, version="2"), beat("b", started=99)], "ok", "1 of version 2"),
+        ([beat("a", started=61, version="2"), beat("b", started=99)], "warn", "different vers"),
         # killed and not replaced, for a day
-        ([_beat("a", started=90), _beat("b", started=90, seen=1)], "warn", "1 fewer than before"),
-        ([_beat("a", started=90), _beat("b", started=90, seen=1)], "warn", "7@b (seen at 2026-07-"),
-        ([_beat("a", started=900), _beat("b", started=990, seen=800)], "warn", "1 fewer"),
+        ([beat("a", started=90), beat("b", started=90, seen=1)], "warn", "1 fewer than before"),
+        ([beat("a", started=90), beat("b", started=90, seen=1)], "warn", "7@b (seen at 2026-07-"),
+        ([beat("a", started=900), beat("b", started=990, seen=800)], "warn", "1 fewer"),
         # killed and replaced, for an hour
-        ([_beat("a", started=30), _beat("b", started=90, seen=31)], "warn", "was replaced"),
-        ([_beat("a", started=70), _beat("b", started=90, seen=71)], "ok", "1 alive"),
+        ([beat("a", started=30), beat("b", started=90, seen=31)], "warn", "was replaced"),
+        ([beat("a", started=70), beat("b", started=90, seen=71)], "ok", "1 alive"),
         # one of two replaced
         (
             [
-                _beat("a", started=10),
-                _beat("b", started=90, seen=5),
-                _beat("c", started=90, seen=11),
+                beat("a", started=10),
+                beat("b", started=90, seen=5),
+                beat("c", started=90, seen=11),
             ],
             "warn",
             "1 fewer than before: 7@b",
@@ -389,7 +376,7 @@ def _beat(name: str, *, started: int, seen: int = 0, version: str = "1") -> Hear
 def test_workers_that_ended_without_leaving_are_reported(
     heartbeats: list[Heartbeat], status: str, words: str
 ) -> None:
-    (found,) = check_workers(heartbeats, _NOW)
+    (found,) = check_workers(heartbeats, NOW)
     assert (found.status, words in found.saw) == (status, True), found
     assert (found.todo is not None) == (status == "warn")
 

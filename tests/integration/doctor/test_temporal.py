@@ -33,7 +33,7 @@ from hookfast.storage.figures.workers import Heartbeat
 from hookfast.supervisor import home_lock
 from hookfast.temporal.connection import register_search_attributes
 from tests.e2e.service_process import free_ports
-from tests.integration.doctor.conftest import installation, problems, run_check
+from tests.integration.doctor.conftest import NOW, beat, installation, problems, run_check
 from tests.support.waiting import PATIENCE
 from worker import running_worker
 
@@ -186,36 +186,23 @@ async def test_working_temporal_has_no_problems(
     assert all(name in of_queue for of_queue in polls.values())
 
 
-_NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
-
-
-def _beat(name: str, *, started: float = 60, seen: float = 0) -> Heartbeat:
-    """A worker that started, and was last seen, so many minutes ago."""
-    return Heartbeat(
-        worker_id=f"{name}-7-abcdef",
-        version="1",
-        started_at=_NOW - timedelta(minutes=started),
-        seen_at=_NOW - timedelta(minutes=seen),
-    )
-
-
 @pytest.mark.parametrize(
     ("beat", "polled", "words"),
     [
-        (_beat("a"), 1.0, None),
-        (_beat("a"), 3.0, "7@a is alive and has not polled deliveries since 11:57:00 UTC"),
-        (_beat("a"), None, "7@a is alive and has not polled deliveries for five minutes"),
-        (_beat("a", started=1), None, None),  # it may not have polled yet
-        (_beat("a", seen=1), 3.0, None),  # it is dead, which the check `workers` says
-        (_beat("no-name"), 1.0, None),
+        (beat("a"), 1.0, None),
+        (beat("a"), 3.0, "7@a is alive and has not polled deliveries since 11:57:00 UTC"),
+        (beat("a"), None, "7@a is alive and has not polled deliveries for five minutes"),
+        (beat("a", started=1), None, None),  # it may not have polled yet
+        (beat("a", seen=1), 3.0, None),  # it is dead, which the check `workers` says
+        (beat("no-name"), 1.0, None),
     ],
 )
 def test_only_a_worker_with_a_heartbeat_is_stale(
     beat: Heartbeat, polled: float | None, words: str | None
 ) -> None:
     """Workers that have left are listed by Temporal for five minutes, and have no heartbeat."""
-    of_queue = {"7@other": _NOW, "7@left": _NOW - timedelta(minutes=4), "7@no-name": _NOW}
+    of_queue = {"7@other": NOW, "7@left": NOW - timedelta(minutes=4), "7@no-name": NOW}
     if polled is not None:
-        of_queue["7@a"] = _NOW - timedelta(minutes=polled)
-    found = find_stale({"deliveries": of_queue}, [beat], now=_NOW)
+        of_queue["7@a"] = NOW - timedelta(minutes=polled)
+    found = find_stale({"deliveries": of_queue}, [beat], now=NOW)
     assert found == ([] if words is None else [words])

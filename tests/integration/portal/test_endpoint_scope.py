@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 
 from api.access.authentication import Principal
+from api.context.context import Context
 from api.forms.jobs import count, draft_job
-from api.process.context import Context
 from hookfast.deliveries.job import JobKind
 from hookfast.errors import NotFound
 from hookfast.storage.deliveries.selection import DeliverySelection
@@ -151,7 +151,7 @@ async def test_jobs_of_an_endpoint_link_are_confined_by_the_api_too(
         counted = await count(context, bound, everything, resend=resend)
         assert sum(counted.values()) == 1
     job = await draft_job(context, bound, kind=JobKind.ACTION, action="cancel", chosen=everything)
-    assert (job.chosen["endpoint_id"], job.total) == (shop["endpoint_id"], 1)
+    assert (job.filter["endpoint_id"], job.total) == (shop["endpoint_id"], 1)
     elsewhere = replace(everything, endpoint_id=shop["other_endpoint_id"])
     with pytest.raises(NotFound):
         await count(context, bound, elsewhere, resend=False)

@@ -16,6 +16,7 @@ from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import OutOfResources
+from hookfast.sender.origin import PoolLimits
 from hookfast.sender.progress import Phase, begin_progress
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.stream import Stream
@@ -206,7 +207,7 @@ async def transporting(**limits: float) -> AsyncIterator[OriginTransport]:
     """A transport for which every name is this machine."""
     resolver = Resolver(lambda host: ["127.0.0.1"])
     dialer = Dialer(guard=AddressGuard(LOOPBACK), resolver=resolver)
-    async with OriginTransport(dialer, **limits) as transport:
+    async with OriginTransport(dialer, PoolLimits(**limits)) as transport:
         yield transport
     resolver.close()
 

@@ -149,16 +149,6 @@ async def test_a_name_that_moves_into_a_private_network_is_blocked_at_the_next_a
     assert recorder.dialled == [(PUBLIC, 80), (OTHER, 80)]
 
 
-async def test_a_name_is_not_looked_up_again_after_the_check(
-    receiver: Receiver,
-) -> None:
-    answers = Answers([PUBLIC], ["127.0.0.1"])
-    async with recording(receiver, answers) as (sender, recorder):
-        assert (await post(sender, "http://rebind.example.com/")).succeeded
-    assert recorder.dialled == [(PUBLIC, 80)]
-    assert answers.asked == ["rebind.example.com"]
-
-
 @pytest.mark.parametrize(
     "target",
     [

@@ -19,7 +19,7 @@ import pytest
 
 from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
-from hookfast.sender.transport import IDLE_SECONDS
+from hookfast.sender.origin import DEFAULT_LIMITS
 from tests.integration.sender.conftest import LOOPBACK, post, repeats
 from tests.support.foreign.receivers import FOREIGN, Foreign, process_with_port
 from tests.support.waiting import PATIENCE
@@ -30,6 +30,7 @@ _REQUESTS = 1_000
 _MOST_SENDERS = 250
 _PER_SECOND = 400  # more would delay each other, and so miss the phase
 _LONGEST_PAUSE = 5.0
+_IDLE_SECONDS = DEFAULT_LIMITS.idle_seconds
 # Timers of the two processes differ by milliseconds, so that not every request meets a near
 # server's end.
 _SPREAD = (-0.004, -0.003, -0.002, -0.001, -0.0005, 0.0, 0.0005, 0.001)
@@ -56,8 +57,8 @@ async def test_a_receiver_that_closes_idle_connections_loses_no_attempt(
     if foreign.missing:  # unlike everything else in the suite it does not come from PyPI
         pytest.skip(f"needs {foreign.needs}: install it")
     closes_after = keep_alive or foreign.keep_alive
-    kept = closes_after // 1 - 1 if foreign.announced and closes_after else IDLE_SECONDS
-    pause = closes_after if closes_after and closes_after <= _LONGEST_PAUSE else IDLE_SECONDS
+    kept = closes_after // 1 - 1 if foreign.announced and closes_after else _IDLE_SECONDS
+    pause = closes_after if closes_after and closes_after <= _LONGEST_PAUSE else _IDLE_SECONDS
     before = repeats()
     with foreign.run(keep_alive) as port, _at(distance, port) as reached:
         results = await _results(reached, pause - distance)

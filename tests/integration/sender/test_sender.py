@@ -110,12 +110,6 @@ async def test_every_other_status_is_a_failure_with_that_status(
     assert (outcome.result, outcome.status_code, outcome.error) == (Result.STATUS, status, error)
 
 
-async def test_a_redirect_is_a_failure_and_not_followed(sender: Sender, receiver: Receiver) -> None:
-    outcome = await post(sender, receiver.url("/redirect"))
-    assert (outcome.result, outcome.status_code) == (Result.STATUS, 302)
-    assert len(receiver.requests) == 1
-
-
 @pytest.mark.parametrize(
     ("path", "action"),
     [
@@ -204,21 +198,6 @@ async def test_a_compressed_response_is_never_unpacked(sender: Sender, receiver:
     assert outcome.response_excerpt.startswith(
         "\x1f\ufffd"
     )  # gzip's magic number, still compressed
-
-
-async def test_cookies_are_not_kept(sender: Sender, receiver: Receiver) -> None:
-    for _ in range(2):
-        await post(sender, receiver.url("/cookie"))
-    assert "cookie" not in receiver.requests[1].headers
-
-
-async def test_proxies_of_the_environment_are_not_used(
-    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:4")
-    async with Sender(guard=AddressGuard(LOOPBACK)) as sender:
-        assert (await post(sender, receiver.url())).succeeded
 
 
 async def test_get_returns_headers_and_text(sender: Sender, receiver: Receiver) -> None:

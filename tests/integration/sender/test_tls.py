@@ -12,18 +12,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import trustme
 
-from hookfast.deliveries.outcome import Outcome, Result
+from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.tls import default_ssl_context
-from tests.integration.sender.conftest import LOOPBACK
+from tests.integration.sender.conftest import LOOPBACK, post
 from tests.support.receiver import Receiver
-from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
-
-
-async def post(sender: Sender, url: str, *, timeout: float = PATIENCE) -> Outcome:
-    return await sender.post(url, headers={}, body=b'{"paid":true}', timeout=timeout)
 
 
 @asynccontextmanager
@@ -39,26 +34,7 @@ async def test_tls_connection_is_reused(sender: Sender, authority: trustme.CA) -
         outcomes = [await post(sender, receiver.url("/body/60000")) for _ in range(3)]
     assert [outcome.result for outcome in outcomes] == [Result.SUCCESS] * 3
     assert receiver.connections == 1
-    assert receiver.requests[0].body == b'{"paid":true}'
-
-
-async def test_tls_verifies_and_sends_the_name_and_not_the_address(
-    trusting: ssl.SSLContext, authority: trustme.CA
-) -> None:
-    names = []
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert("hooks.example").configure_cert(context)
-    context.sni_callback = lambda connection, name, context: names.append(name)
-    async with (
-        Receiver(ssl_context=context) as receiver,
-        Sender(
-            guard=AddressGuard(LOOPBACK), ssl_context=trusting, lookup=lambda host: ["127.0.0.1"]
-        ) as sender,
-    ):
-        outcome = await post(sender, receiver.url(host="hooks.example"))
-    assert outcome.succeeded
-    assert names == ["hooks.example"]
-    assert receiver.requests[0].headers["host"] == f"hooks.example:{receiver.port}"
+    assert receiver.requests[0].body == b"{}"
 
 
 async def test_only_http_1_1_is_offered_over_tls(sender: Sender, authority: trustme.CA) -> None:

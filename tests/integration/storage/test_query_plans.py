@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Select, select, text
-from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import AnswerFilter
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.endpoints.health import Health
+from hookfast.ids import Prefix
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import (
@@ -39,7 +39,7 @@ from hookfast.storage.events import event_types, events, lanes, recent
 from hookfast.storage.events.events import EventFilter
 from hookfast.storage.events.fan_out import matching
 from hookfast.storage.feed import attempt_feed, feed
-from hookfast.storage.feed.attempt_feed import SCAN_MOST, AttemptFilter
+from hookfast.storage.feed.attempt_feed import SCAN_MOST
 from hookfast.storage.feed.cursor import AttemptCursor
 from hookfast.storage.figures import (
     attempt_success,
@@ -51,7 +51,8 @@ from hookfast.storage.figures import (
 )
 from hookfast.storage.search import ids, keys, names
 from hookfast.storage.search.hit import SCANNED, Scope
-from hookfast.storage.tables import Delivery, Endpoint, Event, SentTest
+from hookfast.storage.tables import Delivery
+from tests.support.query_plan import sent_by
 from tests.support.seed import claim
 
 pytestmark = pytest.mark.anyio
@@ -438,16 +439,16 @@ EVENT_PAGES = (None, "evt_115000")
 
 async def test_a_page_of_deliveries_is_one_range_of_an_index(connection: AsyncConnection) -> None:
     for (chosen, index), after in product(DELIVERY_LISTS, DELIVERY_PAGES):
-        statement = deliveries.page_statement(chosen, after=after, limit=51)
+        query = deliveries.list_page(connection, chosen, after=after, limit=51)
         # several statuses are one range each, whose pages are merged by sorting
-        await check(connection, statement, index=index, may_sort=chosen.merges_statuses)
+        await check(connection, query, index=index, may_sort=chosen.merges_statuses)
 
 
 async def test_a_page_of_events_is_one_range_of_an_index(connection: AsyncConnection) -> None:
     for (chosen, index), after in product(EVENT_LISTS, EVENT_PAGES):
-        statement = events.page_statement(chosen, after=after, limit=51)
+        query = events.list_page(connection, chosen, after=after, limit=51)
         # a tenant's own events and broadcasts are one range each: two pages, merged by sorting
-        await check(connection, statement, index=index, may_sort=chosen.broadcasts)
+        await check(connection, query, index=index, may_sort=chosen.broadcasts)
     chosen = EventFilter(tenant_id=TENANT, broadcasts=True)
     tried = events.page_statement(chosen, after=None, limit=recent.SCANNED)
     await check(connection, tried, index="ix_events_tenant", may_sort=True)
@@ -455,24 +456,24 @@ async def test_a_page_of_events_is_one_range_of_an_index(connection: AsyncConnec
 
 async def test_a_jobs_next_deliveries_are_ranges_of_an_index(connection: AsyncConnection) -> None:
     for (chosen, index), after in product(SELECTIONS, DELIVERY_PAGES):
-        statement = selection.next_statement(chosen, after=after, limit=50)
+        query = selection.next_ids(connection, chosen, after=after, limit=50)
         # several statuses are one range each, whose few rows are merged by sorting
-        await check(connection, statement, index=index, may_sort=len(chosen.ranges()) > 1)
+        await check(connection, query, index=index, may_sort=len(chosen.ranges()) > 1)
 
 
 async def test_a_page_of_dead_letters_is_one_range_of_an_index(connection: AsyncConnection) -> None:
     for (chosen, index), after in product(DEAD_LETTER_LISTS, DELIVERY_PAGES):
-        statement = dead_letters.page_statement(chosen, after=after, limit=51)
-        await check(connection, statement, index=index)
+        query = dead_letters.list_page(connection, chosen, after=after, limit=51)
+        await check(connection, query, index=index)
 
 
 ATTEMPT_LISTS = [
     # the filter of the attempts, and the index that SQLite reads their deliveries by
-    (AttemptFilter(), "sqlite_autoindex_deliveries_1"),
-    (AttemptFilter(status=DEAD, event_type=RARE), "sqlite_autoindex_deliveries_1"),
-    (AttemptFilter(tenant_id=TENANT, answer=FAILED), "sqlite_autoindex_deliveries_1"),
-    (AttemptFilter(endpoint_id=ENDPOINT, since=MOMENT), "sqlite_autoindex_deliveries_1"),
-    (AttemptFilter(subscription_id=SUB, until=MOMENT), "sqlite_autoindex_deliveries_1"),
+    (DeliveryFilter(), "sqlite_autoindex_deliveries_1"),
+    (DeliveryFilter(status=DEAD, event_type=RARE), "sqlite_autoindex_deliveries_1"),
+    (DeliveryFilter(tenant_id=TENANT, answer=FAILED), "sqlite_autoindex_deliveries_1"),
+    (DeliveryFilter(endpoint_id=ENDPOINT, since=MOMENT), "sqlite_autoindex_deliveries_1"),
+    (DeliveryFilter(subscription_id=SUB, until=MOMENT), "sqlite_autoindex_deliveries_1"),
 ]
 
 
@@ -494,8 +495,8 @@ TEST_LISTS = [
 
 async def test_a_page_of_tests_is_one_range_of_an_index(connection: AsyncConnection) -> None:
     for (chosen, index), after in product(TEST_LISTS, DELIVERY_PAGES):
-        statement = sent_tests.page_statement(chosen, after=after, limit=51)
-        await check(connection, statement, index=index)
+        query = sent_tests.list_page(connection, chosen, after=after, limit=51)
+        await check(connection, query, index=index)
     for column, value in (("endpoint_id", ENDPOINT), ("tenant_id", SMALL_TENANT)):
         trimming = sent_tests.beyond_newest(column, value, most=40)
         await check(connection, trimming, index=f"ix_sent_tests_{column.removesuffix('_id')}")
@@ -510,7 +511,7 @@ async def test_a_page_of_attempts_scans_one_range_of_an_index(connection: AsyncC
         for name in ("sqlite_autoindex_attempts_1", index):
             # SQLite sorts those that match
             await check(connection, statement, index=name, may_sort=True, most=3 * SCAN_MOST)
-    of_event = AttemptFilter(event_id=EVENT, tenant_id=TENANT)
+    of_event = DeliveryFilter(event_id=EVENT, tenant_id=TENANT)
     statement = attempt_feed.page_statement(of_event, after=None, last=None, limit=51)
     for index in ("ix_deliveries_event", "ix_attempts_delivery"):
         await check(connection, statement, index=index, may_sort=True)
@@ -546,8 +547,8 @@ async def test_dead_letters_are_counted_without_reading_other_deliveries(
 async def test_a_page_of_endpoints_is_one_range_of_an_index(connection: AsyncConnection) -> None:
     for (chosen, index), after in product(ENDPOINT_LISTS, ENDPOINT_PAGES):
         given = {"tenant_id": None, "state": None, "health": None} | chosen
-        statement = endpoints.page_statement(**given, after=after, limit=51)
-        await check(connection, statement, index=index)
+        query = endpoints.list_page(connection, **given, after=after, limit=51)
+        await check(connection, query, index=index)
 
 
 async def test_subscribers_are_found_by_their_patterns(connection: AsyncConnection) -> None:
@@ -564,24 +565,19 @@ async def test_subscribers_are_found_by_their_patterns(connection: AsyncConnecti
 
 async def test_names_of_event_types_are_one_range_of_an_index(connection: AsyncConnection) -> None:
     for after in (None, "order.t21"):
-        statement = event_types.names_statement(after=after, limit=1_000)
-        await check(connection, statement, index="sqlite_autoindex_event_types_1")
+        query = event_types.list_names(connection, after=after, limit=1_000)
+        await check(connection, query, index="sqlite_autoindex_event_types_1")
 
 
 async def test_statistics_of_an_endpoint_read_ranges_of_indexes(
     connection: AsyncConnection,
 ) -> None:
-    window = endpoint_stats.deliveries_of(ENDPOINT, since=EPOCH, until=MOMENT)
-    await check(connection, window, index="ix_deliveries_endpoint")
-    listed = [f"dlv_{number}" for number in range(100_007, 125_000, 499)]
-    await check(
-        connection, endpoint_stats.attempts_of(listed, limit=20_001), index="ix_attempts_delivery"
-    )
+    query = endpoint_stats.read(connection, ENDPOINT, since=EPOCH, until=FUTURE)
+    indexes = ["ix_deliveries_endpoint", "ix_attempts_delivery", "ix_delivery_days_endpoint"]
+    await check(connection, query, index=indexes)
     ranges = [(MOMENT - MINUTE, MOMENT), (EPOCH, FUTURE)]
     steps = endpoint_attempts.deliveries_statement(ENDPOINT, ranges, most=[100, 100])
     await check(connection, steps, index="ix_deliveries_endpoint")
-    gone = endpoint_stats.last_final_day(ENDPOINT, since=EPOCH, until=MOMENT)
-    await check(connection, gone, index="ix_delivery_days_endpoint")
 
 
 async def test_a_chart_of_matching_deliveries_reads_a_part_of_each_range(
@@ -600,35 +596,33 @@ async def test_a_chart_of_matching_deliveries_reads_a_part_of_each_range(
 async def test_newest_failures_are_ranges_of_indexes(
     connection: AsyncConnection,
 ) -> None:
-    statement = newest_failures.dead_statement(EPOCH)
-    await check(connection, statement, index="ix_deliveries_dead_finished")
-    held = newest_failures.held_statement([ENDPOINT, "ep_8"])
-    await check(connection, held, index="ix_deliveries_endpoint_undelivered")
+    query = newest_failures.read(
+        connection, tenant_id=None, since=EPOCH, outages=[ENDPOINT, "ep_8"], limit=5
+    )
+    indexes = ["dead_finished", "undelivered", "endpoint_undelivered"]
+    await check(connection, query, index=[f"ix_deliveries_{name}" for name in indexes])
 
 
 async def test_figures_of_the_overview_read_ranges_of_indexes(
     connection: AsyncConnection,
 ) -> None:
-    parts = attempt_success.parts_statement([(MOMENT, MOMENT + MINUTE)] * 3)
-    await check(connection, parts, index="sqlite_autoindex_attempts_1")
-    newest = attempt_success.newest_statement(SMALL_TENANT, MOMENT, MOMENT)
-    await check(connection, newest, index="ix_deliveries_tenant")
-    retrying = attempt_success.retrying_statement(SMALL_TENANT)
-    await check(connection, retrying, index="ix_deliveries_tenant_undelivered")
-    listed = [f"dlv_{number}" for number in range(100_007, 125_000, 499)]
-    attempts = attempt_success.attempts_statement(listed, EPOCH, MOMENT)
-    await check(connection, attempts, index="ix_attempts_delivery")
+    of_all = attempt_success.read(connection, MOMENT, MOMENT + MINUTE, tenant_id=None)
+    await check(connection, of_all, index="sqlite_autoindex_attempts_1")
+    of_tenant = attempt_success.read(connection, MOMENT, FUTURE, tenant_id=SMALL_TENANT)
+    indexes = ["ix_deliveries_tenant", "ix_deliveries_tenant_undelivered", "ix_attempts_delivery"]
+    await check(connection, of_tenant, index=indexes)
     for tenant_id, index in (
         (None, "ix_deliveries_undelivered"),
         (TENANT, "ix_deliveries_tenant_undelivered"),
     ):
-        held = overview.oldest_held_statement(tenant_id=tenant_id)
+        held = overview.oldest_held(connection, tenant_id=tenant_id)
         await check(connection, held, index=index)
     for tenant_id, index in (
         (None, "sqlite_autoindex_deliveries_1"),
         (TENANT, "ix_deliveries_tenant"),
     ):
-        await check(connection, overview.oldest_statement(tenant_id=tenant_id), index=index)
+        oldest = overview.oldest(connection, tenant_id=tenant_id)
+        await check(connection, oldest, index=index)
     for statement, index in (
         (endpoint_counts.of_tenant(SMALL_TENANT), "ix_endpoints_tenant"),
         (endpoint_counts.UNHEALTHY_ENDPOINTS, "ix_endpoint_health_unhealthy"),
@@ -648,65 +642,37 @@ async def test_deliveries_of_a_page_of_events_are_found_by_event(
     await check(connection, statement, index="ix_deliveries_event")
 
 
-SEARCHES = [
-    # a look-up of a search, the index whose range SQLite reads, and how many rows at most
+NAMES = [
+    # the texts and the scope of a search, and the index whose range SQLite reads
+    (["shop"], Scope(), "sqlite_autoindex_endpoints_1"),
+    (["shop"], Scope(tenant_id=TENANT), "ix_endpoints_tenant"),
+    (["a", "b"], Scope(tenant_id=SMALL_TENANT), "ix_endpoints_tenant"),
+]
+SHORTENED: list[tuple[Prefix, Scope, list[str]]] = [
+    # the prefix of a shortened id, and the index of each of its tables
+    ("dlv", Scope(), ["sqlite_autoindex_deliveries_1", "sqlite_autoindex_sent_tests_1"]),
     (
-        names.statement("endpoint", ["shop"], scope=Scope(), limit=10),
-        "sqlite_autoindex_endpoints_1",
-        SCANNED,
+        "dlv",
+        Scope(endpoint_id=ENDPOINT),
+        ["ix_deliveries_endpoint", "ix_sent_tests_endpoint"],
     ),
-    (
-        names.statement("endpoint", ["shop"], scope=Scope(tenant_id=TENANT), limit=10),
-        "ix_endpoints_tenant",
-        SCANNED,
-    ),
-    (
-        names.statement("endpoint", ["a", "b"], scope=Scope(tenant_id=SMALL_TENANT), limit=10),
-        "ix_endpoints_tenant",
-        SCANNED,
-    ),
-    (
-        ids.shortened_statement(Delivery.__table__, "0007", scope=Scope()),
-        "sqlite_autoindex_deliveries_1",
-        ids.NEWEST,
-    ),
-    (
-        ids.shortened_statement(SentTest.__table__, "0007", scope=Scope(endpoint_id=ENDPOINT)),
-        "ix_sent_tests_endpoint",
-        ids.NEWEST,
-    ),
-    (
-        ids.shortened_statement(Event.__table__, "0007", scope=Scope(tenant_id=TENANT)),
-        "ix_events_tenant",
-        ids.NEWEST,
-    ),
-    (
-        ids.shortened_statement(Delivery.__table__, "0007", scope=Scope(endpoint_id=ENDPOINT)),
-        "ix_deliveries_endpoint",
-        ids.NEWEST,
-    ),
-    (
-        ids.shortened_statement(Endpoint.__table__, "07", scope=Scope(tenant_id=TENANT)),
-        "ix_endpoints_tenant",
-        ids.NEWEST,
-    ),
-    (
-        keys.event_keys_statement([f"tnt_{n}" for n in range(SCANNED)], ["key-7", '"key-7"']),
-        "sqlite_autoindex_idempotency_keys_1",
-        10,
-    ),
-    (
-        keys.inbox_keys_statement([f"src_{n}" for n in range(499)], ["7", "8"]),
-        "sqlite_autoindex_inbox_keys_1",
-        10,
-    ),
+    ("evt", Scope(tenant_id=TENANT), ["ix_events_tenant"]),
+    ("ep", Scope(tenant_id=TENANT), ["ix_endpoints_tenant"]),
 ]
 
 
 async def test_search_reads_a_bounded_number_of_rows(connection: AsyncConnection) -> None:
-    for statement, index, most in SEARCHES:
-        # the subquery counts a second time; of a partitioned table, a scan reads some more
-        await check(connection, statement, index=index, may_sort=True, most=3 * most)
+    # the subquery counts a second time; of a partitioned table, a scan reads some more
+    for texts, scope, index in NAMES:
+        named = names.find(connection, "endpoint", texts, scope=scope, limit=10)
+        await check(connection, named, index=index, may_sort=True, most=3 * SCANNED)
+    for prefix, scope, indexes in SHORTENED:
+        ending = ids.find_shortened(connection, prefix, "0007", scope=scope)
+        await check(connection, ending, index=indexes, may_sort=True, most=3 * ids.NEWEST)
+    emitted = keys.event_keys_statement([f"tnt_{n}" for n in range(SCANNED)], ["key-7", '"key-7"'])
+    await check(connection, emitted, index="sqlite_autoindex_idempotency_keys_1", most=30)
+    received = keys.inbox_keys_statement([f"src_{n}" for n in range(499)], ["7", "8"])
+    await check(connection, received, index="sqlite_autoindex_inbox_keys_1", most=30)
 
 
 async def _claim(connection: AsyncConnection) -> None:
@@ -776,38 +742,34 @@ async def _count_queued(connection: AsyncConnection) -> None:
 async def test_frequent_queries_of_workers_read_ranges_of_an_index(
     filled: str, query: Callable[[AsyncConnection], Awaitable[None]], index: str
 ) -> None:
-    """The statements are explained as sent, with parameters; some of them also write."""
-    sent: list[tuple[str, Any]] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        sent.append((statement, parameters))
-
+    """Some of them also write."""
     async with Database(filled) as database, database.write() as connection:
-        sqlalchemy_event.listen(connection.sync_connection, "before_cursor_execute", note)
-        await query(connection)
-        sqlalchemy_event.remove(connection.sync_connection, "before_cursor_execute", note)
-        for statement, parameters in sent:
-            plan = await explained(connection, statement, parameters)
-            assert_good(statement, plan, index=index)
+        await check(connection, query(connection), index=index)
         await connection.rollback()
-    assert sent
 
 
 async def check(
     connection: AsyncConnection,
-    statement: Select[Any],
+    query: Select[Any] | Awaitable[object],
     *,
-    index: str,
+    index: str | list[str],
     may_sort: bool = False,
     most: int = MOST_READ,
 ) -> None:
     """Assert that SQLite reads `index` and does not sort, and that PostgreSQL, which has statistics
-    and may choose among several good plans, reads few rows."""
-    compiled = str(
-        statement.compile(dialect=connection.dialect, compile_kwargs={"literal_binds": True})
-    )
-    plan = await explained(connection, compiled)
-    assert_good(compiled, plan, index=index, may_sort=may_sort, most=most)
+    and may choose among several good plans, reads few rows. A query is explained as it was sent,
+    with parameters; a list has the index of each of its statements."""
+    if isinstance(query, Select):
+        literal = {"literal_binds": True}
+        compiled = query.compile(dialect=connection.dialect, compile_kwargs=literal)
+        sent: list[tuple[str, Any]] = [(str(compiled), None)]
+    else:
+        sent = await sent_by(connection, query)
+    assert sent
+    indexes = [index] * len(sent) if isinstance(index, str) else index
+    for (statement, parameters), name in zip(sent, indexes, strict=True):
+        plan = await explained(connection, statement, parameters)
+        assert_good(statement, plan, index=name, may_sort=may_sort, most=most)
 
 
 Plan = list[str] | dict[str, Any]

@@ -16,6 +16,7 @@ from hookfast.cli import app
 from hookfast.version import VERSION
 
 _HEAVY = ("sqlalchemy", "fastapi", "temporalio", "pydantic", "uvicorn", "alembic", "httpx2", "rich")
+_WITH_SETTINGS = ("endpoints", "sources", "subscriptions")
 _NOUNS = [
     "audit",
     "dead-letters",
@@ -83,6 +84,17 @@ def test_nothing_heavy_is_imported_before_a_command_needs_it() -> None:
         text=True,
     )
     assert set(_HEAVY).isdisjoint(listed.stdout.split())
+
+
+def test_declarations_of_settings_are_imported_only_by_commands_that_need_them() -> None:
+    nouns = ", ".join(f"hookfast.cli.remote.{noun}" for noun in _WITH_SETTINGS)
+    listed = subprocess.run(
+        [sys.executable, "-c", f"import {nouns}, sys; print(*sys.modules)"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert {"pydantic", "fastapi", "sqlalchemy"}.isdisjoint(listed.stdout.split())
 
 
 def test_openapi_prints_the_document_of_the_api_which_is_the_committed_one() -> None:

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from hookfast.cli.remote.emit_batch import MAX_BYTES, MAX_EVENTS, chunks
+from hookfast.cli.remote.emit.batch import MAX_BYTES, MAX_EVENTS, chunks
 from hookfast.errors import HookfastError
 
 

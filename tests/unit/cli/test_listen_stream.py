@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from hookfast.cli.remote.listen_forward import Forwarder, body_of, is_local_network
-from hookfast.cli.remote.listen_stream import EventParser, Message, StreamPosition
+from hookfast.cli.remote.listen.forward import Forwarder, body_of, is_local_network
+from hookfast.cli.remote.listen.stream import EventParser, Message, StreamPosition
 from hookfast.errors import InvalidInput, Misconfigured
 from hookfast.signing.signature import generate_secret
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hookfast.cli.remote.logs import attempt_line
+from hookfast.cli.remote.logs.tail import attempt_line
 from hookfast.clock import rfc3339, utc_now
 
 ID = "0123456789abcdef" * 2

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from hookfast.cli.remote.api import Api, ApiResponse
-from hookfast.cli.remote.commands import IdOf
+from hookfast.cli.remote.id_of import IdOf
 from hookfast.cli.remote.names import NOUNS, endpoint_name, resolve, short_id
 
 _BILLING, _ARCHIVE = f"ep_{1:032x}", f"ep_{2:032x}"

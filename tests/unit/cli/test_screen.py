@@ -15,7 +15,6 @@ from hookfast.cli.remote.screen import (
     Column,
     Columns,
     format_cell,
-    pluralize,
     print_facts,
     print_table,
     print_text,
@@ -217,9 +216,3 @@ def test_long_text_is_cut_with_a_sign() -> None:
 
 def test_plain_text_is_one_line() -> None:
     assert printable("a\r\n\tb\u00a0c") == "a b c"
-
-
-def test_numbers_agree_with_their_nouns() -> None:
-    assert pluralize(1, "delivery") == "1 delivery"
-    assert pluralize(1234, "delivery") == "1,234 deliveries"
-    assert pluralize(0, "event") == "0 events"

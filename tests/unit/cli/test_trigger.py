@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hookfast.cli.remote.api import Unreachable
-from hookfast.cli.remote.trigger import post
+from hookfast.cli.remote.trigger.send import post
 from tests.e2e.service_process import free_ports
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE, within

@@ -33,7 +33,14 @@ from hookfast.deliveries.lane import Place
 from hookfast.deliveries.life import End, Life, Phase, Wait, apply_fact, next_step
 from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
-from hookfast.storage.deliveries.life_rows import COLUMNS, WRITTEN, Change, Locked, _values, life_of
+from hookfast.storage.deliveries.life_rows import (
+    COLUMNS,
+    WRITTEN,
+    Change,
+    Locked,
+    life_of,
+    values_of,
+)
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -315,7 +322,7 @@ def _locked(life: Life) -> Locked:
 
 
 def life_is_unchanged_by_storage(step: Step) -> None:
-    values = _values(Change(_locked(step.before), step.after), step.now)
+    values = values_of(Change(_locked(step.before), step.after), now=step.now)
     row = {name.removeprefix("b_"): value for name, value in values.items()}
     assert row.keys() == WRITTEN | {"id"}
     assert life_of([row[column.name] for column in COLUMNS]) == step.after

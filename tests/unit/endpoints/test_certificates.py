@@ -90,9 +90,30 @@ def test_another_certificates_key_is_rejected() -> None:
     assert "is not the key of the first certificate" in detail
 
 
+def test_a_certificate_of_an_rsa_pss_key_is_rejected_with_what_to_do() -> None:
+    identity = client_identity(AUTHORITY, key_type=trustme.KeyType.RSA)
+    der = x509.load_pem_x509_certificate(identity["certificate"].encode()).public_bytes(
+        Encoding.DER
+    )
+    assert der.count(_RSA) == 1  # of the key
+    certificate = x509.load_der_x509_certificate(der.replace(_RSA, _RSA_PSS))
+    pointer, detail = faults(
+        certificate.public_bytes(Encoding.PEM).decode(), identity["private_key"]
+    )
+    assert pointer == "/certificate"
+    assert "`openssl genpkey -algorithm RSA`" in detail
+
+
+# DER of the algorithms, the second with its default parameters (RFC 8017, appendix A.2)
+_RSA = bytes.fromhex("06092a864886f70d0101010500")
+_RSA_PSS = bytes.fromhex("06092a864886f70d01010a3000")
+
+
 def test_an_encrypted_key_is_rejected_with_the_command_that_decrypts_it() -> None:
-    encrypted = key_pem(ec.generate_private_key(ec.SECP256R1()), BestAvailableEncryption(b"x"))
-    for key in (encrypted, encrypted.replace("ENCRYPTED ", "")):
+    password = BestAvailableEncryption(b"x")
+    encrypted = key_pem(EC_KEY, password)
+    old = EC_KEY.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, password).decode()
+    for key in (encrypted, encrypted.replace("ENCRYPTED ", ""), old):
         pointer, detail = faults(IDENTITY["certificate"], key)
         assert pointer == "/private_key"
         assert "openssl pkey" in detail
@@ -242,13 +263,6 @@ def test_every_form_of_a_private_key_is_stored_as_pkcs_8(kind: str, form: Privat
     text = key.private_bytes(Encoding.PEM, form, NoEncryption()).decode()
     for given_text in (text, _PARAMETERS + text, pem(AUTHORITY) + text):
         assert TlsIdentity(private_key=given_text).cleaned().private_key == key_pem(key)
-
-
-@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
-def test_a_key_under_a_password_is_rejected_in_either_form(form: PrivateFormat) -> None:
-    text = EC_KEY.private_bytes(Encoding.PEM, form, BestAvailableEncryption(b"x")).decode()
-    with pytest.raises(InvalidInput, match="encrypted with a password"):
-        TlsIdentity(private_key=text).cleaned()
 
 
 # -- what OpenSSL does not load -------------------------------------------------------------------

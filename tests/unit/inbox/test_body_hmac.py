@@ -39,16 +39,8 @@ GOOD64 = b64(mac(SECRET, BODY))
         ("md5=ed076287532e86365e841e92bfc50d8c", "signature_not_accepted"),
         (f"sha512={HEX}", "signature_malformed"),
         (HEX, "signature_malformed"),
-        (f"SHA256={HEX}", "signature_malformed"),
         (f"sha256={HEX.upper()}", "signature_malformed"),
-        (f"sha256={HEX[:-2]}", "signature_malformed"),
         (f"sha256={WEAK}", "signature_malformed"),
-        (f"sha256={HEX}=", "signature_malformed"),
-        (f"sha256 = {HEX}", "signature_malformed"),
-        (f"sha256={HEX}ü", "signature_malformed"),
-        ("sha256", "signature_malformed"),
-        ("sha256=", "signature_malformed"),
-        ("", "signature_malformed"),
         (f"sha256={'0' * 64}", "signature_mismatch"),
         (f"sha256={mac('', DOCS_BODY).hex()}", "signature_mismatch"),
     ],
@@ -78,11 +70,6 @@ def test_bitbucket_ignores_githubs_header() -> None:
         ({"X-Gogs-Signature": GOOD}, "signature_missing"),
         ({"X-Gitea-Signature": ""}, "signature_malformed"),  # Gitea without a secret
         ({"X-Gitea-Signature": f"sha256={GOOD}"}, "signature_malformed"),
-        ({"X-Gitea-Signature": GOOD.upper()}, "signature_malformed"),
-        ({"X-Gitea-Signature": GOOD[:-1]}, "signature_malformed"),
-        ({"X-Gitea-Signature": GOOD + "00"}, "signature_malformed"),
-        ({"X-Gitea-Signature": f"{GOOD} "}, "signature_malformed"),
-        ({"X-Gitea-Signature": GOOD[:-1] + "é"}, "signature_malformed"),
         ({"X-Gitea-Signature": mac(SECRET, BODY + b"x").hex()}, "signature_mismatch"),
         ({"X-Gitea-Signature": mac("", BODY).hex()}, "signature_mismatch"),
         ([("X-Gitea-Signature", GOOD), ("X-Gitea-Signature", GOOD)], "signature_malformed"),
@@ -104,21 +91,11 @@ def test_gitea_takes_no_form_because_its_signature_covers_only_a_field() -> None
     [
         (GOOD64, ACCEPTED),
         (GOOD64.rstrip("="), "signature_malformed"),
-        (GOOD64 + "=", "signature_malformed"),
-        (f" {GOOD64}", "signature_malformed"),
-        (GOOD64[:20] + " " + GOOD64[20:], "signature_malformed"),
-        (GOOD64[:-4], "signature_malformed"),
         (GOOD64[:-2].swapcase() + GOOD64[-2:], "signature_mismatch"),
-        (f"{GOOD64}ü", "signature_malformed"),
         (GOOD, "signature_malformed"),
-        (b64(mac(SECRET, BODY) + b"\0"), "signature_malformed"),
-        (b64(mac(SECRET, BODY)[:20]), "signature_malformed"),
         (b64(mac(SECRET, BODY + b"\n")), "signature_mismatch"),
         (b64(mac("another secret", BODY)), "signature_mismatch"),
         (b64(mac("", BODY)), "signature_mismatch"),
-        (f"{GOOD64},{GOOD64}", "signature_malformed"),
-        (f"sha256={GOOD64}", "signature_malformed"),
-        ("", "signature_malformed"),
     ],
 )
 def test_shopify_accepts_only_the_base64_of_the_hmac(given: str, code: str) -> None:
@@ -146,15 +123,6 @@ def test_shopifys_events_are_signed_and_named_in_headers_without_x() -> None:
     assert SHOPIFY.event_type(request, {}) == "shopify.product.update"
     other = EVENT | {"X-Shopify-Hmac-Sha256": b64(mac("another", BODY))}
     assert outcome(SHOPIFY, received(other, BODY), SECRET) == "signature_mismatch"
-
-
-def test_unused_base64_bits_must_be_zero() -> None:
-    # 32 bytes leave two bits of the 43rd character; Python's decoder ignores them
-    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    last = alphabet.index(GOOD64[-2])
-    other = GOOD64[:-2] + alphabet[last ^ 1] + "="
-    request = received({"X-Shopify-Hmac-Sha256": other}, BODY)
-    assert outcome(SHOPIFY, request, SECRET) == "signature_malformed"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from tests.unit.inbox.requests import (
     FORM,
     TIME,
     URL,
-    at,
     b64,
     mac,
     outcome,
@@ -107,34 +106,16 @@ def timed(timestamp: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("headers", "seconds_later", "code"),
+    ("headers", "code"),
     [
-        (timed(str(TIME)), 0, ACCEPTED),
-        (timed(str(TIME)), 300, ACCEPTED),
-        (timed(str(TIME)), 301, "timestamp_out_of_tolerance"),
-        (timed(str(TIME)), -301, "timestamp_out_of_tolerance"),
-        (timed(str(TIME)) | {"X-Time": str(TIME + 1)}, 0, "signature_mismatch"),
-        (timed(f" {TIME}"), 0, "timestamp_malformed"),
-        (timed(""), 0, "signature_malformed"),
-        (timed("9" * 30), 0, "timestamp_malformed"),
-        ({"X-Signature": timed(str(TIME))["X-Signature"]}, 0, "signature_missing"),
-        ({"X-Time": str(TIME)}, 0, "signature_missing"),
-        (
-            [*timed(str(TIME)).items(), ("x-time", str(TIME))],
-            0,
-            "signature_malformed",
-        ),
-        (
-            [*timed(str(TIME)).items(), ("x-signature", "00")],
-            0,
-            "signature_malformed",
-        ),
+        (timed(str(TIME)), ACCEPTED),
+        (timed(str(TIME)) | {"X-Time": str(TIME + 1)}, "signature_mismatch"),
+        (timed(f" {TIME}"), "timestamp_malformed"),
+        (timed("9" * 30), "timestamp_malformed"),
     ],
 )
-def test_a_signed_time_must_be_present_once_and_be_current(
-    headers: dict[str, str], seconds_later: int, code: str
-) -> None:
-    assert outcome(TIMED, received(headers, BODY), SECRET, now=at(seconds_later)) == code
+def test_a_signed_time_must_be_the_one_in_its_header(headers: dict[str, str], code: str) -> None:
+    assert outcome(TIMED, received(headers, BODY), SECRET) == code
 
 
 def test_the_time_can_be_in_milliseconds() -> None:
@@ -226,11 +207,6 @@ def test_the_delivery_id_comes_from_a_header_or_the_body() -> None:
     assert generic(id_header="X-Id").delivery_id(request, payload) == "h_1"
     assert generic(id_expression="id").delivery_id(request, payload) == "o_1"
     assert generic(id_expression="missing").delivery_id(request, payload) is None
-
-
-def test_a_form_becomes_an_object_of_its_fields() -> None:
-    request = received({}, b"a=1&b=%C3%BC&b=&c=", content_type=FORM)
-    assert PLAIN.payload(request) == {"a": "1", "b": ["ü", ""], "c": ""}
 
 
 def test_content_types_that_the_operator_lists_are_accepted() -> None:

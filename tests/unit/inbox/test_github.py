@@ -73,21 +73,9 @@ def test_sha1_does_not_replace_a_missing_or_wrong_sha256(
 @pytest.mark.parametrize(
     ("signature", "code"),
     [
-        ("", "signature_malformed"),
-        ("sha256=", "signature_malformed"),
         (HEX, "signature_malformed"),  # no prefix
         (f"sha512={HEX}", "signature_malformed"),
-        (f"SHA256={HEX}", "signature_malformed"),
         (f"sha256={HEX.upper()}", "signature_malformed"),
-        (f"sha256={HEX[:-2]}", "signature_malformed"),
-        (f"sha256={HEX}00", "signature_malformed"),
-        (f"sha256={HEX[:-1]}g", "signature_malformed"),
-        (f"sha256={HEX[:-1]}٣", "signature_malformed"),  # a digit, in Arabic
-        (f"sha256= {HEX}", "signature_malformed"),
-        (f" sha256={HEX}", "signature_malformed"),
-        (f"sha256={HEX}\n", "signature_malformed"),
-        (f"sha256={HEX},sha256={HEX}", "signature_malformed"),
-        (f"sha256=sha256={HEX}", "signature_malformed"),
         (f"sha256={'0' * 64}", "signature_mismatch"),
         (f"sha256={HEX[:-1]}8", "signature_mismatch"),
     ],
@@ -95,11 +83,6 @@ def test_sha1_does_not_replace_a_missing_or_wrong_sha256(
 def test_a_wrong_signature_is_rejected(signature: str, code: str) -> None:
     request = received({"X-Hub-Signature-256": signature}, DOCS_BODY)
     assert outcome(GITHUB, request, DOCS_SECRET) == code
-
-
-def test_the_error_for_an_unsigned_request_names_the_missing_header() -> None:
-    assert outcome(GITHUB, received({}, DOCS_BODY), DOCS_SECRET) == "signature_missing"
-    assert outcome(WITH_SHA1, received({}, DOCS_BODY), DOCS_SECRET) == "signature_missing"
 
 
 @pytest.mark.parametrize("secrets", [(), ("",), ("  ",), ("", "\t"), ("\ud800",)])

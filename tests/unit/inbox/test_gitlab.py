@@ -15,12 +15,11 @@ from standardwebhooks import Webhook
 from hookfast.errors import InvalidInput
 from hookfast.inbox import provider
 from hookfast.inbox.idempotency_key import covers_any_body
-from tests.unit.inbox.requests import ACCEPTED, NOW, TIME, at, outcome, received
+from tests.unit.inbox.requests import ACCEPTED, NOW, TIME, outcome, received
 
 GITLAB = provider("gitlab")
 TOKEN = "a-secret-token-of-the-project"
 SIGNING = "whsec_" + base64.b64encode(b"s" * 32).decode()
-PREVIOUS = "whsec_" + base64.b64encode(b"p" * 32).decode()
 BODY = b'{"object_kind":"push"}'
 ID = "f5e5f430-f57b-4e6e-9fac-d9128cd7232f"
 
@@ -67,21 +66,6 @@ def test_the_token_must_be_the_secret(token: str, code: str) -> None:
     assert outcome(GITLAB, received({"X-Gitlab-Token": token}, BODY), TOKEN) == code
 
 
-def test_a_repeated_token_is_rejected() -> None:
-    twice = [("X-Gitlab-Token", TOKEN), ("X-GITLAB-TOKEN", TOKEN)]
-    assert outcome(GITLAB, received(twice, BODY), TOKEN) == "signature_malformed"
-
-
-def test_without_a_token_the_request_is_unsigned() -> None:
-    assert outcome(GITLAB, received({}, BODY), TOKEN) == "signature_missing"
-
-
-def test_a_signature_is_accepted_with_the_current_and_the_previous_signing_token() -> None:
-    for secret in (SIGNING, PREVIOUS):
-        request = received(signed(secret=secret), BODY)
-        assert outcome(GITLAB, request, SIGNING, PREVIOUS) == ACCEPTED
-
-
 @pytest.mark.parametrize(
     ("changes", "code"),
     [
@@ -115,13 +99,6 @@ def test_the_signing_token_is_not_accepted_as_a_token() -> None:
     assert outcome(GITLAB, received({"X-Gitlab-Token": SIGNING}, BODY), SIGNING) == (
         "signature_missing"
     )
-
-
-def test_an_old_signature_is_rejected() -> None:
-    request = received(signed(), BODY)
-    assert outcome(GITLAB, request, SIGNING, now=at(300)) == ACCEPTED
-    assert outcome(GITLAB, request, SIGNING, now=at(301)) == "timestamp_out_of_tolerance"
-    assert outcome(GITLAB, request, SIGNING, now=at(-301)) == "timestamp_out_of_tolerance"
 
 
 def test_a_broken_signing_token_verifies_nothing() -> None:

@@ -13,14 +13,13 @@ from hookfast.errors import InvalidInput
 from hookfast.inbox import delivery_key, provider
 from hookfast.inbox.samples import sample
 from hookfast.signing.signature import Profile, merged_headers, secret_key, sign
-from tests.unit.inbox.requests import ACCEPTED, NOW, TIME, URL, at, b64, mac, outcome, received
+from tests.unit.inbox.requests import ACCEPTED, NOW, TIME, URL, b64, mac, outcome, received
 
 STANDARD = provider("hook")
 HOOK = provider("hook", {"profiles": ["hook"]})
 EVERY = ("standard", "nonce", "hook")
 KEY = b"s" * 32
 SECRET = "whsec_" + b64(KEY)
-PREVIOUS = "whsec_" + b64(b"p" * 32)
 PUBLIC = "whpk_" + b64(
     Ed25519PrivateKey.from_private_bytes(b"e" * 32).public_key().public_bytes_raw()
 )
@@ -119,18 +118,14 @@ def test_a_sample_is_signed_with_the_sources_profiles(profiles: list[str]) -> No
         ({}, BODY + b" ", "signature_mismatch"),
         ({"X-Hook-Timestamp": str(TIME + 1)}, BODY, "signature_mismatch"),
         ({"X-Hook-Timestamp": "soon"}, BODY, "timestamp_malformed"),
-        ({"X-Hook-Timestamp": None}, BODY, "signature_missing"),
-        ({"X-Hook-Signature": None}, BODY, "signature_missing"),
-        ({"X-Hook-Signature": ""}, BODY, "signature_malformed"),
         ({"X-Hook-Signature": "sha256="}, BODY, "signature_mismatch"),
         ({"X-Hook-Signature": "md5=00"}, BODY, "signature_not_accepted"),
     ],
 )
 def test_only_the_signature_of_time_and_body_is_accepted(
-    changes: dict[str, str | None], body: bytes, code: str
+    changes: dict[str, str], body: bytes, code: str
 ) -> None:
-    headers = {name: value for name, value in (signed() | changes).items() if value is not None}
-    assert outcome(HOOK, received(headers, body), SECRET) == code
+    assert outcome(HOOK, received(signed() | changes, body), SECRET) == code
 
 
 def test_the_stronger_of_two_accepted_signatures_counts() -> None:
@@ -160,18 +155,6 @@ def test_the_profile_that_signs_no_time_is_not_accepted() -> None:
     )
     every = provider("hook", {"profiles": EVERY})
     assert outcome(every, received(headers, BODY), SECRET) == "signature_not_accepted"
-
-
-def test_the_previous_secret_is_accepted_beside_the_current_one() -> None:
-    request = received(signed(key=b"p" * 32), BODY)
-    assert outcome(HOOK, request, SECRET, PREVIOUS) == ACCEPTED
-    assert outcome(HOOK, request, SECRET) == "signature_mismatch"
-
-
-def test_the_signed_time_must_be_within_the_tolerance() -> None:
-    request = received(signed(), BODY)
-    assert outcome(HOOK, request, SECRET, now=at(300)) == ACCEPTED
-    assert outcome(HOOK, request, SECRET, now=at(301)) == "timestamp_out_of_tolerance"
 
 
 @pytest.mark.parametrize(

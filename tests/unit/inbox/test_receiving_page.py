@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import chain
 from pathlib import Path
 from typing import get_args
 
 from hookfast.inbox import PROVIDERS, provider
+from hookfast.inbox.body_hmac import BodyHmac
 from hookfast.inbox.errors import RejectionCode
 from hookfast.inbox.expression import FUNCTIONS, LIMITS, MAX_KEY_LENGTH
 from hookfast.inbox.naming import event_name
@@ -21,11 +23,40 @@ def section(title: str) -> str:
     return re.split(r"^#+ ", PAGE.split(f" {title}\n", 1)[1], maxsplit=1, flags=re.MULTILINE)[0]
 
 
-def test_every_provider_is_in_every_table() -> None:
-    for title in ("Providers", "Event types", "Keys"):
-        assert set(re.findall(r"^\| `(\w+)` \|", section(title), re.MULTILINE)) >= set(PROVIDERS)
-    set_up = re.findall(r"^\| `(\w+)` \|", section("Set-up at the provider"), re.MULTILINE)
-    assert {*set_up, "generic"} == {*PROVIDERS, "provider"}  # the table's head
+def table_of_providers() -> dict[str, dict[str, str]]:
+    """Return the rows of each provider in the table, by what they are about."""
+    table: dict[str, dict[str, str]] = {}
+    rows = re.findall(
+        r"^\| (?:`(\w+)`)? ?\| ([\w ]+) \| (.+) \|$", section("Providers"), re.MULTILINE
+    )
+    for name, about, text in rows:
+        if name:
+            table[name] = {}
+        table[[*table][-1]][about] = text
+    return table
+
+
+def test_the_table_has_every_provider_with_what_a_user_has_to_know() -> None:
+    table = table_of_providers()
+    assert sorted(table) == sorted(PROVIDERS)
+    for name, rows in table.items():
+        missing = {"signature", "secret", "set up", "event type", "delivery id"} - set(rows)
+        assert missing == ({"set up"} if name == "generic" else set()), name
+
+
+def test_the_table_has_the_headers_of_each_provider_that_signs_the_body_alone() -> None:
+    table = table_of_providers()
+    schemes = [one.scheme for one in PROVIDERS.values() if issubclass(one, BodyHmac)]
+    assert schemes
+    for scheme in schemes:
+        rows = table[scheme.name]
+        assert (
+            f"`{scheme.signature_headers[0]}: {scheme.prefix}<{scheme.encoding}>`"
+            in (rows["signature"])
+        )
+        for header in chain(*scheme.delivery_headers):
+            assert f"`{header}`" in rows["delivery id"]
+        assert any(f"`{header}`" in rows["event type"] for header in chain(*scheme.type_headers))
 
 
 def test_every_option_is_documented() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
+from hookfast.events.event_type import matches
 from hookfast.inbox import InboundRequest, Provider, provider
 from hookfast.inbox.expression import compile_expression
 from hookfast.inbox.samples import SAMPLE_NAMES, sample, sample_data, type_of_sample
@@ -21,6 +22,11 @@ def provider_of(name: str) -> Provider:
     kind = name.partition(".")[0]
     options = {"signature_header": "X-S", "id_expression": "id", "type_expression": "type"}
     return provider(kind, options if kind == "generic" else {})
+
+
+def suggested_key(one: Provider, event_type: str) -> str | None:
+    keys = one.suggested_keys.items()
+    return next((text for pattern, text in keys if matches(pattern, event_type)), None)
 
 
 def sent(name: str) -> InboundRequest:
@@ -66,18 +72,18 @@ def test_every_placeholder_of_a_sample_is_replaced(name: str) -> None:
 def test_the_suggested_key_of_a_sample_has_a_result(name: str) -> None:
     one, request = provider_of(name), sent(name)
     payload = one.payload(request)
-    suggested = one.suggested_key(one.event_type(request, payload))
+    suggested = suggested_key(one, one.event_type(request, payload))
     if suggested is not None:
         assert compile_expression(suggested, pointer="").key(payload) is not None
 
 
 def test_pushes_releases_and_merge_requests_have_suggested_keys() -> None:
     for event in ("github.push.received", "github.release.published", "gitlab.push.received"):
-        assert provider_of(event).suggested_key(event) is not None
-    merge_request = provider("gitlab").suggested_key("gitlab.merge_request.updated")
+        assert suggested_key(provider_of(event), event) is not None
+    merge_request = suggested_key(provider("gitlab"), "gitlab.merge_request.updated")
     assert merge_request is not None
     assert "object_attributes.iid" in merge_request
-    assert provider("github").suggested_key("github.star.created") is None
+    assert suggested_key(provider("github"), "github.star.created") is None
 
 
 def test_the_times_of_a_sample_are_current_and_in_the_right_format() -> None:
@@ -92,18 +98,6 @@ def test_an_unknown_sample_is_rejected_with_the_list_of_samples() -> None:
     with pytest.raises(InvalidInput, match=r"github\.push") as rejected:
         sample("github.star", provider=provider("github"), secret=SECRET, now=NOW, url=URL)
     assert rejected.value.code == "unknown_sample"
-
-
-def test_a_public_key_cannot_sign_a_sample() -> None:
-    with pytest.raises(InvalidInput) as rejected:
-        sample(
-            "standard.invoice.paid",
-            provider=provider("standard"),
-            secret="whpk_" + b64(b"p" * 32),
-            now=NOW,
-            url=URL,
-        )
-    assert rejected.value.code == "invalid_secret"
 
 
 def test_sample_data_of_an_event_type_are_those_of_its_sample() -> None:

@@ -28,7 +28,6 @@ DOCS = {
 }
 
 SECRET = "whsec_" + b64(b"s" * 32)
-PREVIOUS = "whsec_" + b64(b"p" * 32)
 BODY = b'{"type":"user.created"}'
 ED25519 = Ed25519PrivateKey.from_private_bytes(b"e" * 32)
 PUBLIC = "whpk_" + b64(ED25519.public_key().public_bytes_raw())
@@ -56,12 +55,6 @@ def test_the_vector_is_accepted_with_the_prefix_and_without(secret: str) -> None
     ("changes", "code"),
     [
         ({}, ACCEPTED),
-        ({"webhook-id": None}, "signature_missing"),
-        ({"webhook-timestamp": None}, "signature_missing"),
-        ({"webhook-signature": None}, "signature_missing"),
-        ({"webhook-id": ""}, "signature_malformed"),
-        ({"webhook-timestamp": ""}, "signature_malformed"),
-        ({"webhook-signature": ""}, "signature_malformed"),
         ({"webhook-timestamp": "hello"}, "timestamp_malformed"),
         ({"webhook-timestamp": f"+{DOCS_TIME}"}, "timestamp_malformed"),
         ({"webhook-id": "msg_other"}, "signature_mismatch"),
@@ -80,33 +73,11 @@ def test_the_vector_is_accepted_with_the_prefix_and_without(secret: str) -> None
             {"webhook-signature": f"v1,{'A' * 43}= v2,x {DOCS_SIGNATURE} v1,{'B' * 43}="},
             ACCEPTED,
         ),
-        ({"webhook-signature": f"{DOCS_SIGNATURE}ü"}, "signature_malformed"),
     ],
 )
-def test_an_incomplete_or_changed_request_is_rejected(
-    changes: dict[str, str | None], code: str
-) -> None:
-    changed = {name: value for name, value in (DOCS | changes).items() if value is not None}
-    request = received(changed, DOCS_BODY)
+def test_a_changed_request_is_rejected(changes: dict[str, str], code: str) -> None:
+    request = received(DOCS | changes, DOCS_BODY)
     assert outcome(STANDARD, request, DOCS_SECRET, now=DOCS_NOW) == code
-
-
-def test_a_repeated_header_is_rejected() -> None:
-    for name in DOCS:
-        twice = [*DOCS.items(), (name.upper(), DOCS[name])]
-        request = received(twice, DOCS_BODY)
-        assert outcome(STANDARD, request, DOCS_SECRET, now=DOCS_NOW) == "signature_malformed"
-
-
-def test_the_signed_time_must_be_within_the_tolerance() -> None:
-    request = received(signed(), BODY)
-    for seconds, code in [
-        (300, ACCEPTED),
-        (301, "timestamp_out_of_tolerance"),
-        (-300, ACCEPTED),
-        (-301, "timestamp_out_of_tolerance"),
-    ]:
-        assert outcome(STANDARD, request, SECRET, now=at(seconds)) == code
 
 
 def test_the_error_says_by_how_many_seconds_the_time_differs() -> None:
@@ -115,11 +86,6 @@ def test_the_error_says_by_how_many_seconds_the_time_differs() -> None:
             RequestRejected, match=r"401 s away from now and only 300 s are allowed"
         ):
             STANDARD.verify(received(signed(), BODY), secrets=[SECRET], now=at(seconds))
-
-
-def test_the_previous_secret_is_accepted_beside_the_current_one() -> None:
-    assert outcome(STANDARD, received(signed(PREVIOUS), BODY), SECRET, PREVIOUS) == ACCEPTED
-    assert outcome(STANDARD, received(signed(PREVIOUS), BODY), SECRET) == "signature_mismatch"
 
 
 def test_a_public_key_verifies_ed25519_and_nothing_else() -> None:
@@ -161,9 +127,7 @@ def test_only_headers_with_the_configured_prefix_are_verified() -> None:
 @pytest.mark.parametrize(
     ("given", "name"),
     [
-        ("user.created", "standard.user.created"),
         ("billing.invoice.paid", "standard.billing_invoice.paid"),
-        ("ping", "standard.ping.received"),
         (None, "standard.event.received"),
     ],
 )

@@ -84,8 +84,6 @@ def test_the_vector_of_the_sdk_is_accepted() -> None:
         (f"t={TIME},V1={v1()}", "signature_not_accepted"),
         (f"t={TIME}, v1={v1()}", "signature_not_accepted"),  # no blanks between fields
         (f"t={TIME},v1={v1().upper()}", "signature_malformed"),
-        (f"t={TIME},v1={v1()[:-2]}", "signature_malformed"),
-        (f"t={TIME},v1={v1()}\u00e9", "signature_malformed"),
         (f"t={TIME},v1={v1(body=BODY + b' ')}", "signature_mismatch"),
         (f"t={TIME},v1={v1(secret=' ')}", "signature_mismatch"),
         (f"t={TIME + 1},v1={v1()}", "signature_mismatch"),  # the time is signed
@@ -101,25 +99,6 @@ def test_the_vector_of_the_sdk_is_accepted() -> None:
 )
 def test_only_a_correct_v1_signature_is_accepted(header: str, code: str) -> None:
     assert outcome(STRIPE, received({"Stripe-Signature": header}, BODY), SECRET) == code
-
-
-def test_without_the_header_the_signature_is_missing() -> None:
-    assert outcome(STRIPE, received({}, BODY), SECRET) == "signature_missing"
-
-
-@pytest.mark.parametrize(
-    ("seconds_later", "code"),
-    [
-        (0, ACCEPTED),
-        (300, ACCEPTED),
-        (301, "timestamp_out_of_tolerance"),
-        (-300, ACCEPTED),
-        (-301, "timestamp_out_of_tolerance"),
-    ],
-)
-def test_the_signed_time_must_be_within_the_tolerance(seconds_later: int, code: str) -> None:
-    request = received({"Stripe-Signature": f"t={TIME},v1={v1()}"}, BODY)
-    assert outcome(STRIPE, request, SECRET, now=at(seconds_later)) == code
 
 
 def test_the_tolerance_can_be_narrowed() -> None:
@@ -146,12 +125,7 @@ def test_a_forged_request_does_not_learn_that_it_is_also_old() -> None:
             "v1.billing.meter.error_report_triggered",
             "stripe.v1_billing_meter.error_report_triggered",
         ),
-        ("ping", "stripe.ping.received"),
-        ("", "stripe.event.received"),
         (None, "stripe.event.received"),
-        (7, "stripe.event.received"),
-        ("...", "stripe.event.received"),
-        ("3d.2fa", "stripe.x_3d.x_2fa"),
     ],
 )
 def test_events_of_any_depth_become_three_part_types(given: object, name: str) -> None:

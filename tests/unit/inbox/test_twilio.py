@@ -76,9 +76,7 @@ def test_the_vector_with_a_json_body_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("url", "body", "content_type", "given", "code"),
     [
-        (SDK_URL, form(SDK_FIELDS), FORM, "", "signature_malformed"),
         (SDK_URL, form(SDK_FIELDS), FORM, SDK_SIGNATURE[:-1], "signature_malformed"),
-        (SDK_URL, form(SDK_FIELDS), FORM, f"{SDK_SIGNATURE}é", "signature_malformed"),
         (SDK_URL, form(SDK_FIELDS), FORM, SDK_SIGNATURE.swapcase(), "signature_mismatch"),
         (SDK_URL, form(SDK_FIELDS | {"To": "+1"}), FORM, SDK_SIGNATURE, "signature_mismatch"),
         (SDK_URL, form(SDK_FIELDS | {"Extra": ""}), FORM, SDK_SIGNATURE, "signature_mismatch"),
@@ -113,11 +111,6 @@ def test_a_changed_request_is_rejected(
 ) -> None:
     request = received({"X-Twilio-Signature": given}, body, url=url, content_type=content_type)
     assert outcome(TWILIO, request, SDK_SECRET) == code
-
-
-def test_the_error_for_an_unsigned_request_names_the_missing_header() -> None:
-    request = received({}, form(SDK_FIELDS), url=SDK_URL, content_type=FORM)
-    assert outcome(TWILIO, request, SDK_SECRET) == "signature_missing"
 
 
 def test_the_public_url_is_verified_behind_a_proxy() -> None:

@@ -114,7 +114,7 @@ def test_lines_of_ours_and_of_libraries_have_one_schema() -> None:
     output = io.BytesIO()
     configure_logging(Settings(), process="worker", output=output)
     structlog.get_logger().warning("Ours.", error="OSError")
-    logging.getLogger("uvicorn.error").warning("A %s.", "library's")
+    logging.getLogger("sqlalchemy.pool").warning("A %s.", "library's")
     try:
         raise ValueError("told")
     except ValueError as error:

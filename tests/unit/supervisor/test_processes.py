@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from asyncio.subprocess import Process
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hookfast.supervisor import processes
 from hookfast.supervisor.processes import Part, Supervisor, run_once
 from tests.e2e.service_process import lives
 from tests.support.waiting import PATIENCE, within
@@ -66,7 +68,17 @@ async def test_run_once_returns_the_exit_code(code: int) -> None:
     assert await within(PATIENCE, run_once(part)) == code
 
 
-async def test_run_once_kills_the_process_when_cancelled(tmp_path: Path) -> None:
+async def test_run_once_kills_the_process_when_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawned: list[Process] = []
+    spawn = processes._spawn
+
+    async def noted_spawn(part: Part) -> Process:
+        spawned.append(await spawn(part))
+        return spawned[0]
+
+    monkeypatch.setattr(processes, "_spawn", noted_spawn)
     started = tmp_path / "pid"
     script = f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     part = Part(
@@ -80,6 +92,8 @@ async def test_run_once_kills_the_process_when_cancelled(tmp_path: Path) -> None
         await task
 
     await within(PATIENCE, _until(lambda: not lives(int(started.read_text()))))
+    # also for this loop, which would otherwise be closed before it closes the process's pipe
+    await within(PATIENCE, spawned[0].wait())
 
 
 async def _until(condition: Callable[[], bool]) -> None:

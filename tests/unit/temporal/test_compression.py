@@ -34,13 +34,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
     literal = socket.getaddrinfo
 
-    def getaddrinfo(host: str, port: None, **options: Any) -> list[Any]:
-        asked.append(host)
+    def getaddrinfo(name: bytes, port: None, **options: Any) -> list[Any]:
+        asked.append(host := name.decode())
         if host in NAMES:
             return [(None, None, None, "", (address, 0)) for address in NAMES[host]]
         return literal(host, port, flags=socket.AI_NUMERICHOST, **options)
 
-    monkeypatch.setattr(compression.socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     return asked
 
 
@@ -121,7 +121,7 @@ async def test_silent_name_server_delays_neither_the_loop_nor_the_start(
         answers.wait(30)
         return []
 
-    monkeypatch.setattr(compression.socket, "getaddrinfo", never)
+    monkeypatch.setattr(socket, "getaddrinfo", never)
     monkeypatch.setattr(compression, "_LOOKUP_SECONDS", 0.1)
     try:
         async with asyncio.timeout(5):

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from api.process.context import Context
+from api.context.context import Context
 from tests.integration.api.audit.scenes import EVENT_TYPE, needs_temporal
 from tests.integration.api.shared.operations import Operation
 from tests.support.api_client import Make, MakeEventType

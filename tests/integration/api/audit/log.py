@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.audit import audit_log
 from hookfast.storage.audit.audit_log import AuditFilter
 from hookfast.storage.tables import AuditEntry

@@ -17,8 +17,8 @@ from sqlalchemy import Select, insert, select, text
 from sqlmodel import SQLModel
 from structlog.testing import capture_logs
 
+from api.context.context import Context
 from api.forms.jobs import JOB_RESPONSES
-from api.process.context import Context
 from hookfast.storage.tables import EndpointHealth
 from tests.integration.api.audit.log import entries
 from tests.integration.api.audit.scenes import (

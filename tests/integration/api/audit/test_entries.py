@@ -7,7 +7,7 @@ import json
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from tests.integration.api.audit.log import entries
 from tests.integration.api.audit.scenes import EVENT_TYPE, RECEIVER
 from tests.support.api_client import Make, MakeEventType

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from sqlalchemy import delete
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import utc_now
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables import Event, RetentionRun

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from sqlalchemy import func, select
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.tables import Delivery
 from tests.integration.api.polling.polls import TYPE, emit, numbers, poll
 from tests.support.api_client import assert_problem

@@ -8,7 +8,7 @@ import contextlib
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from tests.integration.api.polling.polls import emit, numbers, poll
 from tests.support.api_client import assert_problem
 from tests.support.waiting import PATIENCE

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Select, bindparam, select
 from sqlmodel import SQLModel
 
-from api.process.context import Context
+from api.context.context import Context
 
 
 async def rows_of(context: Context, tenant_id: str) -> dict[str, list[Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 from sqlalchemy import func, select, update
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import utc_now
 from hookfast.storage.tables import InboxKey
 from tests.integration.api.inbound import SECRET

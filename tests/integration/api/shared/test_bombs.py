@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from tests.integration.api.shared import test_isolation as isolation
 from tests.integration.api.shared.one_of_everything import EVENT_TYPE
 from tests.integration.api.shared.rows import rows_of

@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import func, select
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.tables import Event
 from tests.support.api_client import OPERATOR_KEY, KeyClient, Make, MakeEventType, assert_problem
 

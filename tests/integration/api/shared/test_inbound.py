@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from sqlalchemy import insert, select
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.inbox.sources import MAX_EVENT_TYPES
 from hookfast.storage.tables import Event, InboxKey, Source, SourceEventType
 from tests.integration.api.inbound import post, send, signed

@@ -9,8 +9,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.process import source_cache
-from api.process.context import Context
+from api.context import source_cache
+from api.context.context import Context
 from hookfast.clock import utc_now
 from hookfast.inbox import provider
 from hookfast.inbox.errors import RequestRejected

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from sqlalchemy import Table, select
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.events.hops import MAX_HOPS
 from hookfast.events.operational import SYSTEM_TENANT, Kind
 from hookfast.storage.tables import Event

@@ -7,7 +7,7 @@ import json
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import utc_now
 from hookfast.inbox import provider
 from hookfast.inbox.provider import Unsigned

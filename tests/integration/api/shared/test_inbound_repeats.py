@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from sqlalchemy import text
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import InboxEntry
 from tests.integration.api.inbound import post, send, signed

@@ -10,7 +10,7 @@ import pytest
 import trustme
 from fastapi import FastAPI
 
-from api.process.context import Context
+from api.context.context import Context
 from tests.integration.api.shared.one_of_everything import EVENT_TYPE
 from tests.integration.api.shared.operations import EMITTING, OPERATIONS, UNKNOWN, Operation
 from tests.integration.api.shared.rows import rows_of

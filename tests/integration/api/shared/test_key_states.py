@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.storage.accounts import api_keys
 from hookfast.storage.accounts.api_keys import Scope
 from hookfast.storage.keys.new_keys import key_record, new_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.clock import rfc3339
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, cutoffs

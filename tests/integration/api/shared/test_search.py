@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from sqlalchemy import insert
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.ids import new_id
 from hookfast.storage.tables import Attempt, Notice
 from tests.integration.api.inbound import send

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.inbox.source_secrets import MAX_LIVE
 from tests.integration.api.inbound import SECRET, send
 from tests.support.api_client import Json, KeyClient, Make, assert_problem

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 import uvicorn
 
-from api.process.context import Context
+from api.context.context import Context
 from hookfast.settings.settings import Settings
 from tests.support.api_client import OPERATOR_KEY, Json, development_settings
 from tests.support.api_server import api_server

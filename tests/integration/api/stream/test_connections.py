@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from api.limits import body_memory
-from api.stream import response
+from api.stream import feed_stream, response
 from hookfast.clock import rfc3339, utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.feed.cursor import Cursor
@@ -22,7 +22,7 @@ async def test_heartbeat_advances_a_quiet_stream(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that reconnects after a quiet day need not start a day ago."""
-    monkeypatch.setattr(response, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(feed_stream, "HEARTBEAT_SECONDS", 0.1)
     async with served.stream(events=["no.such.event"]) as stream:
         begun = Cursor.parse(stream.last_id or "")
         [event_id] = await served.emit(None)
@@ -69,8 +69,8 @@ async def test_client_that_does_not_read_is_disconnected_and_can_resume(
 async def test_a_revoked_key_ends_its_stream(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(response, "HEARTBEAT_SECONDS", 0.1)
-    monkeypatch.setattr(response, "KEY_CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(feed_stream, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(feed_stream, "KEY_CHECK_SECONDS", 0.1)
     tenant, key = await served.tenant()
     async with served.stream(key) as stream:
         assert await stream.next() is not None  # it is alive

@@ -223,8 +223,8 @@ async def test_page_reads_one_range_of_an_index(database: Database) -> None:
             await connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
             await connection.exec_driver_sql("SET LOCAL enable_bitmapscan = off")
         for (chosen, index), after in product(PLANS, (None, "aud_5")):
-            statement = audit_log.page_statement(chosen, after=after, limit=51)
-            plan = await explain(connection, statement)
+            query = audit_log.list_page(connection, chosen, after=after, limit=51)
+            plan = await explain(connection, query)
             if database.kind == "sqlite":
                 assert index in plan.split(), (chosen, plan)
                 assert "TEMP B-TREE" not in plan, (chosen, plan)
@@ -233,10 +233,8 @@ async def test_page_reads_one_range_of_an_index(database: Database) -> None:
 
 
 @pytest.mark.parametrize("table", AUDITED, ids=lambda table: table.__tablename__)
-def test_every_column_is_either_logged_or_not(table: Any) -> None:
-    audited = AUDITED[table]
-    columns = sorted(column.name for column in table.__table__.columns)
-    assert sorted([*audited.logged, *audited.unlogged]) == columns
+def test_every_unlogged_column_exists(table: Any) -> None:
+    assert set(AUDITED[table].unlogged) < {column.name for column in table.__table__.columns}
 
 
 @pytest.mark.parametrize("cause", [Cause.GONE, Cause.GAVE_UP])

@@ -24,7 +24,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import admission, life_rows, lives
 from hookfast.storage.deliveries.admission import Decision
 from hookfast.storage.endpoints import endpoint_health
-from hookfast.storage.owners import announcements
+from hookfast.storage.owners import notifications
 from hookfast.storage.tables import Event, Notice
 from tests.integration.storage.deliveries.stored_lives import NOON, at, stored_life
 from tests.integration.storage.retention.ended import success
@@ -135,7 +135,7 @@ async def close(database: Database, endpoint: str, second: float = 700) -> bool:
         if after.state is not State.CLOSED:
             return False
         await circuits.store(connection, locked, after, now=at(second))
-        await announcements.circuit_changed(
+        await notifications.circuit_changed(
             connection, locked, after, policy=POLICY, now=at(second)
         )
         return True

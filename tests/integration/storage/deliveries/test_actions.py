@@ -111,7 +111,7 @@ async def test_a_persons_action_is_applied_at_once_and_put_into_the_outbox(
         assert (row.status, row.next_attempt_at) == then, action
         assert row.updated_at == at(NOW)
         # its workflow is not woken yet
-        assert (row.started_at, row.leased_until, row.wakes) == (None, None, 1)
+        assert (row.started_at, row.leased_until, row.wake_count) == (None, None, 1)
         assert row.urgency == Urgency.PERSON
 
 
@@ -206,7 +206,7 @@ async def test_a_jobs_action_changes_only_deliveries_for_which_it_is_possible(
     for before, delivery in ids.items():
         row = await delivery_row(database, delivery)
         if before in change:
-            assert (row.started_at, row.wakes) == (None, 1)
+            assert (row.started_at, row.wake_count) == (None, 1)
             is_due = action is Action.CHECK_LIMITS  # not less urgent than a retry
             assert row.urgency == (Urgency.RETRY if is_due else Urgency.JOB)
             assert row.resend_yields == (action is Action.RESEND_YIELDING)
@@ -266,7 +266,7 @@ async def test_a_persons_action_stays_urgent_when_a_job_acts_too(
     await request(database, delivery, "resend")
     await request_many(database, [delivery], Action.PAUSE)
     row = await delivery_row(database, delivery)
-    assert (row.status, row.wakes, row.urgency) == ("paused", 2, Urgency.PERSON)
+    assert (row.status, row.wake_count, row.urgency) == ("paused", 2, Urgency.PERSON)
 
 
 # -- signals sent directly, as in the Temporal UI -------------------------------------------------
@@ -346,7 +346,7 @@ async def test_signals_do_not_put_their_delivery_into_the_outbox(
     was = await delivery_row(database, delivery)
     await apply_signals(database, delivery, "run", 1, Action.PAUSE)
     row = await delivery_row(database, delivery)
-    assert (row.status, row.started_at, row.wakes) == ("paused", was.started_at, 0)
+    assert (row.status, row.started_at, row.wake_count) == ("paused", was.started_at, 0)
 
 
 async def test_a_signal_to_an_unknown_delivery_raises_not_found(database: Database) -> None:

@@ -48,7 +48,7 @@ async def add_job(database: Database, **members: Any) -> Job:
             "id": new_id("job", NOW),
             "kind": "action",
             "action": "resend",
-            "chosen": {},
+            "filter": {},
             "rate_per_second": 5.0,
             "status": "pending",
             "total": 1_200,
@@ -107,8 +107,8 @@ FULL = DeliverySelection(
 async def test_a_selection_is_the_same_after_it_was_stored(
     database: Database, chosen: DeliverySelection
 ) -> None:
-    job = await add_job(database, chosen=chosen.document())
-    assert DeliverySelection.from_document((await stored(database, job)).chosen) == chosen
+    job = await add_job(database, filter=chosen.document())
+    assert DeliverySelection.from_document((await stored(database, job)).filter) == chosen
 
 
 # A selection, and the positions of the selected ones of the six deliveries below.

@@ -41,7 +41,7 @@ async def test_first_event_of_a_lane_is_sent_at_once_and_the_others_queue(
     a1, a2, b1, none1, none2 = await emit(database, "a", "a", "b", None, None)
     assert await ordered.heads(database) == [none1, a1, b1]
     first, second = await delivery_row(database, a1), await delivery_row(database, a2)
-    assert (first.started_at, first.wakes) == (None, 0)  # in the outbox
+    assert (first.started_at, first.wake_count) == (None, 0)  # in the outbox
     assert second.started_at is not None
     assert (second.status, second.next_attempt_at) == ("pending", None)
     assert (await delivery_row(database, none2)).lane.endswith("/")
@@ -57,7 +57,12 @@ async def test_a_new_delivery_that_moves_up_is_as_new_as_any_other(database: Dat
     before = utc_now()
     await end(database, first)
     row = await delivery_row(database, second)
-    assert (row.place, row.started_at, row.wakes, row.urgency) == ("head", None, 0, Urgency.FIRST)
+    assert (row.place, row.started_at, row.wake_count, row.urgency) == (
+        "head",
+        None,
+        0,
+        Urgency.FIRST,
+    )
     assert row.next_attempt_at >= before
     async with database.read() as connection:
         pending = await outbox.find_pending(connection, second)
@@ -185,7 +190,7 @@ async def test_cancelled_deliveries_are_passed_over(database: Database) -> None:
     one, two, three, four = await emit(database, *"aaaa")
     await act(database, three, Action.CANCEL)
     row = await delivery_row(database, three)
-    assert (row.status, row.wakes) == ("cancelled", 0)  # it had no workflow to wake
+    assert (row.status, row.wake_count) == ("cancelled", 0)  # it had no workflow to wake
     assert row.started_at is not None
     assert await ordered.heads(database) == [one]
     await act(database, one, Action.CANCEL)
@@ -231,12 +236,12 @@ async def test_resent_delivery_waits_while_another_is_under_way(database: Databa
     change = await act(database, one, Action.RESEND)
     assert change.after.next_attempt_at is None
     row = await delivery_row(database, one)
-    assert (row.place, row.status, row.wakes) == ("queued", "retrying", 0)
+    assert (row.place, row.status, row.wake_count) == ("queued", "retrying", 0)
     assert await ordered.heads(database) == [two]
     await end(database, two)
     assert await ordered.heads(database) == [one]
     row = await delivery_row(database, one)
-    assert (row.started_at, row.wakes, row.urgency) == (None, 1, Urgency.RETRY)
+    assert (row.started_at, row.wake_count, row.urgency) == (None, 1, Urgency.RETRY)
     assert await ordered.deliver_all(database) == [one, three]
 
 

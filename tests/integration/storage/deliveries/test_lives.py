@@ -115,7 +115,7 @@ async def test_many_deliveries_are_changed_at_once_and_others_stay_unchanged(
         assert change.locked.tenant_id == row.tenant_id
         if before in ("pending", "retrying", "limited", "held"):
             assert (row.status, row.updated_at, row.started_at) == ("paused", at(10), None)
-            assert (row.wakes, row.urgency) == (1, Urgency.JOB)
+            assert (row.wake_count, row.urgency) == (1, Urgency.JOB)
             assert change.left_hold == (before == "held")
         else:
             assert row == rows[before]
@@ -130,7 +130,7 @@ async def test_several_facts_of_one_delivery_are_one_change(
     async with database.write() as connection:
         changes = await lives.apply(connection, facts, now=at(10), wake=Urgency.PERSON)
     assert changes[delivery].after.phase is Phase.PAUSED
-    assert (await delivery_row(database, delivery)).wakes == 1
+    assert (await delivery_row(database, delivery)).wake_count == 1
 
 
 async def test_a_rolled_back_change_leaves_the_row_unchanged(
@@ -212,7 +212,7 @@ async def test_simultaneous_changes_of_the_same_deliveries_do_not_deadlock(
 
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*(change(number) for number in range(12)))
-    assert {(await delivery_row(workers[0], one)).wakes for one in ids} == {24}
+    assert {(await delivery_row(workers[0], one)).wake_count for one in ids} == {24}
 
 
 async def _until_it_waits(database: Database, task: asyncio.Task[Any]) -> None:
@@ -238,7 +238,7 @@ async def test_a_fact_of_its_workflow_marks_a_delivery_as_started(
     outbox stays there, because its workflow has not been woken yet."""
     for wakes in (0, 1):
         delivery = await seed_life(database, endpoint)
-        await _put_back(database, delivery, wakes=wakes)
+        await _put_back(database, delivery, wake_count=wakes)
         await apply(database, delivery, ended(FIRST, 503, at(1)), now=2)
         row = await delivery_row(database, delivery)
         assert (row.status, row.started_at) == ("retrying", None if wakes else at(2))
@@ -257,9 +257,9 @@ async def test_operators_are_notified_once_of_a_dead_letter(
     assert (await notified(database))[1] == [Kind.DELIVERY_DEAD]
 
 
-async def _put_back(database: Database, delivery: str, *, wakes: int) -> None:
+async def _put_back(database: Database, delivery: str, *, wake_count: int) -> None:
     async with database.write() as connection:
         await connection.execute(
-            text("UPDATE deliveries SET started_at = NULL, wakes = :wakes WHERE id = :id"),
-            {"id": delivery, "wakes": wakes},
+            text("UPDATE deliveries SET started_at = NULL, wake_count = :count WHERE id = :id"),
+            {"id": delivery, "count": wake_count},
         )

@@ -43,8 +43,8 @@ async def test_the_sweep_skips_a_lost_delivery_whose_attempt_is_being_recorded(
         await recorder.execute(select(table).where(table.c.id == recorded).with_for_update())
         async with postgresql.write() as sweep:
             assert await outbox.wake_lost(sweep, overdue_since=overdue, limit=9) == 1
-    assert (await delivery_row(postgresql, lost)).wakes == 1
-    assert (await delivery_row(postgresql, recorded)).wakes == 0
+    assert (await delivery_row(postgresql, lost)).wake_count == 1
+    assert (await delivery_row(postgresql, recorded)).wake_count == 0
 
 
 async def test_the_sweep_skips_a_stalled_circuit_that_is_locked(postgresql: Database) -> None:

@@ -41,14 +41,14 @@ async def claimed_ids(database: Database, **given: Any) -> list[str]:
     return [row.delivery_id for row in await claim(database, **given)]
 
 
-async def mark(database: Database, *ids: str, wakes: int = 0, now: float = 1) -> None:
+async def mark(database: Database, *ids: str, wake_count: int = 0, now: float = 1) -> None:
     async with database.write() as connection:
-        await outbox.mark_started(connection, ids, wakes=wakes, now=at(now))
+        await outbox.mark_started(connection, ids, wake_count=wake_count, now=at(now))
 
 
-async def wake(database: Database, *ids: str, urgency: int) -> None:
+async def wake(database: Database, *ids: str) -> None:
     async with database.write() as connection:
-        await outbox.wake(connection, ids, urgency=urgency)
+        await outbox.wake(connection, ids)
 
 
 # -- claiming -------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ async def test_a_new_delivery_has_the_urgency_of_first_attempts(
 ) -> None:
     await seed(database, endpoint)
     [row] = await claim(database)
-    assert (row.urgency, row.wakes) == (Urgency.FIRST, 0)
+    assert (row.urgency, row.wake_count) == (Urgency.FIRST, 0)
     assert row.life == life_after(())
 
 
@@ -172,10 +172,10 @@ async def test_a_delivery_that_changes_while_it_is_relayed_stays_in_the_outbox(
     async with database.write() as connection:
         await outbox.release(connection, [delivery], leased_until=at(0) + LEASE)
     stored = await delivery_row(database, delivery)
-    assert (stored.started_at, stored.leased_until, stored.wakes) == (None, None, 1)
+    assert (stored.started_at, stored.leased_until, stored.wake_count) == (None, None, 1)
     # another relay need not wait for the lease
     [again] = await claim(database, now=1)
-    assert again.wakes == 1
+    assert again.wake_count == 1
 
 
 async def test_a_released_row_is_free_at_once(database: Database, endpoint: str) -> None:
@@ -206,29 +206,27 @@ async def test_recording_the_first_attempt_marks_the_row_as_started(
 async def test_a_waiting_row_keeps_the_more_urgent_of_two_wakes(
     database: Database, endpoint: str
 ) -> None:
-    for before, wakes, then in (
-        (Urgency.PERSON, Urgency.RETRY, Urgency.PERSON),
-        (Urgency.PERSON, Urgency.JOB, Urgency.PERSON),
-        (Urgency.RETRY, Urgency.JOB, Urgency.RETRY),
-        (Urgency.RETRY, Urgency.RETRY, Urgency.RETRY),
-        (Urgency.FIRST, Urgency.RETRY, Urgency.RETRY),
-        (Urgency.JOB, Urgency.PERSON, Urgency.PERSON),
+    for before, then in (
+        (Urgency.PERSON, Urgency.PERSON),
+        (Urgency.RETRY, Urgency.RETRY),
+        (Urgency.FIRST, Urgency.RETRY),
+        (Urgency.JOB, Urgency.RETRY),
     ):
         waiting = await seed(database, endpoint, urgency=before)
         started = await seed(database, endpoint, urgency=before, started_at=at(0))
-        await wake(database, waiting, started, urgency=wakes)
+        await wake(database, waiting, started)
         rows = {row.delivery_id: row for row in await claim(database)}
-        assert (rows[waiting].urgency, rows[waiting].wakes) == (then, 1), (before, wakes)
-        assert (rows[started].urgency, rows[started].wakes) == (wakes, 1), (before, wakes)
+        assert (rows[waiting].urgency, rows[waiting].wake_count) == (then, 1), before
+        assert (rows[started].urgency, rows[started].wake_count) == (Urgency.RETRY, 1), before
 
 
 async def test_waking_changes_only_the_outbox_columns(database: Database, endpoint: str) -> None:
     delivery = await seed(database, endpoint, started_at=at(0))
     before = (await delivery_row(database, delivery))._asdict()
-    await wake(database, delivery, urgency=Urgency.RETRY)
+    await wake(database, delivery)
     after = (await delivery_row(database, delivery))._asdict()
     changed = {name for name, value in after.items() if value != before[name]}
-    assert changed == {"started_at", "wakes", "urgency"}
+    assert changed == {"started_at", "wake_count", "urgency"}
 
 
 async def test_only_deliveries_that_are_long_overdue_and_unchanged_are_lost(
@@ -246,8 +244,8 @@ async def test_only_deliveries_that_are_long_overdue_and_unchanged_are_lost(
     async with database.write() as connection:
         assert await outbox.wake_lost(connection, overdue_since=at(300), limit=10) == 1
     row = await delivery_row(database, lost)
-    assert (row.wakes, row.started_at, row.urgency) == (1, None, Urgency.RETRY)
-    assert [(await delivery_row(database, one)).wakes for one in ids] == [0] * len(others)
+    assert (row.wake_count, row.started_at, row.urgency) == (1, None, Urgency.RETRY)
+    assert [(await delivery_row(database, one)).wake_count for one in ids] == [0] * len(others)
 
 
 async def test_a_lost_delivery_that_was_woken_is_not_lost_at_once(
@@ -262,7 +260,7 @@ async def test_a_lost_delivery_that_was_woken_is_not_lost_at_once(
     assert await sweep(300) == 1
     assert await sweep(360) == 0  # it waits in the outbox
     assert await claimed_ids(database, now=700) == [delivery]
-    await mark(database, delivery, wakes=1, now=700)
+    await mark(database, delivery, wake_count=1, now=700)
     assert await sweep(700) == 0
     assert await sweep(701) == 1  # that had no effect either
 

@@ -155,7 +155,7 @@ async def test_recording_an_attempt_leaves_a_woken_delivery_in_the_outbox(
     await records.apply(Action.PAUSE, at=0.5, wake=1)
     await records.record(1, 503, at=0)
     row = await delivery_row(records.database, records.delivery)
-    assert (row.status, row.attempts, row.started_at, row.wakes) == ("paused", 1, None, 1)
+    assert (row.status, row.attempts, row.started_at, row.wake_count) == ("paused", 1, None, 1)
 
 
 @pytest.mark.parametrize(

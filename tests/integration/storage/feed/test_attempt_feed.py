@@ -17,9 +17,10 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import InvalidInput
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.storage.feed import attempt_feed, feed
-from hookfast.storage.feed.attempt_feed import AttemptFilter, TailPage
+from hookfast.storage.feed.attempt_feed import TailPage
 from hookfast.storage.feed.cursor import AttemptCursor
 from hookfast.storage.tables import Attempt as AttemptRow
 from tests.integration.storage.retention.ended import NO_RETRIES, ended
@@ -27,7 +28,7 @@ from tests.support.seed import delivery_row, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
 
-ALL = AttemptFilter()
+ALL = DeliveryFilter()
 
 
 class Made:
@@ -55,7 +56,7 @@ class Made:
         return AttemptRecord(delivery_id=delivery, ended=fact)
 
     async def tail(
-        self, after: AttemptCursor, chosen: AttemptFilter = ALL, *, limit: int = 100
+        self, after: AttemptCursor, chosen: DeliveryFilter = ALL, *, limit: int = 100
     ) -> TailPage:
         async with self.database.read() as connection:
             return await attempt_feed.read_tail(
@@ -63,7 +64,7 @@ class Made:
             )
 
     async def tailed(
-        self, after: AttemptCursor, chosen: AttemptFilter = ALL, *, limit: int = 100
+        self, after: AttemptCursor, chosen: DeliveryFilter = ALL, *, limit: int = 100
     ) -> tuple[list[str], AttemptCursor]:
         """Read the tail to its end, and turn each cursor into text and back."""
         found: list[str] = []
@@ -75,7 +76,7 @@ class Made:
             if not page.more:
                 return found, after
 
-    async def listed(self, chosen: AttemptFilter = ALL, *, limit: int = 100) -> list[str]:
+    async def listed(self, chosen: DeliveryFilter = ALL, *, limit: int = 100) -> list[str]:
         """Read all pages of the list."""
         found: list[str] = []
         after: str | None = None
@@ -175,21 +176,21 @@ async def test_each_filter_narrows_the_attempts(
     later = await made.attempt(200, began=began)
     for chosen, ids in (
         (ALL, [good, bad, awful, elsewhere, later]),
-        (AttemptFilter(status=DeliveryStatus.DEAD), [bad, awful, elsewhere]),
-        (AttemptFilter(status=DeliveryStatus.DELIVERED), [good, later]),
-        (AttemptFilter(endpoint_id=other.endpoint), [elsewhere]),
-        (AttemptFilter(tenant_id=row.tenant_id), [good, bad, awful, later]),
-        (AttemptFilter(subscription_id=row.subscription_id), [good, bad, awful, later]),
-        (AttemptFilter(event_id=row.event_id), [bad]),
-        (AttemptFilter(event_id=row.event_id, tenant_id="tnt_other"), []),
-        (AttemptFilter(event_type=row.event_type), [good, bad, awful, elsewhere, later]),
-        (AttemptFilter(event_type="no.such.type"), []),
-        (AttemptFilter(answer=parse_answer("503", pointer="")), [bad]),
-        (AttemptFilter(answer=parse_answer("5XX", pointer="")), [bad, elsewhere]),
-        (AttemptFilter(answer=parse_answer("status", pointer="")), [bad, awful, elsewhere]),
-        (AttemptFilter(answer=parse_answer("success", pointer="")), [good, later]),
-        (AttemptFilter(since=began), [later]),
-        (AttemptFilter(until=began), [good, bad, awful, elsewhere]),
+        (DeliveryFilter(status=DeliveryStatus.DEAD), [bad, awful, elsewhere]),
+        (DeliveryFilter(status=DeliveryStatus.DELIVERED), [good, later]),
+        (DeliveryFilter(endpoint_id=other.endpoint), [elsewhere]),
+        (DeliveryFilter(tenant_id=row.tenant_id), [good, bad, awful, later]),
+        (DeliveryFilter(subscription_id=row.subscription_id), [good, bad, awful, later]),
+        (DeliveryFilter(event_id=row.event_id), [bad]),
+        (DeliveryFilter(event_id=row.event_id, tenant_id="tnt_other"), []),
+        (DeliveryFilter(event_type=row.event_type), [good, bad, awful, elsewhere, later]),
+        (DeliveryFilter(event_type="no.such.type"), []),
+        (DeliveryFilter(answer=parse_answer("503", pointer="")), [bad]),
+        (DeliveryFilter(answer=parse_answer("5XX", pointer="")), [bad, elsewhere]),
+        (DeliveryFilter(answer=parse_answer("status", pointer="")), [bad, awful, elsewhere]),
+        (DeliveryFilter(answer=parse_answer("success", pointer="")), [good, later]),
+        (DeliveryFilter(since=began), [later]),
+        (DeliveryFilter(until=began), [good, bad, awful, elsewhere]),
     ):
         assert await made.listed(chosen, limit=2) == ids[::-1], chosen
         assert (await made.tailed(start, chosen, limit=2))[0] == ids, chosen

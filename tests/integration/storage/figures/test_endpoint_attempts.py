@@ -10,7 +10,7 @@ from sqlalchemy import insert
 from hookfast.deliveries.outcome import Result
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import endpoint_attempts
-from hookfast.storage.figures.endpoint_attempts import Answer, EndpointAttempts
+from hookfast.storage.figures.endpoint_attempts import AttemptClass, EndpointAttempts
 from hookfast.storage.tables import Attempt, Delivery
 from tests.support.rows import attempt_row, delivery_row
 
@@ -64,12 +64,12 @@ async def test_attempts_count_in_the_step_in_which_they_were_made(database: Data
     found = await read(database)
     assert not found.estimated
     assert [dict(step.counts) for step in found.steps] == [
-        {Answer.TIMEOUT: 1},
-        {Answer.SERVER_ERROR: 1},
-        {Answer.SERVER_ERROR: 1},
+        {AttemptClass.TIMEOUT: 1},
+        {AttemptClass.SERVER_ERROR: 1},
+        {AttemptClass.SERVER_ERROR: 1},
         {},
         {},
-        {Answer.SUCCESS: 1},
+        {AttemptClass.SUCCESS: 1},
     ]
     assert [list(step.answered_ms) for step in found.steps] == [[], [80], [80], [], [], [40]]
 
@@ -85,8 +85,8 @@ async def test_busy_steps_are_estimated_from_their_newest_deliveries(
     await deliver(database, NOW - 35 * MINUTE, (MINUTE, "success", 200, 10.0))
     found = await read(database)
     assert found.estimated
-    assert found.steps[-1].counts[Answer.SUCCESS] == pytest.approx(40, abs=1)
-    assert found.steps[2].counts[Answer.SUCCESS] == 1  # all of the quiet step were read
+    assert found.steps[-1].counts[AttemptClass.SUCCESS] == pytest.approx(40, abs=1)
+    assert found.steps[2].counts[AttemptClass.SUCCESS] == 1  # all of the quiet step were read
 
 
 async def test_deliveries_with_very_many_attempts_are_sampled(
@@ -98,7 +98,7 @@ async def test_deliveries_with_very_many_attempts_are_sampled(
         await deliver(database, NOW - 5 * MINUTE + place * timedelta(seconds=1), *retries)
     found = await read(database)
     assert found.estimated
-    assert found.steps[-1].counts == {Answer.SERVER_ERROR: 100}
+    assert found.steps[-1].counts == {AttemptClass.SERVER_ERROR: 100}
     assert len(found.steps[-1].answered_ms) == 50
 
 
@@ -119,4 +119,4 @@ async def test_deliveries_with_very_many_attempts_are_sampled(
     ],
 )
 def test_every_result_has_a_class(result: str, status: int | None, answer: str) -> None:
-    assert Answer.of(Result(result), status) == answer
+    assert AttemptClass.of(Result(result), status) == answer

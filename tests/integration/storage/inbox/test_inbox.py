@@ -15,8 +15,8 @@ from hookfast.ids import new_id
 from hookfast.inbox.source_secrets import open_secrets
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.engine import Database
-from hookfast.storage.inbox import inbox_keys, sources
-from hookfast.storage.inbox.inbox_entries import InboxFilter, page_statement
+from hookfast.storage.inbox import inbox_entries, inbox_keys, sources
+from hookfast.storage.inbox.inbox_entries import InboxFilter
 from hookfast.storage.inbox.inbox_keys import Claim
 from hookfast.storage.keys.rekey import rekey, survey
 from hookfast.storage.tables import InboxKey
@@ -107,17 +107,17 @@ async def test_claimed_key_is_not_deleted_before_its_transaction_ends(
 async def test_a_list_is_one_ordered_range_of_one_index(
     database: Database, chosen: InboxFilter, index: str
 ) -> None:
-    statement = page_statement(chosen, after=new_id("inb", NOW), limit=50)
     async with database.read() as connection:
+        query = inbox_entries.list_page(connection, chosen, after=new_id("inb", NOW), limit=50)
         if database.kind == "sqlite":
-            plan = await explain(connection, statement)
+            plan = await explain(connection, query)
             assert ("sqlite_autoindex_inbox_1" if index == "inbox" else index) in plan
             assert "TEMP B-TREE" not in plan
         else:
             # on an empty table all plans cost the same: rule out the wrong ones for a full table
             for method in ("seqscan", "sort", "bitmapscan"):
                 await connection.execute(text(f"SET LOCAL enable_{method} = off"))
-            plan = await explain(connection, statement)
+            plan = await explain(connection, query)
             assert "Index" in plan
             assert "Sort" not in plan
 

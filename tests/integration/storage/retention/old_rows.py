@@ -174,7 +174,7 @@ async def add_job(database: Database, at: datetime, *, ended: datetime | None) -
         id=new_id("job", at),
         kind="deliveries",
         action="cancel",
-        chosen={},
+        filter={},
         rate_per_second=1.0,
         status="running" if ended is None else "done",
         total=0,

@@ -19,7 +19,6 @@ from tests.integration.storage.retention.old_rows import (
     BEFORE,
     CUTOFF,
     DAY,
-    ENDPOINT,
     NOW,
     TENANT,
     add_attempt,
@@ -90,7 +89,6 @@ async def test_day_counts_deliveries_by_status_and_attempts_by_duration(
     }
     assert await days(database) == {yesterday.date(): counted}
     assert await days(database, tenant_id=TENANT) == {yesterday.date(): counted}
-    assert await days(database, endpoint_id=ENDPOINT) == {yesterday.date(): counted}
     assert await days(database, tenant_id="tnt_2") == {}
 
 

@@ -1,0 +1,157 @@
+"""The parts of a worker process: built from its settings, for `worker.py` to run and to close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from temporalio.client import Client
+
+from activities.attempt import AttemptRunner
+from activities.batch import BatchActivities
+from activities.circuit_breaker import CircuitActivities
+from activities.daily import DailyActivities
+from activities.delivery import DeliveryActivities
+from activities.fast_lane import FastLane
+from activities.job import JobActivities
+from activities.owner_mail import MailActivities
+from activities.retention import RetentionActivities
+from hookfast.dispatch.batches import Batches
+from hookfast.dispatch.first_attempts import FirstAttempts
+from hookfast.dispatch.relay import Relay
+from hookfast.dispatch.retry_lag import RetryLag
+from hookfast.dispatch.start_window import StartWindow
+from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
+from hookfast.dispatch.workflow_starter import WorkflowStarter, workflow_starter_for
+from hookfast.mail import transport_of
+from hookfast.sender import Sender, sender_of
+from hookfast.settings.settings import Settings
+from hookfast.signing.portal_link import OwnerLinks
+from hookfast.storage.database.doorbell import Doorbell, doorbell_for
+from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries.outgoing import OutgoingLoader
+from hookfast.storage.deliveries.recorder import Committed, Recorder
+from hookfast.storage.keys.keyring import keyring_of
+
+Activities = Sequence[Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts:
+    """The activities and the background work of a worker process, and what they share."""
+
+    deliveries: DeliveryActivities
+    batches: BatchActivities
+    control: Activities
+    relay: Relay
+    workflow_starter: WorkflowStarter
+    doorbell: Doorbell
+    first_attempts: FirstAttempts
+    recorder: Recorder
+    runner: AttemptRunner
+    sender: Sender
+
+
+def build_parts(settings: Settings, client: Client, database: Database) -> WorkerParts:
+    """Return the parts of a worker process, which do nothing yet. Raises Misconfigured."""
+    loader = OutgoingLoader(database, keyring_of(settings))
+    workflow_starter = workflow_starter_for(settings, client, database)
+    sender = sender_of(settings)
+    doorbell = doorbell_for(database)
+
+    def on_commit(news: Committed) -> None:
+        if news & Committed.CIRCUIT:
+            loader.forget_primed()
+            workflow_starter.wake()
+        if news & Committed.OUTBOX:
+            doorbell.ring()
+
+    recorder = Recorder(
+        database,
+        policy=settings.circuit_policy,
+        dead_letters=settings.ordered_dead_letters,
+        on_commit=on_commit,
+    )
+    retry_lag, window = RetryLag(), StartWindow()
+    first_attempts = FirstAttempts(settings.first_attempts)
+    unhealthy = UnhealthyEndpoints()
+    runner = AttemptRunner(
+        loader=loader,
+        sender=sender,
+        recorder=recorder,
+        public_url=settings.resolved_public_url,
+    )
+    deliveries = DeliveryActivities(
+        client=client,
+        database=database,
+        loader=loader,
+        runner=runner,
+        recorder=recorder,
+        fast_lane=FastLane(settings.max_concurrent_attempts),
+        held_backstop=settings.held_backstop,
+        on_commit=on_commit,
+        retry_lag=retry_lag,
+        window=window,
+        dead_letters=settings.ordered_dead_letters,
+    )
+    batches = Batches(client, on_room=doorbell.wake)
+    batch_activities = BatchActivities(
+        client=client,
+        database=database,
+        loader=loader,
+        runner=runner,
+        recorder=recorder,
+        unhealthy=unhealthy,
+        batches=batches,
+        on_commit=on_commit,
+    )
+    relay = Relay(
+        client=client,
+        database=database,
+        loader=loader,
+        doorbell=doorbell,
+        batch=settings.relay_batch,
+        lease=settings.relay_lease,
+        fast_lane_timeout=settings.fast_lane_timeout,
+        retry_lag=retry_lag,
+        first_attempts=first_attempts,
+        batches=batches,
+        window=window,
+        unhealthy=unhealthy,
+    )
+    return WorkerParts(
+        deliveries=deliveries,
+        batches=batch_activities,
+        control=_control_activities(settings, database, on_commit),
+        relay=relay,
+        workflow_starter=workflow_starter,
+        doorbell=doorbell,
+        first_attempts=first_attempts,
+        recorder=recorder,
+        runner=runner,
+        sender=sender,
+    )
+
+
+def _control_activities(
+    settings: Settings, database: Database, on_commit: Callable[[Committed], None]
+) -> Activities:
+    """Return the activities of circuits, jobs, owners' mail, the daily run and retention."""
+    circuits = CircuitActivities(
+        database=database, policy=settings.circuit_policy, on_commit=on_commit
+    )
+    jobs = JobActivities(database=database, on_commit=on_commit)
+    mail = MailActivities(
+        database=database,
+        transport=transport_of(settings),
+        mail_from=settings.mail_from,
+        public_url=settings.resolved_public_url,
+        at_once=max(1, settings.max_concurrent_control // 10),
+        links=OwnerLinks(keyring_of(settings), settings.owner_link_lifetime)
+        if settings.owner_link_lifetime
+        else None,
+    )
+    daily = DailyActivities(database=database.background)
+    retention = RetentionActivities(database=database.background, ages=settings.ages)
+    return [*circuits.all, *jobs.all, *mail.all, *daily.all, *retention.all]
