@@ -15,7 +15,7 @@ from api.limits.token_bucket import TokenBuckets
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
 from hookfast.retention.ages import midnight
-from hookfast.storage.figures import endpoint_stats
+from hookfast.storage.figures import endpoint_stats, sample
 from hookfast.storage.retention import delivery_days
 from hookfast.storage.tables import Attempt, Delivery, Endpoint
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
@@ -185,7 +185,7 @@ async def test_statistics_over_the_limit_count_the_newest_and_show_their_start(
     assert (stats["complete"], stats["deliveries"]["total"]) == (False, 2)
     assert stats["since"] == rfc3339(now - timedelta(minutes=2))
     monkeypatch.setattr(endpoint_stats, "MAX_DELIVERIES", 100)
-    monkeypatch.setattr(endpoint_stats, "_AT_ONCE", 1)
+    monkeypatch.setattr(sample, "_IDS_AT_ONCE", 1)
     monkeypatch.setattr(endpoint_stats, "MAX_ATTEMPTS", 3)
     stats = (await client.get(path)).json()
     assert (stats["complete"], stats["attempts"]["total"]) == (False, 3)
