@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-JOBS   ?= 6
+JOBS   ?= 4
 SLOWEST ?= 10
 EXAMPLES ?= 300
 EVENTS ?= 2000
@@ -31,14 +31,13 @@ quick: $(VENV)/.dev-ready   ## unit tests and one pass over SQLite, in about a m
 	HOOKFAST_EXAMPLES=10 $(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not heavy" -k "not postgresql" \
 	  tests/unit tests/replay tests/integration/storage
 
-test: $(VENV)/.dev-ready    ## the test suite, on SQLite and PostgreSQL (JOBS=6 SLOWEST=10; COSTS=1 measures CPU)
+test: $(VENV)/.dev-ready    ## the test suite, on SQLite and PostgreSQL (JOBS=4 SLOWEST=10; COSTS=1 measures CPU)
 	$(if $(COSTS),$(BIN)/python -m tests.support.costs) $(BIN)/pytest -n $(JOBS) --dist worksteal --durations=$(SLOWEST) tests
 
 fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time (EXAMPLES=300)
 	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o timeout=0 -o faulthandler_timeout=0 -m hypothesis tests
 	HOOKFAST_FUZZ=$(EXAMPLES) $(BIN)/pytest -n $(JOBS) -o faulthandler_timeout=0 tests/integration/api/test_schemathesis.py
 
-slow: JOBS = 4
 slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; every test on the database that `make test` skips
 	HOOKFAST_EXAMPLES=200 $(BIN)/pytest -n $(JOBS) --dist worksteal -o faulthandler_timeout=0 -m "slow and not alone" tests
 	$(BIN)/pytest -o faulthandler_timeout=0 -m alone tests/integration/delivery

@@ -36,7 +36,7 @@ gc.disable()  # until the tests are collected
 
 # No deadline: the time of one example depends more on the load of the machine than on the code.
 # Every run has the same examples, so that a failure comes from the change and not from chance.
-EXAMPLES = int(os.environ.get("HOOKFAST_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("HOOKFAST_EXAMPLES", "20"))
 hypothesis_settings.register_profile(
     "hookfast", deadline=None, derandomize=True, max_examples=EXAMPLES
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 import httpx2
 import trustme
@@ -28,6 +27,7 @@ from tests.support.api_client import (
     started,
 )
 from tests.support.certificates import client_identity, pem
+from tests.support.rows import attempt_row, delivery_row
 
 EVENT_TYPE = "order.invoice.paid"
 IDEMPOTENCY_KEY = "invoice-4711-paid"
@@ -179,25 +179,22 @@ async def add_delivery(
 ) -> str:
     ended = status in ("delivered", "dead")
     took = timedelta(milliseconds=40 + (at.minute * 37 + at.second * 13) % 900)
-    row: dict[str, Any] = {
-        "id": new_id("dlv", at),
-        "event_id": ids["event"],
-        "subscription_id": ids[f"{name} subscription"],
-        "endpoint_id": ids[name],
-        "tenant_id": ids["tenant"],
-        "event_type": EVENT_TYPE,
-        "payload": "full",
-        "status": status,
-        "reason": "retries_exhausted" if status == "dead" else None,
-        "attempts": 1 if ended else 3,
-        "retries": 0 if ended else 2,
-        "last_error": None if status == "delivered" else ERROR,
-        "next_attempt_at": None if ended else at + timedelta(minutes=19),
-        "created_at": at,
-        "updated_at": at,
-        "started_at": at,
-        "finished_at": at + took if ended else None,
-    }
+    row = delivery_row(
+        at,
+        event_id=ids["event"],
+        subscription_id=ids[f"{name} subscription"],
+        endpoint_id=ids[name],
+        tenant_id=ids["tenant"],
+        event_type=EVENT_TYPE,
+        status=status,
+        reason="retries_exhausted" if status == "dead" else None,
+        attempts=1 if ended else 3,
+        retries=0 if ended else 2,
+        last_error=None if status == "delivered" else ERROR,
+        next_attempt_at=None if ended else at + timedelta(minutes=19),
+        started_at=at,
+        finished_at=at + took if ended else None,
+    )
     async with database.write() as connection:
         await connection.execute(insert(Delivery.__table__), row)
     return str(row["id"])
@@ -209,22 +206,18 @@ async def _attempts(database: Database, delivery_id: str, endpoint_id: str, now:
         async with database.write() as connection:
             await connection.execute(
                 insert(Attempt.__table__),
-                {
-                    "id": new_id("att", at),
-                    "delivery_id": delivery_id,
-                    "endpoint_id": endpoint_id,
-                    "number": number,
-                    "trigger": "first" if number == 1 else "retry",
-                    "started_at": at,
-                    "duration_ms": 12.5 * number,
-                    "result": "status",
-                    "status_code": 503,
-                    "error": ERROR,
-                    "response_excerpt": "<h1>Down for maintenance</h1>",
-                    "url": "https://example.com/hook",
-                    "request_headers": "Host: example.com\nwebhook-signature: ***",
-                    "response_headers": "Server: example",
-                },
+                attempt_row(
+                    *(at, delivery_id, endpoint_id),
+                    number=number,
+                    trigger="first" if number == 1 else "retry",
+                    duration_ms=12.5 * number,
+                    status_code=503,
+                    error=ERROR,
+                    response_excerpt="<h1>Down for maintenance</h1>",
+                    url="https://example.com/hook",
+                    request_headers="Host: example.com\nwebhook-signature: ***",
+                    response_headers="Server: example",
+                ),
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -31,8 +32,14 @@ def problems(page: Page, what: str) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize(
+    "sizes", [(WIDE, NARROW), pytest.param(SIZES[1:-1], marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_pages_look_tidy_at_every_width(chromium: Browser, site: Site, part: int) -> None:
+def test_pages_look_tidy_at_every_width(
+    chromium: Browser, site: Site, part: int, sizes: Sequence[ViewportSize]
+) -> None:
+    """The widest and the narrowest; `make slow` checks those between them."""
     wrong: dict[str, list[str]] = {}
     weights: dict[str, int] = {}
     assets: dict[str, int] = {}
@@ -47,7 +54,7 @@ def test_pages_look_tidy_at_every_width(chromium: Browser, site: Site, part: int
                     assets[asset] = len(page.request.get(asset).body())
                 weights[path] += assets[asset]
             page.evaluate(OPEN.format("true"))
-            for size in SIZES:
+            for size in sizes:
                 page.set_viewport_size(size)
                 checks = ["charts", "tiles", "sideways"] + ["cards"] * (size is NARROW)
                 for what in checks:

@@ -16,6 +16,7 @@ import pytest
 from tests.docs.fenced import DOCS, PAGES, ROOT
 
 
+@pytest.mark.slow  # a build takes 20 s; links and anchors are also checked page by page
 def test_the_site_is_complete_and_loads_nothing_from_other_servers(tmp_path: Path) -> None:
     site = tmp_path / "site"
     built = subprocess.run(

@@ -26,6 +26,7 @@ from tests.support.api_client import (
     running_app,
 )
 from tests.support.emitted import TYPE, change, emit, listed
+from tests.support.rows import attempt_row
 
 pytestmark = pytest.mark.anyio
 
@@ -280,16 +281,7 @@ async def test_newest_of_many_attempts_are_shown_oldest_first(
         await connection.execute(
             insert(Attempt.__table__),
             [
-                {
-                    "id": new_id("att", at),
-                    "delivery_id": delivery["id"],
-                    "endpoint_id": delivery["endpoint_id"],
-                    "number": number,
-                    "trigger": "resend",
-                    "started_at": at,
-                    "duration_ms": 1.0,
-                    "result": "timeout",
-                }
+                attempt_row(at, delivery["id"], delivery["endpoint_id"], number=number)
                 for number in range(1, 251)
             ],
         )

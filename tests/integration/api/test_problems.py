@@ -31,31 +31,14 @@ JSON = {"content-type": "application/json"}
 
 @pytest.mark.parametrize(
     "body",
-    [
-        b"",
-        b" ",
-        b"{",
-        b"{'name': 'x'}",
-        b'{"name": "x"} x',
-        b'{"name": "x", "name": "y"}',
-        b'{"name": "x", "metadata": {"a": {"b": 1, "b": 2}}}',
-        b'{"name": NaN}',
-        b'{"name": "x", "metadata": {"n": 1e999}}',
-        b'{"name": "\\u0000"}',
-        b'{"name": "\\ud800"}',
-        b'{"name": "\xff"}',
-        b'\xef\xbb\xbf{"name": "x"}',
-        b'{"name": "x", "metadata": ' + b'{"a":' * 70 + b"1" + b"}" * 71,
-        b"[" * 100_000,
-        b'{"name": ' + b"9" * 5_000 + b"}",
-        '{"name": "x"}'.encode("utf-16"),
-    ],
+    [b"", b'{"name": "x", "metadata": {"a": {"b": 1, "b": 2}}}', b"[" * 100_000],
     ids=lambda body: repr(body[:24]),
 )
 @pytest.mark.parametrize(("method", "path"), [("POST", "/tenants"), ("PUT", "/event-types/a.b.c")])
 async def test_body_that_is_not_strict_json_answers_422(
     common_client: httpx2.AsyncClient, method: str, path: str, body: bytes
 ) -> None:
+    """What strict JSON is: tests/unit/strict_json."""
     answer = await common_client.request(method, path, content=body, headers=JSON)
     assert_problem(answer, 422, code="invalid_json")
 

@@ -1,4 +1,4 @@
-"""The API served on loopback, and the command line as a process that talks to it."""
+"""The API served on loopback, and the commands that talk to it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import pytest
 
 from hookfast.settings.settings import Settings
 from tests.e2e.service_process import NO_TLS, environment
-from tests.support.api_client import OPERATOR_KEY, Json
+from tests.support.api_client import OPERATOR_KEY, Json, development_settings
 from tests.support.api_server import ApiServer, api_server
+from tests.support.command_in_thread import run_in_thread
 from tests.support.forked_command import run_forked
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE
@@ -25,6 +26,9 @@ from tests.support.waiting import PATIENCE
 TYPE = "order.invoice.paid"
 NEW = base64.b64encode(b"n" * 32).decode()
 """A new encryption key."""
+
+_CHANGES_ITS_PROCESS = ("config", "doctor", "listen", "secrets")
+"""Commands that configure logging or handle signals; others run in a thread of the tests."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +80,7 @@ ON_BOTH_DATABASES = pytest.mark.parametrize("database_url", ["sqlite", "postgres
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
     """Settings of a development machine: deliveries to loopback, over HTTP, unverified."""
-    return Settings(
-        home=tmp_path,
-        database_url=database_url,
-        operator_key=OPERATOR_KEY,
-        allowed_private_networks="127.0.0.0/8",
-        allow_http=True,
-        allow_unverified=True,
-    )
+    return development_settings(database_url, tmp_path)
 
 
 @pytest.fixture
@@ -115,25 +112,31 @@ def hookfast(service_environment: dict[str, str], tmp_path: Path) -> Run:
         *arguments: str, stdin: str = "", env: dict[str, str] | None = None
     ) -> CommandResult:
         whole = service_environment | (env or {})
-        if not any(name.startswith("PYTHON") for name in env or {}):
-            return CommandResult(
-                *await run_forked(arguments, folder=tmp_path, env=whole, stdin=stdin.encode())
-            )
-        # Python reads these variables when it starts
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "hookfast.cli", *arguments),
-            cwd=tmp_path,
-            env=whole,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        async with asyncio.timeout(PATIENCE):
-            out, err = await process.communicate(stdin.encode())
-        assert process.returncode is not None
-        return CommandResult(process.returncode, out.decode(), err.decode())
+        if any(name.startswith("PYTHON") for name in env or {}):  # read when Python starts
+            process = await start_process(*arguments, folder=tmp_path, env=whole)
+            async with asyncio.timeout(PATIENCE):
+                out, err = await process.communicate(stdin.encode())
+            assert process.returncode is not None
+            return CommandResult(process.returncode, out.decode(), err.decode())
+        runner = run_forked if arguments[0] in _CHANGES_ITS_PROCESS else run_in_thread
+        ended = await runner(arguments, folder=tmp_path, env=whole, stdin=stdin.encode())
+        return CommandResult(*ended)
 
     return run
+
+
+async def start_process(
+    *arguments: str, folder: Path, env: dict[str, str]
+) -> asyncio.subprocess.Process:
+    """Start `hookfast <arguments>` as a process of its own, with a pipe for each stream."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "hookfast.cli", *arguments),
+        cwd=folder,
+        env=env,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ import pytest
 from sqlalchemy import insert, update
 
 from hookfast.deliveries.job import JobStatus
-from hookfast.ids import new_id
 from hookfast.storage.deliveries import jobs
 from hookfast.storage.tables import Attempt, Delivery
 from tests.integration.cli.conftest import TYPE, Run
 from tests.support.api_client import Json
 from tests.support.api_server import ApiServer
+from tests.support.rows import attempt_row
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -51,22 +51,15 @@ async def dead(served: ApiServer, endpoint: Json, deliveries: list[str]) -> list
         )
         await connection.execute(
             insert(Attempt.__table__),
-            {
-                "id": new_id("att", now),
-                "delivery_id": deliveries[0],
-                "endpoint_id": endpoint["id"],
-                "number": 1,
-                "trigger": "first",
-                "started_at": now,
-                "duration_ms": 12.5,
-                "result": "status",
-                "status_code": 503,
-                "error": "The receiver answered 503 \x1b[31m[bold]Service Unavailable.",
-                "response_excerpt": "down",
-                "url": "https://example.com/hook",
-                "request_headers": "Host: example.com\nX-Env: ***",
-                "response_headers": "X-Odd: a\x1b[31mb\n…: 2 more",
-            },
+            attempt_row(
+                *(now, deliveries[0], endpoint["id"]),
+                status_code=503,
+                error="The receiver answered 503 \x1b[31m[bold]Service Unavailable.",
+                response_excerpt="down",
+                url="https://example.com/hook",
+                request_headers="Host: example.com\nX-Env: ***",
+                response_headers="X-Odd: a\x1b[31mb\n…: 2 more",
+            ),
         )
     return deliveries
 

@@ -22,7 +22,7 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.tables import Event
 from tests.e2e.service_process import NO_TLS, environment, free_ports
 from tests.integration.api.inbound import signed
-from tests.integration.cli.conftest import TYPE, Run
+from tests.integration.cli.conftest import TYPE, Run, start_process
 from tests.support.api_client import OPERATOR_KEY, Json
 from tests.support.api_server import ApiServer, served_on
 from tests.support.receiver import Receiver
@@ -274,13 +274,10 @@ async def test_printed_lines_show_the_response(
     receiver: Receiver,
     tmp_path: Path,
 ) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "hookfast.cli", "listen", "--forward-to", receiver.url()),
-        *("--since", "1h"),
-        cwd=tmp_path,
+    process = await start_process(
+        *("listen", "--forward-to", receiver.url(), "--since", "1h"),
+        folder=tmp_path,
         env=service_environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     [event_id] = await emit(client, tenant)

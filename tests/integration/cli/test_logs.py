@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 import socket
-import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from tests.e2e.service_process import environment
-from tests.integration.cli.conftest import TYPE, Run
+from tests.integration.cli.conftest import TYPE, Run, start_process
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, answer, ended
 from tests.support.api_client import OPERATOR_KEY, Json
 from tests.support.api_server import ApiServer, served_on
@@ -144,13 +143,8 @@ async def test_logs_follow_a_service_over_a_restart_and_lose_no_slow_attempt(
             slow_record = made(slow, UNANSWERED, ago=15)
             recorder = Recorder(context.database)
             await recorder.record(made(ids[0], answer(200)))
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "hookfast.cli", "logs", "--follow", "--json"),
-                cwd=tmp_path,
-                env=environment() | {"HOOKFAST_URL": url, "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY},
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
+            env = environment() | {"HOOKFAST_URL": url, "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY}
+            process = await start_process("logs", "--follow", "--json", folder=tmp_path, env=env)
             lines.append(await line())
             await note("Following")
             await recorder.record(made(ids[1], answer(503)))

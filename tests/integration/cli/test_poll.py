@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from tests.e2e.service_process import environment, free_ports
-from tests.integration.cli.conftest import TYPE, Run
+from tests.integration.cli.conftest import TYPE, Run, start_process
 from tests.support.api_client import OPERATOR_KEY
 from tests.support.api_server import ApiServer
 from tests.support.waiting import PATIENCE
@@ -113,13 +113,10 @@ async def test_follow_survives_a_restart_of_the_service(tmp_path: Path) -> None:
         page(item(2), cursor="two"),
     )
     async with ailing(*answers) as (url, requests):
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "hookfast.cli", "endpoints", "poll", "ep_" + "1" * 32),
-            *("--follow", "--ack"),
-            cwd=tmp_path,
+        process = await start_process(
+            *("endpoints", "poll", "ep_" + "1" * 32, "--follow", "--ack"),
+            folder=tmp_path,
             env=environment() | {"HOOKFAST_URL": url, "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
         )
         assert process.stdout is not None
         async with asyncio.timeout(PATIENCE):

@@ -24,6 +24,7 @@ from hookfast.storage.tables import Attempt, Delivery, RetentionRun
 from tests.integration.cli.conftest import TYPE, Run
 from tests.support.api_server import ApiServer
 from tests.support.forked_command import run_forked
+from tests.support.rows import attempt_row
 from tests.support.seed_inbox import seed_entry, seed_source
 from tests.support.seed_jobs import seed_job
 
@@ -114,22 +115,19 @@ async def shown(served: ApiServer, client: httpx2.AsyncClient) -> dict[str, list
             )
         )
         attempts = [
-            {
-                "id": new_id("att", now),
-                "delivery_id": deliveries[0]["id"],
-                "endpoint_id": deliveries[0]["endpoint_id"],
-                "number": number,
-                "trigger": "retry" if number > 1 else "first",
-                "started_at": now + timedelta(seconds=number),
-                "duration_ms": 1234.5,
-                "result": "status",
-                "status_code": 503,
-                "error": "The server answered 503 Service Unavailable and closed the connection.",
-                "response_excerpt": f"<p>\x1b[2J{_LONG_NAME} {'x' * 300}</p>\n" * 9 + str(number),
-                "url": _LONG_URL,
-                "request_headers": "Host: example.com",
-                "response_headers": "Content-Type: text/html; charset=utf-8",
-            }
+            attempt_row(
+                *(now + timedelta(seconds=number), deliveries[0]["id"]),
+                endpoint_id=deliveries[0]["endpoint_id"],
+                number=number,
+                trigger="retry" if number > 1 else "first",
+                duration_ms=1234.5,
+                status_code=503,
+                error="The server answered 503 Service Unavailable and closed the connection.",
+                response_excerpt=f"<p>\x1b[2J{_LONG_NAME} {'x' * 300}</p>\n" * 9 + str(number),
+                url=_LONG_URL,
+                request_headers="Host: example.com",
+                response_headers="Content-Type: text/html; charset=utf-8",
+            )
             for number in (1, 2)
         ]
         await connection.execute(insert(Attempt.__table__), attempts)

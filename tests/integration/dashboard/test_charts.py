@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from html import unescape
-from typing import Any
 from urllib.parse import parse_qs, urljoin, urlsplit
 
 import httpx2
@@ -14,10 +13,10 @@ from fastapi import FastAPI
 from sqlalchemy import insert, update
 
 from api.context.context import Context
-from hookfast.ids import new_id
 from hookfast.storage.tables import Attempt, Delivery
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import tenant_visitor, text_of
+from tests.support.rows import attempt_row
 
 pytestmark = pytest.mark.anyio
 
@@ -37,19 +36,13 @@ def bars(html: str) -> dict[str, tuple[str, str]]:
 async def attempt(context: Context, delivery_id: str, endpoint_id: str) -> None:
     """Insert a failed attempt of a delivery, made now."""
     now = context.clock()
-    row: dict[str, Any] = {
-        "id": new_id("att", now),
-        "delivery_id": delivery_id,
-        "endpoint_id": endpoint_id,
-        "number": 1,
-        "trigger": "first",
-        "started_at": now,
-        "duration_ms": 120.0,
-        "result": "status",
-        "status_code": 503,
-        "error": ERROR,
-        "response_excerpt": "<h1>Down for repair</h1>",
-    }
+    row = attempt_row(
+        *(now, delivery_id, endpoint_id),
+        duration_ms=120.0,
+        status_code=503,
+        error=ERROR,
+        response_excerpt="<h1>Down for repair</h1>",
+    )
     rows = Delivery.__table__
     changed = {"last_error": ERROR, "reason": "retries_exhausted", "attempts": 1, "updated_at": now}
     async with context.database.write() as connection:

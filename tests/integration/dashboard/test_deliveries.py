@@ -12,7 +12,6 @@ from sqlalchemy import insert, update
 from api.context.context import Context
 from hookfast.clock import rfc3339
 from hookfast.deliveries.lane import DeadLetterPolicy
-from hookfast.ids import new_id
 from hookfast.settings.settings import Settings
 from hookfast.storage.tables import Attempt, Delivery
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
@@ -20,6 +19,7 @@ from tests.integration.dashboard.visitor import Visitor, signed_in, tenant_visit
 from tests.integration.storage.deliveries.ordered import end as ended
 from tests.support.api_client import OPERATOR_KEY, endpoint_maker, running_app
 from tests.support.emitted import change, hold
+from tests.support.rows import attempt_row
 
 pytestmark = pytest.mark.anyio
 
@@ -208,20 +208,13 @@ async def test_delivery_page_shows_the_request_without_secrets(
     async with context.database.write() as connection:
         await connection.execute(
             insert(Attempt.__table__),
-            {
-                "id": new_id("att", now),
-                "delivery_id": delivery_id,
-                "endpoint_id": created["id"],
-                "number": 1,
-                "trigger": "first",
-                "started_at": now,
-                "duration_ms": 5.0,
-                "result": "status",
-                "status_code": 503,
-                "url": "https://example.com/then",
-                "request_headers": "Host: example.com\nAuthorization: ***",
-                "response_headers": "Server: example\n…: 2 more",
-            },
+            attempt_row(
+                *(now, delivery_id, created["id"]),
+                status_code=503,
+                url="https://example.com/then",
+                request_headers="Host: example.com\nAuthorization: ***",
+                response_headers="Server: example\n…: 2 more",
+            ),
         )
         kept = update(Delivery.__table__).where(Delivery.__table__.c.id == delivery_id)
         await connection.execute(kept.values(attempts=3, retries=2))

@@ -16,6 +16,7 @@ from hookfast.storage.tables import Attempt, Delivery, Endpoint, EndpointHealth,
 from tests.integration.dashboard.page_paths import SHOWN
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor
 from tests.support.api_client import endpoint_maker, event_type_maker
+from tests.support.rows import attempt_row
 from tests.support.seed_inbox import SOURCE_SECRET, seed_entry
 
 pytestmark = pytest.mark.anyio
@@ -80,22 +81,15 @@ async def hostile(client: httpx2.AsyncClient, context: Context) -> dict[str, str
         )
         await connection.execute(
             insert(Attempt.__table__),
-            {
-                "id": new_id("att", now),
-                "delivery_id": delivery_id,
-                "endpoint_id": endpoint["id"],
-                "number": 1,
-                "trigger": "first",
-                "started_at": now,
-                "duration_ms": 5.0,
-                "result": "status",
-                "status_code": 500,
-                "error": HOSTILE,
-                "response_excerpt": HOSTILE,
-                "url": IN_URL,
-                "request_headers": f"X-Hostile: {HOSTILE}",
-                "response_headers": f"{HOSTILE}: {HOSTILE}",
-            },
+            attempt_row(
+                *(now, delivery_id, endpoint["id"]),
+                status_code=500,
+                error=HOSTILE,
+                response_excerpt=HOSTILE,
+                url=IN_URL,
+                request_headers=f"X-Hostile: {HOSTILE}",
+                response_headers=f"{HOSTILE}: {HOSTILE}",
+            ),
         )
         await connection.execute(
             insert(EndpointHealth.__table__),

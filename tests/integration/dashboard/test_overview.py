@@ -11,12 +11,12 @@ from fastapi import FastAPI
 from sqlalchemy import insert, update
 
 from api.context.context import Context
-from hookfast.ids import new_id
 from hookfast.storage.figures import workers
 from hookfast.storage.tables import Attempt, Delivery, EndpointHealth
 from tests.integration.dashboard.resources import EVENT_TYPE, emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 from tests.support.api_client import event_type_maker
+from tests.support.rows import attempt_row
 
 pytestmark = pytest.mark.anyio
 
@@ -212,16 +212,7 @@ async def hold(context: Context, delivery_id: str, *, since: datetime) -> None:
 async def add_attempts(context: Context, delivery_id: str, numbers: dict[str, int]) -> None:
     now = context.clock()
     attempts = [
-        {
-            "id": new_id("att", now),
-            "delivery_id": delivery_id,
-            "endpoint_id": "ep_1",
-            "number": 1,
-            "trigger": "first",
-            "started_at": now,
-            "duration_ms": 1.0,
-            "result": result,
-        }
+        attempt_row(now, delivery_id, result=result)
         for result, number in numbers.items()
         for _ in range(number)
     ]

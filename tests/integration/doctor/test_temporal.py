@@ -169,7 +169,9 @@ async def test_working_temporal_has_no_problems(
         while wrong(findings := await run_check("temporal", settings)):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
         polls = await _read_polls(temporal.client)
-        heartbeats = await _read_heartbeats(settings)
+        # a worker's first heartbeat may come after its first poll
+        while not (heartbeats := await _read_heartbeats(settings)):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
         handle = temporal.client.get_schedule_handle(ages.SCHEDULE_ID)
         await handle.pause()
         paused = problems(await run_check("temporal", settings))

@@ -118,7 +118,7 @@ async def test_errors_of_a_new_endpoint_are_at_its_fields(
 
 
 @pytest.mark.usefixtures("catalogue")
-async def test_events_of_an_endpoint_are_ticked_anew(
+async def test_events_of_an_endpoint_are_ticked_again(
     app: FastAPI, client: httpx2.AsyncClient
 ) -> None:
     tenant = await new_tenant(client)

@@ -235,7 +235,7 @@ async def test_file_that_this_user_may_not_write_is_refused(
     assert "may not write to its folder" in await _refusal(sqlite_url, tmp_path)
 
 
-async def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+async def test_path_that_is_not_a_file_is_rejected_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert "it is not a file" in await _refusal(f"sqlite:///{tmp_path}/pipe", tmp_path)
 

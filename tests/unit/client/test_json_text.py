@@ -95,7 +95,7 @@ LOOP.append(LOOP)
         (nested(100_000), "nested too deeply"),
     ],
 )
-def test_what_is_not_json_is_named_by_its_place(value: object, words: str) -> None:
+def test_value_that_is_not_json_is_named_by_its_place(value: object, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         encode(value)
 

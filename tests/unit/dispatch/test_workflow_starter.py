@@ -47,15 +47,15 @@ class Temporal:
 
     def __init__(self, **refused: RPCStatusCode) -> None:
         self._refused = refused
-        self.told: list[str] = []
+        self.started: list[str] = []
 
     async def start_workflow(self, *args: Any, id: str, **kwargs: Any) -> None:
         if id in self._refused:
             raise RPCError("no", self._refused[id], b"")
-        self.told.append(id)
+        self.started.append(id)
 
 
-def conducting(temporal: Temporal, *kinds: Rows) -> WorkflowStarter:
+def starter(temporal: Temporal, *kinds: Rows) -> WorkflowStarter:
     return WorkflowStarter(temporal, kinds[0], kinds)  # type: ignore[arg-type]
 
 
@@ -63,8 +63,8 @@ async def test_rejected_workflow_delays_no_other() -> None:
     temporal = Temporal(b=RPCStatusCode.INVALID_ARGUMENT)
     circuits, jobs = Rows("a", "b", "c"), Rows("d")
     with capture_logs() as lines:
-        assert await conducting(temporal, circuits, jobs).start_requested() == 3
-    assert temporal.told == ["a", "c", "d"]
+        assert await starter(temporal, circuits, jobs).start_requested() == 3
+    assert temporal.started == ["a", "c", "d"]
     assert (circuits.asking, jobs.asking) == (["b"], [])
     assert [line["workflow_id"] for line in lines] == ["b"]
 
@@ -75,12 +75,12 @@ async def test_a_page_of_rejected_workflows_ends_the_round(monkeypatch: pytest.M
     circuits, jobs = Rows("a", "b", "c"), Rows("d")
     temporal = Temporal(**refused)
     with capture_logs():
-        await conducting(temporal, circuits, jobs).start_requested()
-    assert temporal.told == ["d"]
+        await starter(temporal, circuits, jobs).start_requested()
+    assert temporal.started == ["d"]
 
 
 async def test_unreachable_temporal_raises_and_marks_nothing() -> None:
     circuits = Rows("a", "b")
     with pytest.raises(RPCError):
-        await conducting(Temporal(b=RPCStatusCode.UNAVAILABLE), circuits).start_requested()
+        await starter(Temporal(b=RPCStatusCode.UNAVAILABLE), circuits).start_requested()
     assert circuits.asking == ["a", "b"]

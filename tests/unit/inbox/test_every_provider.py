@@ -291,7 +291,7 @@ def test_any_body_is_json_or_kept_as_text(case: Case, body: bytes, is_form: bool
     "body", [b"", b"{", b"NaN", b'{"a":-Infinity}', b"[" * 100, b"{} {}", b"<xml/>", b"a=1"]
 )
 @every_case
-def test_what_is_no_json_at_all_is_not_taken_for_it(case: Case, body: bytes) -> None:
+def test_body_that_is_not_json_is_rejected(case: Case, body: bytes) -> None:
     with pytest.raises(InvalidInput):
         case.provider.payload(received({}, body))
 

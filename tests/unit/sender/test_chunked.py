@@ -89,6 +89,6 @@ def test_no_more_bytes_are_taken_than_the_limit(body: tuple[bytes, bytes], limit
         b"0\r\nX: \0\r\n",
     ],
 )
-def test_what_is_not_chunked_is_rejected(wire: bytes) -> None:
+def test_body_that_is_not_chunked_is_rejected(wire: bytes) -> None:
     with pytest.raises(InvalidChunk):
         ChunkedBody().feed(wire, limit=100)

@@ -159,7 +159,7 @@ def test_a_lone_surrogate_is_written_as_an_escape() -> None:
 
 
 @pytest.mark.parametrize("value", [Decimal("NaN"), Decimal("Infinity"), float("nan")])
-def test_what_is_no_number_in_json_is_not_written(value: object) -> None:
+def test_value_that_is_not_a_json_number_is_not_written(value: object) -> None:
     with pytest.raises(ValueError, match=r"JSON"):
         to_text([value])
 

@@ -16,6 +16,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.fair_claim import FairClaim, FreeRows
 from hookfast.storage.tables import Delivery
+from tests.support.rows import delivery_row
 
 pytestmark = pytest.mark.anyio
 
@@ -32,19 +33,9 @@ class Outbox:
     async def fill(self, backlog: dict[tuple[str, str], int], **columns: Any) -> None:
         """Store this many deliveries for each (tenant, endpoint)."""
         now = utc_now()
-        row = {
-            "event_id": "evt_1",
-            "subscription_id": "sub_1",
-            "event_type": "order.invoice.paid",
-            "payload": "full",
-            "status": "pending",
-            "due_at": now,
-            "next_attempt_at": now,
-            "created_at": now,
-            "updated_at": now,
-        } | columns
+        same = {"status": "pending", "attempts": 0, "due_at": now, "next_attempt_at": now} | columns
         rows = [
-            row | {"id": new_id("dlv"), "tenant_id": tenant, "endpoint_id": endpoint}
+            delivery_row(now, tenant_id=tenant, endpoint_id=endpoint, **same)
             for (tenant, endpoint), count in backlog.items()
             for _ in range(count)
         ]

@@ -19,6 +19,7 @@ from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.jobs import JobWorkflowRequests
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Delivery, Job
+from tests.support.rows import delivery_row
 
 pytestmark = pytest.mark.anyio
 
@@ -33,27 +34,9 @@ async def add_deliveries(database: Database, *rows: dict[str, Any]) -> list[str]
     complete = []
     for number, row in enumerate(rows):
         at = NOW + timedelta(seconds=number)
-        complete.append(
-            {
-                "id": new_id("dlv", at),
-                "event_id": "evt_1",
-                "subscription_id": "sub_1",
-                "endpoint_id": "ep_1",
-                "tenant_id": TENANT,
-                "event_type": "order.invoice.paid",
-                "payload": "full",
-                "status": "dead",
-                "reason": None,
-                "attempts": 1,
-                "retries": 0,
-                "created_at": at,
-                "updated_at": at,
-                "finished_at": None,
-                "started_at": at,
-                "resend_not_before": None,
-            }
-            | row
-        )
+        same = {"tenant_id": TENANT, "status": "dead", "started_at": at}
+        nulls = dict.fromkeys(("reason", "finished_at", "resend_not_before"))
+        complete.append(delivery_row(at, **(same | nulls | row)))
     async with database.write() as connection:
         await connection.execute(insert(Delivery.__table__), complete)
     return [row["id"] for row in complete]

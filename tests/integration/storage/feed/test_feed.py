@@ -25,6 +25,7 @@ from hookfast.storage.feed.feed import FeedEvent, FeedFilter, FeedPage
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables import Event, InboxEntry, RetentionRun
 from tests.support.query_plan import explain
+from tests.support.rows import event_row
 
 pytestmark = pytest.mark.anyio
 
@@ -35,15 +36,7 @@ TYPE = "order.invoice.paid"
 
 def row(event_id: str | None = None, **columns: Any) -> dict[str, Any]:
     now = utc_now()
-    return {
-        "id": event_id or new_id("evt", now),
-        "type": TYPE,
-        "tenant_id": TENANT,
-        "body": b"{}",
-        "traceparent": "00",
-        "deliveries": 0,
-        "created_at": now,
-    } | columns
+    return event_row(now, id=event_id or new_id("evt", now), **columns)
 
 
 async def add(database: Database, *rows: dict[str, Any]) -> list[str]:

@@ -20,7 +20,8 @@ from hookfast.storage.feed import feed, poll, poll_positions
 from hookfast.storage.feed.cursor import START, Cursor
 from hookfast.storage.feed.poll import PollPage
 from hookfast.storage.tables import Endpoint, Event
-from tests.support.seed import EVENT_TYPE, seed_delivery, seed_endpoint
+from tests.support.rows import event_row
+from tests.support.seed import seed_delivery, seed_endpoint
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -30,15 +31,7 @@ ENDPOINT = "ep_1"
 
 def event(tenant_id: str | None, event_id: str | None = None) -> dict[str, Any]:
     now = utc_now()
-    return {
-        "id": event_id or new_id("evt", now),
-        "type": EVENT_TYPE,
-        "tenant_id": tenant_id,
-        "body": b"{}",
-        "traceparent": "00",
-        "deliveries": 0,
-        "created_at": now,
-    }
+    return event_row(now, id=event_id or new_id("evt", now), tenant_id=tenant_id)
 
 
 async def add(database: Database, *rows: dict[str, Any]) -> None:

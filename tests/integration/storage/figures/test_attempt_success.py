@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from sqlalchemy import insert
 
-from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import attempt_success
 from hookfast.storage.figures.attempt_success import AttemptSuccess
 from hookfast.storage.tables import Attempt, Delivery
+from tests.support.rows import attempt_row, delivery_row
 
 pytestmark = pytest.mark.anyio
 
@@ -30,31 +29,9 @@ async def attempts(
 ) -> None:
     """Store one delivery with attempts at these times."""
     made = created_at or results[0][0]
-    delivery: dict[str, Any] = {
-        "id": new_id("dlv", made),
-        "event_id": "evt_1",
-        "subscription_id": "sub_1",
-        "endpoint_id": "ep_1",
-        "tenant_id": tenant_id,
-        "event_type": "order.invoice.paid",
-        "payload": "full",
-        "status": status,
-        "attempts": len(results),
-        "retries": 0,
-        "created_at": made,
-        "updated_at": made,
-    }
+    delivery = delivery_row(made, tenant_id=tenant_id, status=status, attempts=len(results))
     rows = [
-        {
-            "id": new_id("att", at),
-            "delivery_id": delivery["id"],
-            "endpoint_id": "ep_1",
-            "number": number,
-            "trigger": "first",
-            "started_at": at,
-            "duration_ms": 5.0,
-            "result": result,
-        }
+        attempt_row(at, delivery["id"], number=number, result=result)
         for number, (at, result) in enumerate(results, 1)
     ]
     async with database.write() as connection:

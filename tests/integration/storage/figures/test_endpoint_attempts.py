@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from sqlalchemy import insert
 
 from hookfast.deliveries.outcome import Result
-from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import endpoint_attempts
 from hookfast.storage.figures.endpoint_attempts import AttemptClass, EndpointAttempts
 from hookfast.storage.tables import Attempt, Delivery
+from tests.support.rows import attempt_row, delivery_row
 
 pytestmark = pytest.mark.anyio
 
@@ -28,31 +27,17 @@ async def deliver(
 ) -> None:
     """Insert a delivery created at this time, with attempts: (how long after, result, status,
     milliseconds)."""
-    delivery_id = new_id("dlv", at)
     last = at + attempts[-1][0] if attempts else at
-    row: dict[str, Any] = {
-        **dict.fromkeys(("event_id", "subscription_id", "tenant_id"), "x"),
-        "id": delivery_id,
-        "endpoint_id": "ep_1",
-        "event_type": "order.invoice.paid",
-        "payload": "full",
-        "status": "retrying",
-        "attempts": len(attempts),
-        "created_at": at,
-        "updated_at": last,
-    }
+    row = delivery_row(at, status="retrying", attempts=len(attempts), updated_at=last)
     made = [
-        {
-            "id": new_id("att", at + later),
-            "delivery_id": delivery_id,
-            "endpoint_id": "ep_1",
-            "number": number,
-            "trigger": "retry",
-            "started_at": at + later,
-            "duration_ms": took,
-            "result": result,
-            "status_code": status,
-        }
+        attempt_row(
+            *(at + later, row["id"]),
+            number=number,
+            trigger="retry",
+            duration_ms=took,
+            result=result,
+            status_code=status,
+        )
         for number, (later, result, status, took) in enumerate(attempts, 1)
     ]
     async with database.write() as connection:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import newest_failures
 from hookfast.storage.figures.newest_failures import FailureGroup
 from hookfast.storage.tables import Delivery
+from tests.support.rows import delivery_row
 from tests.support.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio
@@ -26,23 +26,17 @@ async def fail(database: Database, endpoint_id: str, *, ago: timedelta, **column
     """Insert a delivery, created three days before it failed, and return its id."""
     at = NOW - ago
     ended = columns.get("status", "dead") in ("dead", "gone", "delivered")
-    row: dict[str, Any] = {
-        **dict.fromkeys(("event_id", "subscription_id"), "x"),
-        "id": new_id("dlv", at - 72 * HOUR),
-        "endpoint_id": endpoint_id,
-        "tenant_id": "tnt_1",
-        "event_type": "order.invoice.paid",
-        "payload": "full",
+    failed = {
         "status": "dead",
         "reason": "retries_exhausted" if ended else None,
         "last_error": DOWN,
         "attempts": 3,
-        "created_at": at - 72 * HOUR,
         "updated_at": at,
         "finished_at": at if ended else None,
     }
+    row = delivery_row(at - 72 * HOUR, endpoint_id=endpoint_id, **(failed | columns))
     async with database.write() as connection:
-        await connection.execute(insert(Delivery.__table__), row | columns)
+        await connection.execute(insert(Delivery.__table__), row)
     return str(row["id"])
 
 

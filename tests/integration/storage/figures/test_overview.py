@@ -17,13 +17,13 @@ from sqlalchemy import Select, insert, text
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.health import Health
-from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.figures import endpoint_summaries, overview
 from hookfast.storage.figures.overview import MAX_READ, Step
 from hookfast.storage.tables import Delivery, EndpointHealth
 from tests.support.query_plan import explain
+from tests.support.rows import delivery_row
 from tests.support.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio
@@ -170,23 +170,9 @@ def check_plan(kind: str, plan: str, *, index: str | None) -> None:
 
 async def deliver(database: Database, endpoint_id: str, **columns: Any) -> None:
     made = columns.pop("created_at", NOW)
-    row = {
-        "id": new_id("dlv", made),
-        "event_id": "evt_1",
-        "subscription_id": "sub_1",
-        "endpoint_id": endpoint_id,
-        "tenant_id": "tnt_1",
-        "event_type": "order.invoice.paid",
-        "payload": "full",
-        "status": "delivered",
-        "attempts": 1,
-        "retries": 0,
-        "created_at": made,
-        "updated_at": made,
-        "finished_at": made,
-    }
+    row = delivery_row(made, endpoint_id=endpoint_id, **({"finished_at": made} | columns))
     async with database.write() as connection:
-        await connection.execute(insert(Delivery.__table__), row | columns)
+        await connection.execute(insert(Delivery.__table__), row)
 
 
 async def test_steps_of_a_filter_read_no_further_than_those_of_all(database: Database) -> None:

@@ -70,7 +70,7 @@ def test_a_long_string_takes_little_more_memory_than_itself(character: str) -> N
 
 
 @pytest.mark.parametrize("text", ["", "no json at all", "{]", '{"a"', '"half', "}}}}"])
-def test_what_is_no_json_is_shown_all_the_same(text: str) -> None:
+def test_text_that_is_not_json_is_shown_as_it_is(text: str) -> None:
     assert isinstance(pretty(text)[0], str)
 
 

@@ -36,14 +36,14 @@ def test_numbers_are_read(text: str, number: float | None) -> None:
 @pytest.mark.parametrize(
     "text", ["nan", "Infinity", "-inf", "1e999", "x", "1,5", "1_0", "١٢", LONG]
 )
-def test_what_is_no_finite_number_is_refused_where_it_stands(text: str) -> None:
+def test_value_that_is_not_a_finite_number_is_rejected_at_its_place(text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         form(rate=text).number("rate", pointer="/rate")
     assert [error.pointer for error in refused.value.errors] == ["/rate"]
 
 
 @pytest.mark.parametrize("text", ["1.5", "1e3", "x", "1_0", "١٢", LONG])
-def test_what_is_no_whole_number_is_refused(text: str) -> None:
+def test_text_that_is_not_a_whole_number_is_rejected(text: str) -> None:
     with pytest.raises(InvalidInput):
         form(most=text).whole("most", pointer="/most")
     assert form(most="12").whole("most", pointer="/most") == 12

@@ -89,12 +89,12 @@ def test_every_status_has_its_colour() -> None:
         "/dashboard\n",
     ],
 )
-def test_what_is_no_page_of_ours_is_the_first_page(path: str | None) -> None:
+def test_path_that_is_not_ours_leads_to_the_first_page(path: str | None) -> None:
     assert DASHBOARD.path(path) == "/dashboard"
 
 
 @pytest.mark.parametrize("path", ["/dashboard", "/dashboard?window=7d", "/dashboard/jobs"])
-def test_a_page_of_ours_is_itself(path: str) -> None:
+def test_path_of_ours_stays_as_it_is(path: str) -> None:
     assert DASHBOARD.path(path) == path
 
 
