@@ -22,6 +22,7 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 import worker
+from activities import worker_parts
 from hookfast.clock import utc_now
 from hookfast.dispatch.workflow_starter import WorkflowStarter, workflow_starter_for
 from hookfast.endpoints.circuit import RAMP_FIRST, RAMP_STEP
@@ -97,7 +98,7 @@ async def outages(
             workflow_starter_for(settings, skipping_temporal.client, database), starting
         )
 
-    monkeypatch.setattr(worker, "workflow_starter_for", workflow_starter)
+    monkeypatch.setattr(worker_parts, "workflow_starter_for", workflow_starter)
     client = await skipping_temporal.connect_client(data_converter=DATA_CONVERTER)
     async with (
         worker.running_worker(settings, client, database, workflow_runner=SANDBOX),
