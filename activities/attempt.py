@@ -199,7 +199,7 @@ class AttemptRunner:
         and nothing was sent. Raises NoLongerDue if the delivery does something else next or may not
         be sent, and Unavailable if Temporal has given this step up: another worker may be making
         the same attempt."""
-        if planned.outgoing.fresh:
+        if planned.outgoing.is_recent:
             return
         if not left.fits(RECORD_SHARE.total_seconds()):
             raise Unavailable("The step was given up before its request began.")

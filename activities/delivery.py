@@ -177,7 +177,7 @@ class DeliveryActivities:
 
     async def _attempt(self, planned: AttemptContext, left: TimeLeft) -> _StepDone | StepResult:
         """Make the attempt, unless the circuit or the fast lane says no."""
-        if (change := await self._admit(planned)) is not None:
+        if (change := await self._hold_if_needed(planned)) is not None:
             return _StepDone(change.after)
         if not activity.info().is_local:
             return await self._attempt_within_limits(planned, left)
@@ -187,7 +187,7 @@ class DeliveryActivities:
                 return StepResult(lane_full=True)
             return await self._attempt_within_limits(planned, left)
 
-    async def _admit(self, planned: AttemptContext) -> LifeChange | None:
+    async def _hold_if_needed(self, planned: AttemptContext) -> LifeChange | None:
         """None if the attempt may be made; otherwise how the delivery was changed."""
         outgoing = planned.outgoing
         decision = admit(

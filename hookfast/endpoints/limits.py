@@ -79,7 +79,7 @@ class LimitState:
     mean_seconds: float
 
     @classmethod
-    def fresh(cls, now: datetime) -> LimitState:
+    def initial(cls, now: datetime) -> LimitState:
         """Return the state of an endpoint whose limits were never used."""
         return cls(next_slot_at=now, promised_until=now, mean_seconds=_FIRST_GUESS_SECONDS)
 

@@ -58,10 +58,10 @@ freeze_after = functools.partial(after, act=_freeze)
 
 match os.environ["FREEZE_AT"]:
     case "admitted":
-        DeliveryActivities._admit = freeze_after(DeliveryActivities._admit)  # type: ignore[method-assign]
+        DeliveryActivities._hold_if_needed = freeze_after(DeliveryActivities._hold_if_needed)  # type: ignore[method-assign]
         BatchActivities._plan = freeze_after(BatchActivities._plan)  # type: ignore[method-assign]
     case "held":
-        DeliveryActivities._admit = freeze_before(DeliveryActivities._admit)  # type: ignore[method-assign]
+        DeliveryActivities._hold_if_needed = freeze_before(DeliveryActivities._hold_if_needed)  # type: ignore[method-assign]
     case "requested":
         AttemptRunner._confirm = freeze_before(AttemptRunner._confirm)  # type: ignore[method-assign]
     case "answered":

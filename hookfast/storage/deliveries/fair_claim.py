@@ -35,7 +35,7 @@ _PASSES = 64
 _LEVELS = (Urgency.PERSON, Urgency.RETRY, Urgency.FIRST, Urgency.JOB)
 
 _WAITING = "started_at IS NULL AND urgency = level.u"
-_LANES = f"""
+_PAIRS = f"""
 WITH RECURSIVE level(u) AS (
     SELECT urgency FROM deliveries
     WHERE started_at IS NULL AND urgency BETWEEN :most_urgent AND :least_urgent
@@ -52,7 +52,7 @@ tenant(t, n) AS (
             ORDER BY tenant_id LIMIT 1), n + 1
     FROM tenant, level WHERE t IS NOT NULL AND n < {_TENANTS}
 ),
-lane(t, e, n) AS (
+pair(t, e, n) AS (
     SELECT t, COALESCE(
         (SELECT endpoint_id FROM deliveries WHERE {_WAITING} AND tenant_id = t
          AND endpoint_id > COALESCE((SELECT value ->> 2 FROM {{cursors}}
@@ -65,13 +65,13 @@ lane(t, e, n) AS (
     FROM tenant, level WHERE t IS NOT NULL
     UNION ALL
     SELECT t, (SELECT endpoint_id FROM deliveries WHERE {_WAITING} AND tenant_id = t
-               AND endpoint_id > lane.e ORDER BY endpoint_id LIMIT 1), n + 1
-    FROM lane, level WHERE e IS NOT NULL AND n < {_ENDPOINTS}
+               AND endpoint_id > pair.e ORDER BY endpoint_id LIMIT 1), n + 1
+    FROM pair, level WHERE e IS NOT NULL AND n < {_ENDPOINTS}
 )
 SELECT level.u, t, e,
        (SELECT urgency FROM deliveries WHERE started_at IS NULL AND urgency > level.u
         AND urgency <= :least_urgent ORDER BY urgency LIMIT 1)
-FROM level LEFT JOIN lane ON e IS NOT NULL
+FROM level LEFT JOIN pair ON e IS NOT NULL
 """  # noqa: S608 - contains no caller's text
 _FREE = """
     FROM deliveries WHERE started_at IS NULL AND urgency = :urgency
@@ -91,16 +91,16 @@ def _typed(statement: str) -> Any:
 
 
 _SQLITE = (
-    text(_LANES.format(cursors="json_each(:cursors)")),
+    text(_PAIRS.format(cursors="json_each(:cursors)")),
     _typed(
-        f"SELECT {_COLUMNS} FROM json_each(:lanes)"  # noqa: S608
+        f"SELECT {_COLUMNS} FROM json_each(:pairs)"  # noqa: S608
         f" JOIN deliveries d ON d.id IN (SELECT id {_FREE})"
     ),
 )
 _POSTGRESQL = (
-    text(_LANES.format(cursors="jsonb_array_elements(CAST(:cursors AS jsonb)) AS j(value)")),
+    text(_PAIRS.format(cursors="jsonb_array_elements(CAST(:cursors AS jsonb)) AS j(value)")),
     _typed(
-        f"SELECT {_COLUMNS} FROM jsonb_array_elements(CAST(:lanes AS jsonb)) AS j(value)"  # noqa: S608
+        f"SELECT {_COLUMNS} FROM jsonb_array_elements(CAST(:pairs AS jsonb)) AS j(value)"  # noqa: S608
         # relays skip each other's rows
         f" JOIN LATERAL (SELECT * {_FREE} FOR UPDATE SKIP LOCKED) d ON true"
     ),
@@ -239,9 +239,9 @@ class FairClaim:
             if (quota := min(share, room(endpoint))) > 0:
                 by_quota[min(limit, _rounded_up(quota))].append((tenant, endpoint))
         found: dict[str, list[PendingDelivery]] = {}
-        for most, lanes in by_quota.items():
+        for most, pairs in by_quota.items():
             given = {
-                "lanes": json.dumps(lanes),
+                "pairs": json.dumps(pairs),
                 "urgency": waiting.urgency,
                 "now": now,
                 "most": most,
@@ -267,8 +267,8 @@ class FairClaim:
             | (found.keys() - served.keys()),
             cut=any(
                 served[endpoint] == most and room(endpoint) > most
-                for most, lanes in by_quota.items()
-                for _, endpoint in lanes
+                for most, pairs in by_quota.items()
+                for _, endpoint in pairs
             ),
         )
 

@@ -93,7 +93,7 @@ class Outgoing:
     read_at: float
 
     @property
-    def fresh(self) -> bool:
+    def is_recent(self) -> bool:
         """Whether `life` and `gate` are still valid without reading them again."""
         return asyncio.get_running_loop().time() - self.read_at <= FRESH_SECONDS
 
@@ -201,7 +201,7 @@ class OutgoingLoader:
         read is valid."""
         primed = self._primed.pop(delivery_id, None)
         if primed is not None and fresh and (known := self._from_memory(primed, plan)) is not None:
-            return known if known.fresh else await self.refresh(known)
+            return known if known.is_recent else await self.refresh(known)
         read_at = asyncio.get_running_loop().time()
         async with self._database.read(quick=True) as connection:
             row = await find_pending(connection, delivery_id)

@@ -192,14 +192,14 @@ async def _lock(
     """Lock the endpoint's limit state until the transaction ends. Return it, and the time after."""
     row = (await connection.execute(_READ, {"b_endpoint_id": endpoint_id})).one_or_none()
     if row is None:
-        fresh = LimitState.fresh(clock())
+        initial = LimitState.initial(clock())
         await connection.execute(
             insert_into(connection, _LIMITS)
             .values(
                 endpoint_id=endpoint_id,
-                next_slot_at=fresh.next_slot_at,
-                promised_until=fresh.promised_until,
-                mean_seconds=fresh.mean_seconds,
+                next_slot_at=initial.next_slot_at,
+                promised_until=initial.promised_until,
+                mean_seconds=initial.mean_seconds,
             )
             .on_conflict_do_nothing(index_elements=["endpoint_id"])
         )

@@ -43,7 +43,7 @@ class Simulation:
     duration: Callable[[], float] = lambda: 0.1
     delay: Callable[[], float] = lambda: 0.02
     vanishing: Callable[[], bool] = lambda: False
-    state: LimitState = field(default_factory=lambda: LimitState.fresh(START))
+    state: LimitState = field(default_factory=lambda: LimitState.initial(START))
     starts: list[datetime] = field(default_factory=list)
     delivered: list[int] = field(default_factory=list)
     checks: int = 0
@@ -257,7 +257,7 @@ def test_spacing_is_a_little_longer_than_the_rate_requires(
 
 
 def test_near_slots_are_waited_for_and_distant_ones_get_hints() -> None:
-    state = LimitState.fresh(START)
+    state = LimitState.initial(START)
     answers = []
     for _ in range(5):
         answer, state = check(state)
@@ -308,7 +308,7 @@ def test_hints_beyond_the_horizon_are_scattered() -> None:
 
 
 def test_earlier_slower_limit_does_not_delay_a_new_one() -> None:
-    _, state = check(LimitState.fresh(START), Limits(rate_per_second=0.001))
+    _, state = check(LimitState.initial(START), Limits(rate_per_second=0.001))
     assert state.next_slot_at == START + seconds(1000.02)
     answer, _ = check(state, at=1.0, waited=True)
     # the furthest that a slot of 10 per second can be, and the place in front
@@ -318,7 +318,7 @@ def test_earlier_slower_limit_does_not_delay_a_new_one() -> None:
 @pytest.mark.parametrize("waited", [False, True], ids=["a new one", "one that waits"])
 @pytest.mark.parametrize("before", [0.001, 0.01, 1], ids="{} a second".format)
 def test_after_a_raised_limit_the_second_check_succeeds(before: float, waited: bool) -> None:
-    _, state = check(LimitState.fresh(START), Limits(rate_per_second=before))
+    _, state = check(LimitState.initial(START), Limits(rate_per_second=before))
     state = replace(state, promised_until=START)  # as a change of limits leaves it
     answer, state = check(state, Limits(rate_per_second=100), at=0.1, waited=waited)
     assert isinstance(answer, Deferred)
@@ -330,7 +330,7 @@ def test_after_a_raised_limit_the_second_check_succeeds(before: float, waited: b
 
 def test_full_endpoint_uses_no_slot() -> None:
     limits = Limits(rate_per_second=10, max_in_flight=2)
-    answer, after = check(LimitState.fresh(START), limits, in_flight=2)
+    answer, after = check(LimitState.initial(START), limits, in_flight=2)
     assert isinstance(answer, Deferred)
     assert after.next_slot_at == START
 
@@ -338,7 +338,7 @@ def test_full_endpoint_uses_no_slot() -> None:
 def test_checks_become_rare_while_a_request_hangs() -> None:
     """The only request in progress hangs for 30 s, when 100 ms are usual."""
     limits = Limits(max_in_flight=1)
-    _, state = check(LimitState.fresh(START), limits)
+    _, state = check(LimitState.initial(START), limits)
     at, gaps = START, []
     while at < START + seconds(30):
         answer, state = decide(state, limits=limits, in_flight=1, waited=True, spread=0.5, now=at)

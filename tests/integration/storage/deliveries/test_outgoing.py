@@ -87,7 +87,7 @@ async def test_primed_data_is_valid_for_a_moment_only(
     delivery = await primed_then_paused(database, loader, seconds_ago=seconds_ago)
     loaded = await loader.load(delivery, fresh=True)
     assert loaded.gate.endpoint_state is state
-    assert loaded.fresh
+    assert loaded.is_recent
 
 
 async def test_primed_data_is_valid_for_a_first_attempt_only(database: Database) -> None:
@@ -181,7 +181,7 @@ async def test_renewing_a_batch_finds_changes_of_its_deliveries(
     await loader.renew(ids, batch_id="btc_1")
     changed, other = [await loader.load(one, fresh=True) for one in ids]
     assert changed.life == await stored_life(database, ids[0])
-    assert (other.life.batch_until, other.batch_id, other.fresh) == (until, "btc_1", True)
+    assert (other.life.batch_until, other.batch_id, other.is_recent) == (until, "btc_1", True)
     assert changed.batch_id == {"taken": "btc_2", "given back": None}.get(change, "btc_1")
 
 
