@@ -23,7 +23,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from api.answers.json_pointer import join
 from api.answers.request_id import request_id
 from hookfast.errors import (
     Conflict,
@@ -36,6 +35,7 @@ from hookfast.errors import (
     TooManyRequests,
     Unauthenticated,
     Unavailable,
+    join_pointer,
 )
 from hookfast.inbox import (
     RequestRejected,
@@ -272,7 +272,9 @@ def _member_error(error: Any, location: Sequence[str | int], given: Any) -> Fiel
     pointer = _pointer(error, location, given)
     if error["type"] in _TAGS:
         # pydantic's location is the object whose kind it does not know
-        return FieldError(join(pointer, error["ctx"]["discriminator"].strip("'")), _detail(error))
+        return FieldError(
+            join_pointer(pointer, error["ctx"]["discriminator"].strip("'")), _detail(error)
+        )
     return FieldError(pointer, _detail(error))
 
 
@@ -286,7 +288,7 @@ def _pointer(error: Any, location: Sequence[str | int], given: Any) -> str:
         except (LookupError, TypeError):
             if error["type"] != "missing" or part != location[-1]:
                 continue
-        pointer = join(pointer, part)
+        pointer = join_pointer(pointer, part)
     return pointer
 
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.answers.json_pointer import join
 from api.context.context import Context
 from api.http.fields import Input, Time, example
 from api.openapi.glossary import described_as_in
@@ -27,7 +26,7 @@ from hookfast.endpoints.credentials import (
     replaced_until,
     seal_credential,
 )
-from hookfast.errors import InvalidInput
+from hookfast.errors import InvalidInput, join_pointer
 from hookfast.sender import check_identity, check_url
 
 DEFAULT_OVERLAP_SECONDS = 86_400
@@ -334,7 +333,7 @@ def _check_no_authorization(headers: Iterable[str]) -> None:
     for name in headers:
         if has_authorization([name]):
             raise InvalidInput.at(
-                join("/headers", name),
+                join_pointer("/headers", name),
                 "the endpoint's `authentication` sets this header; leave one of them out",
                 code="invalid_header",
             )

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from api.answers.json_pointer import join
-from hookfast.errors import InvalidInput
+from hookfast.errors import InvalidInput, join_pointer
 
 MAX_HEADERS = 20
 MAX_NAME = 100
@@ -60,7 +59,7 @@ def check_headers(headers: Mapping[str, str], *, pointer: str = "/headers") -> N
         raise _invalid(pointer, f"an endpoint has at most {MAX_HEADERS} headers")
     seen: set[str] = set()
     for name, value in headers.items():
-        at = join(pointer, name)
+        at = join_pointer(pointer, name)
         lowered = name.lower()
         if len(name) > MAX_NAME or not _TOKEN.fullmatch(name):
             raise _invalid(at, f"a header's name is an HTTP token of at most {MAX_NAME} characters")

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from api.answers.json_pointer import join
-from hookfast.errors import InvalidInput
+from hookfast.errors import InvalidInput, join_pointer
 from hookfast.events.schema import DIALECT, CompiledSchema, InvalidSchema, check_meta, plain
 from hookfast.strict_json.text import to_text
 
@@ -20,7 +19,7 @@ def check_schema(schema: dict[str, Any] | bool, *, pointer: str = "/schema") -> 
         raise _invalid(pointer, f"a schema has at most {MAX_BYTES} bytes")
     if isinstance(schema, dict) and str(schema.get("$schema", DIALECT)).rstrip("#") != DIALECT:
         raise _invalid(
-            join(pointer, "$schema"),
+            join_pointer(pointer, "$schema"),
             f"must be {DIALECT}, or left out; rewrite a schema of another draft, e.g."
             " `definitions` as `$defs`, and an array of `items` as `prefixItems`",
         )
@@ -28,7 +27,7 @@ def check_schema(schema: dict[str, Any] | bool, *, pointer: str = "/schema") -> 
         check_meta(plain(schema))
         CompiledSchema(schema)
     except InvalidSchema as error:
-        raise _invalid(join(pointer, *error.path), error.reason) from None
+        raise _invalid(join_pointer(pointer, *error.path), error.reason) from None
 
 
 def _invalid(pointer: str, detail: str) -> InvalidInput:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, Field
 
-from api.answers.json_pointer import join
 from api.context.source_cache import rules_of
 from api.forms.networks import check_networks
 from api.http.fields import TenantId, Time, example
 from api.http.settings_view import OwnedView, view_of
 from api.openapi.example_values import IDS
-from hookfast.errors import InvalidInput
+from hookfast.errors import InvalidInput, join_pointer
 from hookfast.events.event_type import parse_event_type, parse_pattern
 from hookfast.events.operational import reject_reserved
 from hookfast.inbox import PROVIDERS, Provider, provider
@@ -138,7 +137,7 @@ def _checked(renames: dict[str, str], *, parts: int | None) -> dict[str, str]:
     if len(renames) > MAX_RENAMES:
         raise InvalidInput.at("/event_types", f"a source has at most {MAX_RENAMES} renames")
     for pattern, renamed in renames.items():
-        at = join("/event_types", pattern)
+        at = join_pointer("/event_types", pattern)
         parse_pattern(pattern, pointer=at)
         parse_event_type(renamed, pointer=at, parts=parts)
         reject_reserved(renamed, pointer=at)

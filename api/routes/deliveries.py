@@ -81,14 +81,19 @@ class Surroundings:
 
     def hold_of(self, delivery: Delivery) -> dict[str, Any]:
         """Return the members of a held delivery that depend on what holds it now: its circuit may
-        have moved on since the row was written. The row has the time of its own check."""
-        members = {"next_attempt_at": None, "next_check_at": delivery.next_attempt_at}
+        have moved on since the row was written. A resend of a person is attempted although the
+        delivery is held, so only that is a next attempt."""
+        resend_at = delivery.resend_not_before or delivery.resend_asked_at
+        members = {
+            "next_attempt_at": None if delivery.resend_yields else resend_at,
+            "next_check_at": delivery.recheck_at,
+        }
         if (current := self.gates.get(delivery.endpoint_id)) is None:
             return members
         reason = hold_reason(current.gate) or delivery.reason
         probe = current.next_probe_at
         if reason == Reason.CIRCUIT_OPEN and probe is not None:
-            members["next_check_at"] = min(probe, delivery.next_attempt_at or probe)
+            members["next_check_at"] = min(probe, delivery.recheck_at or probe)
         return members | {"reason": reason}
 
 

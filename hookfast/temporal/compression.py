@@ -7,8 +7,10 @@ network the bytes that it saves cost nothing, so `auto` compresses only what lea
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import threading
 from collections.abc import Sequence
-from contextlib import closing, suppress
 from ipaddress import IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -56,18 +58,36 @@ def is_same_network(address: str) -> bool:
 
 def _host_of(target: str) -> str:
     """Return the host of `host:port`, `[::1]:port` or a URL; empty if there is none."""
-    with suppress(ValueError):  # connecting will report it
+    with contextlib.suppress(ValueError):  # connecting will report it
         return urlsplit(target if "://" in target else f"//{target}").hostname or ""
     return ""
 
 
 async def _addresses_of(host: str) -> Sequence[str]:
-    """Return the addresses of a name or literal; none if it cannot be resolved in time."""
+    """Return the addresses of a name or literal; none if it cannot be resolved in time.
+
+    `getaddrinfo` cannot be interrupted, and an executor's thread would delay the process's end
+    until a silent name server's timeout: so it runs in a daemon thread.
+    """
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[Sequence[str]] = loop.create_future()
+
+    def answer(addresses: Sequence[str]) -> None:
+        if not found.done():
+            found.set_result(addresses)
+
+    def look_up() -> None:
+        try:
+            answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):  # the latter: not a host name
+            answers = []
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(answer, [str(sockaddr[0]) for *_, sockaddr in answers])
+
     if not host:
         return ()  # to getaddrinfo it would be this machine
-    from hookfast.sender.resolver import Resolver  # `hookfast up` asks for no address
-
-    with closing(Resolver()) as resolver, suppress(TimeoutError, OSError, UnicodeError):
+    threading.Thread(target=look_up, name="hookfast-temporal-dns", daemon=True).start()
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LOOKUP_SECONDS):
-            return await resolver.resolve(host)
+            return await found
     return ()

@@ -45,13 +45,15 @@ async def hold(context: Context, delivery_id: str, endpoint_id: str, *, circuit:
     """Hold a delivery since an hour ago, for an endpoint whose circuit has this state now and was
     open when the delivery last checked."""
     now = context.clock()
+    check_at = now + timedelta(hours=5, minutes=1)
     await change(
         context,
         delivery_id,
         status="held",
         reason="circuit_open",
         waiting_since=now - timedelta(hours=1),
-        next_attempt_at=now + timedelta(hours=5, minutes=1),
+        recheck_at=check_at,
+        next_attempt_at=check_at,
     )
     health = {"endpoint_id": endpoint_id, "consecutive_failures": 5, "circuit": circuit}
     async with context.database.write() as connection:

@@ -25,6 +25,10 @@ FIRST = Path(__file__).parents[2] / "hookfast/storage/migrations/versions/0001_s
 _FOLLOWS = re.compile(
     r"(?<=def _create_tables\(\) -> None:\n)    for table in Record.+?(?=\n\n\n)", re.S
 )
+_INTRODUCTION = re.compile(r"(?<=\n\n)Until the release is tagged, .+?(?=\n\"\"\")", re.S)
+_FROZEN = """\
+Written out, not derived from the table classes, because a released migration stays as it is while
+the classes change."""
 _IMPORTS = (
     "from hookfast.storage.tables import Record\n",
     "from sqlalchemy.schema import CreateIndex, CreateTable\n",
@@ -37,6 +41,7 @@ def frozen(source: str) -> str:
     source, count = _FOLLOWS.subn(lambda _: _operations(), source)
     if count != 1:
         raise ValueError("the migration is frozen already")
+    source = _INTRODUCTION.sub(_FROZEN, source, count=1)
     for line in _IMPORTS:
         source = source.replace(line, "")
     return source

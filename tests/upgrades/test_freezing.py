@@ -37,3 +37,9 @@ def test_frozen_migration_creates_the_declared_tables(dialect: str) -> None:
 def test_migration_is_frozen_only_once() -> None:
     with pytest.raises(ValueError, match="frozen already"):
         frozen(frozen(FIRST.read_text()))
+
+
+def test_frozen_migration_does_not_say_that_it_follows_the_classes() -> None:
+    source = FIRST.read_text()
+    assert "follows the table classes" in source
+    assert "follow" not in frozen(source)

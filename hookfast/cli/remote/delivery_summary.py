@@ -81,7 +81,7 @@ def _next(delivery: Mapping[str, Any]) -> str:
     if status.finished:
         if status is DeliveryStatus.DEAD and delivery["place"] == "head":
             waiting = pluralize(delivery["waiting_behind"], "delivery")
-            return f"Until it is resent or cancelled, {waiting} wait behind it."
+            return f"It holds up {waiting} behind it until it is resent or cancelled."
         return ""
     sentences = [
         wording.next_step(

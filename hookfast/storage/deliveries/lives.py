@@ -112,14 +112,15 @@ async def apply(
             woken.append((one, urgency))
     await life_rows.save(connection, silent, now=now)
     await life_rows.save_and_wake(connection, woken, now=now)
-    changes |= await _move_lanes(connection, changed, now=now)
-    dead = [one.delivery_id for one in changed if one.died]
-    await deliveries_dead(connection, dead, now=now)
+    # before others move up, so that the lines are in the order of what happened
     if ended := [one for one in changed if one.ended]:
         after_commit(connection, partial(report_ended, ended, traces or {}))
     # an attempt has a line of its own, which says how the delivery goes on
     if others := [one for one in changed if one.delivery_id not in attempted]:
         after_commit(connection, partial(log_transitions, others))
+    changes |= await _move_lanes(connection, changed, now=now)
+    dead = [one.delivery_id for one in changed if one.died]
+    await deliveries_dead(connection, dead, now=now)
     return changes
 
 

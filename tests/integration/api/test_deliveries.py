@@ -241,7 +241,8 @@ async def test_held_delivery_says_why_since_when_and_until_when(
     since = utc_now()
     at = {hours: since + timedelta(hours=hours) for hours in (1, 6, 9)}
     held = {"status": "held", "reason": "circuit_open"}
-    await change(context, delivery["id"], waiting_since=since, next_attempt_at=at[6], **held)
+    times = {"waiting_since": since, "next_attempt_at": at[6], "recheck_at": at[6]}
+    await change(context, delivery["id"], **times, **held)
     health = {
         "endpoint_id": delivery["endpoint_id"],
         "circuit": circuit,
@@ -261,6 +262,39 @@ async def test_held_delivery_says_why_since_when_and_until_when(
         assert shown["held_since"] == rfc3339(since)
         assert shown["next_check_at"] == rfc3339(at[check_hours])
         assert shown["next_attempt_at"] is None
+
+
+@pytest.mark.parametrize(
+    ("yields", "not_before_hours", "attempt_hours"),
+    [(False, None, 0), (False, 1, 1), (False, 9, 9), (True, None, None)],
+)
+async def test_held_delivery_that_a_person_resends_has_a_next_attempt(
+    client: httpx2.AsyncClient,
+    context: Context,
+    tenant: str,
+    yields: bool,
+    not_before_hours: int | None,
+    attempt_hours: int | None,
+) -> None:
+    """Unlike that of a job, which waits with the other held deliveries."""
+    delivery = await emit(client, tenant)
+    now = utc_now()
+    check, at = now + timedelta(hours=6), {n: now + timedelta(hours=n) for n in (0, 1, 9)}
+    await change(
+        context,
+        delivery["id"],
+        status="held",
+        reason="circuit_open",
+        waiting_since=now,
+        recheck_at=check,
+        next_attempt_at=check if attempt_hours is None else min(check, at[attempt_hours]),
+        resend_asked_at=now,
+        resend_yields=yields,
+        resend_not_before=None if not_before_hours is None else at[not_before_hours],
+    )
+    shown = (await client.get(f"/deliveries/{delivery['id']}")).json()
+    due = None if attempt_hours is None else rfc3339(at[attempt_hours])
+    assert (shown["next_attempt_at"], shown["next_check_at"]) == (due, rfc3339(check))
 
 
 async def test_delivery_that_is_not_held_has_no_time_of_a_check(

@@ -175,8 +175,13 @@ async def test_held_delivery_says_why_since_when_and_what_comes_next(
     assert "waiting since" in page
     assert "checked again" in page
     assert "if nothing releases it before" in page
+    assert "next attempt" not in page
     listed = text_of((await operator.get(f"/dashboard/deliveries?tenant_id={tenant}")).text)
     assert "the endpoint's circuit is draining" in listed
+    await change(context, delivery_id, resend_asked_at=context.clock())
+    page = text_of((await operator.get(f"/dashboard/deliveries/{delivery_id}")).text)
+    assert "checked again" in page
+    assert "next attempt" in page
 
 
 async def test_queued_delivery_links_to_the_one_that_it_waits_behind(

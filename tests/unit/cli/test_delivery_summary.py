@@ -107,7 +107,7 @@ def _delivery(status: str, **members: Any) -> dict[str, Any]:
             _delivery("dead", place="head", waiting_behind=3, attempts=[]),
             [
                 "Dead letter, after 2 attempts.",
-                "Until it is resent or cancelled, 3 deliveries wait behind it.",
+                "It holds up 3 deliveries behind it until it is resent or cancelled.",
                 "Send it again: hookfast deliveries resend dlv_1",
             ],
         ),

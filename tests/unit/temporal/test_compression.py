@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -34,13 +36,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     asked: list[str] = []
     literal = socket.getaddrinfo
 
-    def getaddrinfo(name: bytes, port: None, **options: Any) -> list[Any]:
-        asked.append(host := name.decode())
+    def getaddrinfo(host: str, port: None, **options: Any) -> list[Any]:
+        asked.append(host)
         if host in NAMES:
             return [(None, None, None, "", (address, 0)) for address in NAMES[host]]
         return literal(host, port, flags=socket.AI_NUMERICHOST, **options)
 
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(compression.socket, "getaddrinfo", getaddrinfo)
     return asked
 
 
@@ -121,13 +123,24 @@ async def test_silent_name_server_delays_neither_the_loop_nor_the_start(
         answers.wait(30)
         return []
 
-    monkeypatch.setattr(socket, "getaddrinfo", never)
+    monkeypatch.setattr(compression.socket, "getaddrinfo", never)
     monkeypatch.setattr(compression, "_LOOKUP_SECONDS", 0.1)
     try:
         async with asyncio.timeout(5):
             assert await compression_for("temporal:7233", "auto") is GZIP
     finally:
         answers.set()
+
+
+def test_silent_name_server_does_not_keep_a_process_from_ending() -> None:
+    program = """
+import asyncio, socket, threading
+from hookfast.temporal import compression
+socket.getaddrinfo = lambda *_, **__: threading.Event().wait()
+compression._LOOKUP_SECONDS = 0.1
+asyncio.run(compression.compression_for("temporal:7233", "auto"))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
 
 
 @pytest.mark.parametrize(

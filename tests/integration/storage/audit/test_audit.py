@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 
-from hookfast.audit import CLI, SYSTEM, Actor, AuditedChange
+from hookfast.audit import CLI, SYSTEM, Actor, AuditedChange, differences
 from hookfast.endpoints.circuit import Cause
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.audit import audit_log
@@ -19,7 +21,7 @@ from hookfast.storage.audit.audit_log import AuditFilter
 from hookfast.storage.audit.audited import AUDITED
 from hookfast.storage.database.engine import Database
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.keys.rekey import rekey
+from hookfast.storage.keys.rekey import SEALED_TABLES, SealedTable, rekey
 from hookfast.storage.tables import AuditEntry, AuditHorizon
 from tests.support.query_plan import explain
 from tests.support.seed import KEY as SEALED_WITH
@@ -278,3 +280,27 @@ async def test_rekey_is_logged_in_its_first_transaction(
     [entry] = await listed(database)
     assert (entry.action, entry.actor) == ("secrets.rekey", "cli")
     assert entry.changes == {"values": {"after": 2}}
+
+
+# The sealed columns, with a value as it is stored.
+_SEALED = "SEALED"
+_MEMBERS = dict.fromkeys(("kind", "shown", "created_at", "expires_at"), "hmac")
+SEALED_VALUES: dict[str, Any] = {
+    "secrets": [_MEMBERS | {"sealed": _SEALED}],
+    "headers": {"X-Token": {"sealed": _SEALED}},
+    "credentials": [_MEMBERS | {"sealed": _SEALED}],
+    "sealed": _SEALED,
+}
+
+
+@pytest.mark.parametrize("sealed_table", SEALED_TABLES, ids=lambda each: each.table.name)
+def test_no_entry_has_a_sealed_value(sealed_table: SealedTable) -> None:
+    keyring = Keyring([bytes(32)])
+    nothing: dict[str, Any] = {"secrets": [], "headers": {}, "credentials": []}
+    row: Any = SimpleNamespace(id="x", kid="x", sealed=keyring.seal("", context="x"), **nothing)
+    with patch.object(Keyring, "reseal", return_value=""):
+        names = sealed_table.resealed(row, keyring)
+    [audited] = [each for table, each in AUDITED.items() if table.__table__ is sealed_table.table]
+    logged = {name: SEALED_VALUES[name] for name in names if name not in audited.unlogged}
+    assert _SEALED not in str(differences({}, logged))
+    assert _SEALED not in str(differences(logged, {}))

@@ -8,6 +8,7 @@ from datetime import timedelta
 from itertools import groupby
 
 import pytest
+from structlog.testing import capture_logs
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
@@ -315,3 +316,23 @@ async def test_blocking_dead_letters_leave_once_the_setting_says_continue(
     assert await lane_sweep.inspect_page(database, "", dead_letters=continues) == (1, None)
     assert await ordered.heads(database) == [two]
     assert (await delivery_row(database, one)).status == "dead"
+
+
+# -- log lines ------------------------------------------------------------------------------------
+
+
+async def test_lines_of_a_lane_are_in_the_order_of_what_happened(database: Database) -> None:
+    await seed_ordered(database)
+    first, second = await emit(database, "a", "a")
+    with capture_logs() as lines:
+        await act(database, first, Action.CANCEL)
+        await act(database, second, Action.CANCEL)
+        await act(database, first, Action.RESEND)
+    assert [(line["kind"], line["delivery_id"]) for line in lines] == [
+        ("delivery.ended", first),
+        ("delivery.moved_up", second),
+        ("delivery.ended", second),
+        ("delivery.resent", first),
+        ("delivery.queued", first),
+        ("delivery.moved_up", first),
+    ]
