@@ -20,6 +20,10 @@ from api.http.merge_patch import patch_between
 from api.http.request_body import body_to_parse
 from hookfast.clock import rfc3339
 from hookfast.errors import Conflict, FieldError, HookfastError, InvalidInput
+from hookfast.resources.endpoint import EndpointSettings
+from hookfast.resources.setting import page_of
+from hookfast.resources.source import SourceSettings
+from hookfast.resources.subscription import SubscriptionSettings
 from hookfast.strict_json import parser
 from hookfast.strict_json.parser import MAX_DEPTH, JsonValue
 
@@ -28,7 +32,12 @@ Model = TypeVar("Model", bound=BaseModel)
 _MAX_FIELDS: Final = 500
 _WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[Ee][+-]?[0-9]+)?")
-_SEVERAL: Final = ("ids", "signatures", "remove", "ticked")
+_SEVERAL: Final = {"ids", "remove", "ticked"} | {
+    name
+    for form in (EndpointSettings, SourceSettings, SubscriptionSettings)
+    for name, declared in form.model_fields.items()
+    if page_of(declared).kind == "checks"
+}
 """The fields that are a list. Any other may come only once: otherwise the code that checks it and
 the code that uses it could read different values."""
 

@@ -16,7 +16,10 @@ _SHOWN_LINES, _SHOWN_CHARACTERS = 12, 800
 
 
 def next_step(delivery: Mapping[str, Any]) -> list[str]:
-    """Return why a delivery has its status, and what comes next, as lines."""
+    """Return why a delivery has its status, and what comes next, as lines. A newer service may know
+    other statuses; of these there is nothing to say."""
+    if delivery["status"] not in tuple(DeliveryStatus):
+        return []
     lines = [_why(delivery)]
     if following := _next(delivery):
         lines.append(following)

@@ -119,6 +119,10 @@ def test_the_first_lines_say_why_and_what_comes_next(
     assert next_step(delivery) == lines
 
 
+def test_nothing_is_said_of_a_status_that_only_a_newer_service_knows() -> None:
+    assert next_step(_delivery("parked")) == []
+
+
 def test_a_delivered_one_says_when_and_with_which_answer() -> None:
     attempts = [_attempt(status_code=200, result="success")]
     [line] = next_step(_delivery("delivered", finished_at=_AT, attempts=attempts))
