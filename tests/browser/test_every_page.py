@@ -1,13 +1,17 @@
-"""Every page in a real browser: accessible, usable by keyboard, in a light and a dark theme."""
+"""Every page in a real browser: accessible, tidy and light at every width, usable by keyboard, in a
+light and a dark theme."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, ViewportSize, expect
+from playwright.sync_api import Browser, Page, Response, ViewportSize, expect
 
 from api.dashboard import application as dashboard
 from api.portal import application as portal
@@ -17,6 +21,7 @@ from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, browsing, portal
 from tests.browser.conftest import Site
 from tests.browser.scene import EVENT_TYPE
 
+MEASURE = (Path(__file__).parent / "looks.js").read_text()
 OPEN = "document.querySelectorAll('details').forEach((each) => each.open = {})"
 PARTS = 3
 """So many tests share the pages: all of them take two minutes on a busy machine."""
@@ -26,6 +31,9 @@ LOOKS: tuple[tuple[Literal["light", "dark"], ViewportSize], ...] = (
     ("dark", NARROW),
 )
 ALL_LOOKS = tuple((theme, size) for size in (WIDE, NARROW) for theme in _THEMES)
+MEDIUM: tuple[ViewportSize, ...] = ({"width": 1280, "height": 800}, {"width": 768, "height": 1024})
+HEAVIEST = 100_000
+"""The most bytes of a page's HTML, style sheets and script together, not compressed."""
 
 
 def paths(site: Site) -> list[str]:
@@ -88,28 +96,83 @@ def file_name(path: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"_[0-9a-f]{32}", "", path)).strip("-")
 
 
-@pytest.mark.parametrize(
-    "turn", [0, *(pytest.param(turn, marks=pytest.mark.slow) for turn in range(1, len(ALL_LOOKS)))]
-)
-@pytest.mark.parametrize("part", range(PARTS))
-def test_every_page_passes_the_accessibility_checks(
-    chromium: Browser, site: Site, artefacts: Path, part: int, turn: int
-) -> None:
-    """Each page in one of the themes and widths, by turns; `make slow` checks the other three."""
-    problems: dict[str, list[str]] = {}
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What was wrong with the accessibility, the looks and the weight of the visited pages."""
+
+    inaccessible: dict[str, list[str]] = field(default_factory=dict)
+    untidy: dict[str, list[str]] = field(default_factory=dict)
+    heavy: dict[str, int] = field(default_factory=dict)
+
+
+Visited = Callable[[int, int], Visit]
+SLOW_TURNS = [pytest.param(turn, marks=pytest.mark.slow) for turn in range(1, len(ALL_LOOKS))]
+
+
+@pytest.fixture(scope="module")
+def visited(chromium: Browser, site: Site, artefacts: Path) -> Visited:
+    """`visited(part, turn)` visits a part of the pages, once, and returns what was wrong."""
+    return cache(partial(_visit, chromium, site, artefacts))
+
+
+def _visit(chromium: Browser, site: Site, artefacts: Path, part: int, turn: int) -> Visit:
+    """Load each page of the part in one of the themes and widths, by turns, and check everything.
+    The first turn measures the looks at the widest and the narrowest size, others between them."""
+    found = Visit()
+    assets: dict[str, int] = {}
     with browsing(chromium, site) as page:
         page.goto(portal_link(site))
         for place, path in list(enumerate(paths(site)))[part::PARTS]:
             theme, viewport = ALL_LOOKS[(place + turn) % len(ALL_LOOKS)]
             page.emulate_media(color_scheme=theme)
             page.set_viewport_size(viewport)
-            page.goto(path)
+            response = page.goto(path)
+            assert response is not None
+            if (weight := _weight(page, response, assets)) > HEAVIEST:
+                found.heavy[path] = weight
             page.evaluate(OPEN.format("true"))
-            if found := page.evaluate(ACCESSIBILITY):
+            if problems := page.evaluate(ACCESSIBILITY):
                 look = f"{file_name(path)}-{place:02}-{theme}-{viewport['width']}"
-                problems[look] = found
+                found.inaccessible[look] = problems
                 page.screenshot(path=artefacts / f"{look}.jpg", quality=75, full_page=True)
-    assert problems == {}
+            for size in MEDIUM if turn else (NARROW, WIDE):
+                page.set_viewport_size(size)
+                for what in ("charts", "tiles", "sideways", *(["cards"] * (size is NARROW))):
+                    if problems := _measured(page, what):
+                        found.untidy[f"{path} {size['width']} {what}"] = problems
+            page.set_viewport_size(WIDE)
+            if problems := _measured(page, "baselines"):  # it changes the page, so it comes last
+                found.untidy[f"{path} baselines"] = problems
+    return found
+
+
+def _measured(page: Page, what: str) -> list[str]:
+    """Return what is wrong with the looks of the open page."""
+    found: list[str] = page.evaluate(f"({MEASURE}).{what}()")
+    return found
+
+
+def _weight(page: Page, response: Response, assets: dict[str, int]) -> int:
+    """Return the bytes of a page and its assets, whose sizes are kept in `assets`."""
+    names = set(re.findall(r'"(/assets/[^"]+\.(?:css|js))"', response.text()))
+    for name in names - assets.keys():
+        assets[name] = len(page.request.get(name).body())
+    return len(response.body()) + sum(assets[name] for name in names)
+
+
+@pytest.mark.parametrize("turn", [0, *SLOW_TURNS])
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_page_passes_the_accessibility_checks(visited: Visited, part: int, turn: int) -> None:
+    """Each page in one of the themes and widths, by turns; `make slow` checks the other three."""
+    assert visited(part, turn).inaccessible == {}
+
+
+@pytest.mark.parametrize("turn", [0, *SLOW_TURNS])
+@pytest.mark.parametrize("part", range(PARTS))
+def test_pages_look_tidy_at_every_width(visited: Visited, part: int, turn: int) -> None:
+    """The widest and the narrowest; `make slow` checks those between them."""
+    assert visited(part, turn).untidy == {}
+    assert visited(part, turn).heavy == {}
 
 
 def test_pages_are_usable_by_keyboard(chromium: Browser, site: Site) -> None:
@@ -205,3 +268,48 @@ def test_api_reference_is_accessible_and_in_our_colours(chromium: Browser, site:
     context.close()
     assert problems == {"light": [], "dark": []}
     assert complaints == []
+
+
+def test_menu_and_filters_of_a_phone_work_without_script(chromium: Browser, site: Site) -> None:
+    with browsing(chromium, site, viewport=NARROW, java_script_enabled=False) as page:
+        menu = page.get_by_role("navigation", name="Main")
+        expect(menu).to_be_hidden()
+        page.get_by_role("button", name="Menu").click()
+        expect(menu.get_by_text("Administer")).to_be_visible()
+        expect(page.get_by_role("button", name="Sign out")).to_be_in_viewport()
+        menu.get_by_role("link", name="Deliveries").click()
+        page.wait_for_url("**/dashboard/deliveries")
+        expect(menu).to_be_hidden()
+        status = page.get_by_label("Status")
+        expect(status).to_be_hidden()
+        page.get_by_role("button", name="Filter deliveries").click()
+        status.select_option("dead")
+        page.get_by_role("button", name="Filter", exact=True).click()
+        page.wait_for_url("**/dashboard/deliveries?*status=dead*")
+        # a tap anywhere on a card opens what its title links to
+        card = page.get_by_role("table").get_by_role("row").nth(1)
+        box = card.bounding_box()
+        assert box is not None
+        page.mouse.click(box["x"] + box["width"] - 12, box["y"] + box["height"] - 12)
+        page.wait_for_url("**/dashboard/deliveries/dlv_*")
+        # an invalid filter is shown at once, with its error
+        page.goto("/dashboard/deliveries?since=soon")
+        expect(page.get_by_role("alert")).to_be_visible()
+
+
+@pytest.mark.slow
+def test_screenshots_of_every_page(chromium: Browser, site: Site, artefacts: Path) -> None:
+    folder = artefacts / "pages"
+    folder.mkdir(exist_ok=True)
+    sizes = (WIDE, *MEDIUM, NARROW)
+    with browsing(chromium, site) as page:
+        page.goto(portal_link(site))
+        for place, path in enumerate(paths(site)):
+            page.goto(path)
+            for theme in _THEMES:
+                page.emulate_media(color_scheme=theme)
+                for size in sizes:
+                    page.set_viewport_size(size)
+                    name = f"{place:02}-{file_name(path)}-{size['width']}-{theme}.jpg"
+                    page.screenshot(path=folder / name, quality=75, full_page=True)
+    assert len(list(folder.iterdir())) >= len(paths(site)) * len(sizes) * len(_THEMES)
