@@ -223,9 +223,9 @@ def test_guide_is_readable_by_anyone_on_any_screen(
                 if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
                     found.append("the page is wider than the screen")
                 look = f"{file_name(path)}-{theme}-{viewport['width']}"
-                page.screenshot(path=artefacts / f"{look}.jpg", quality=75, full_page=True)
                 if found:
                     problems[look] = found
+                    page.screenshot(path=artefacts / f"{look}.jpg", quality=75, full_page=True)
     assert problems == {}
 
 
