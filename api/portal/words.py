@@ -59,9 +59,8 @@ def delivery_state(delivery: DeliveryView, *, is_off: bool) -> State:
         return _NOT_SENT
     said = wording.state(status, reason, tone=Tone.CUSTOMER, place=delivery.place)
     following = wording.next_step(status, reason, tone=Tone.CUSTOMER, place=delivery.place)
-    return State(
-        wording.customer_label(status), tone(status.value), f"{said}. {following}".rstrip()
-    )
+    label = wording.customer_label(status, delivery.place)
+    return State(label, tone(status.value), f"{said}. {following}".rstrip())
 
 
 def state_of_test(result: Result) -> State:

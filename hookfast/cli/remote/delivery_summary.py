@@ -80,8 +80,9 @@ def _next(delivery: Mapping[str, Any]) -> str:
     status = _status(delivery)
     if status.finished:
         if status is DeliveryStatus.DEAD and delivery["place"] == "head":
-            waiting = pluralize(delivery["waiting_behind"], "delivery")
-            return f"Until it is resent or cancelled, {waiting} wait behind it."
+            behind = delivery["waiting_behind"]
+            waiting = f"{pluralize(behind, 'delivery')} {'waits' if behind == 1 else 'wait'}"
+            return f"Until it is resent or cancelled, {waiting} behind it."
         return ""
     sentences = [
         wording.next_step(
@@ -91,7 +92,9 @@ def _next(delivery: Mapping[str, Any]) -> str:
     if (since := delivery["held_since"]) is not None:
         sentences.append(f"It has waited since {format_time(since)}.")
     if (check := delivery["next_check_at"]) is not None:
-        sentences.append(f"It is checked again {format_time(check)}, if not released before.")
+        sentences.append(
+            f"Its next check is at {format_time(check)}, if nothing releases it before."
+        )
     return " ".join(sentence for sentence in sentences if sentence)
 
 
