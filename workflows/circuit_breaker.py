@@ -26,6 +26,7 @@ from hookfast.endpoints.outage import (
     OutageProgress,
     OutageState,
 )
+from hookfast.plural import pluralize
 from hookfast.workflow_input import NO_INPUT, InvalidInput, require
 
 _UNTIL_DONE = RetryPolicy(
@@ -217,7 +218,8 @@ class CircuitBreakerWorkflow:
         """Set the text that the Temporal UI shows for this workflow."""
         now = self._status
         lines = [
-            f"**{now.state.value}**, endpoint {now.endpoint_state}; {now.probes} failed probes, "
+            f"**{now.state.value}**, endpoint {now.endpoint_state}; "
+            f"{pluralize(now.probes, 'failed probe')}, "
             f"{now.held} held, {now.drained} released",
             what_next,
             f"last error: {now.last_error}" if now.last_error else "",

@@ -14,7 +14,7 @@ from api.site.setting_inputs import error_input
 from hookfast.errors import FieldError, HookfastError
 from hookfast.resources.setting import Portal
 
-_SETTINGS: Final = settings_form(Portal).settings
+_SHOWN: Final = settings_form(Portal)
 _OTHERS: Final = ("events", "filter", "data", "type")
 """The members of the API's document besides the settings that have a field of their name."""
 
@@ -25,11 +25,11 @@ def render_form(view: View, template: str, error: HookfastError | None, **values
     above: list[FieldError] = []
     for each in () if error is None else form_errors(error):
         member = each.pointer.strip("/").partition("/")[0]
-        setting = _SETTINGS.get(member)
+        setting = _SHOWN.settings.get(member)
         field = error_input(setting) if setting else member if member in _OTHERS else None
         if field is not None:
             view.invalid.setdefault(field, InvalidField(view.form.get(field, ""), each.detail))
         else:
-            above.append(FieldError(setting.words.label, each.detail) if setting else each)
+            above.append(FieldError(_SHOWN.label(each.pointer), each.detail))
     status = 200 if error is None else problem_of(error).status
     return view.render(template, status=status, errors=above, **values)

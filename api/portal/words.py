@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from api.forms.endpoint import EndpointView
 from api.routes.deliveries import DeliveryView
 from api.site.formatting import tone
 from hookfast.deliveries import wording
@@ -42,14 +43,16 @@ _ENDPOINT: Final[Mapping[Health, State]] = {
         "off", "bad", "Nothing is sent. New messages fail until you switch it on again."
     ),
 }
+_POLLED: Final = State("working", "good", "Messages wait until your program fetches them.")
 _NOT_SENT: Final = State("not sent", "off", "The endpoint is off, so it is about to fail.")
 
 
-def endpoint_state(health: Health, reason: str | None) -> State:
-    """Return what an endpoint's health means to its owner, with the reason of its state. An
-    endpoint is off in red only if the service switched it off."""
-    state = _ENDPOINT[health]
-    return replace(state, tone="off") if is_by_request(health, reason) else state
+def endpoint_state(endpoint: EndpointView) -> State:
+    """Return what an endpoint's health means to its owner. An endpoint is off in red only if the
+    service switched it off."""
+    health = endpoint.health
+    state = _POLLED if (endpoint.mode, health) == ("poll", Health.HEALTHY) else _ENDPOINT[health]
+    return replace(state, tone="off") if is_by_request(health, endpoint.state_reason) else state
 
 
 def delivery_state(delivery: DeliveryView, *, is_off: bool) -> State:
@@ -59,9 +62,8 @@ def delivery_state(delivery: DeliveryView, *, is_off: bool) -> State:
         return _NOT_SENT
     said = wording.state(status, reason, tone=Tone.CUSTOMER, place=delivery.place)
     following = wording.next_step(status, reason, tone=Tone.CUSTOMER, place=delivery.place)
-    return State(
-        wording.customer_label(status), tone(status.value), f"{said}. {following}".rstrip()
-    )
+    label = wording.customer_label(status, delivery.place)
+    return State(label, tone(status.value), f"{said}. {following}".rstrip())
 
 
 def state_of_test(result: Result) -> State:

@@ -202,8 +202,9 @@ def seconds(value: float | None) -> str:
 
 
 def endpoint_name(endpoint: EndpointView) -> str:
-    """Return an endpoint's description, else its URL, else its id."""
-    return endpoint.description or endpoint.url or endpoint.id
+    """Return an endpoint's description, else its URL, else its id. A link needs a text that can be
+    seen, and the API accepts a description of spaces."""
+    return endpoint.description.strip() or endpoint.url or endpoint.id
 
 
 def short_id(text: str) -> str:

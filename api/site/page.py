@@ -28,7 +28,7 @@ from api.site.site import Site
 from api.site.static_files import ADDRESSES
 from api.site.zone import COOKIE, zone_named
 from hookfast.endpoints.health import Health, is_by_request
-from hookfast.errors import HookfastError
+from hookfast.errors import FieldError, HookfastError
 from hookfast.events.operational import is_reserved
 from hookfast.version import VERSION
 
@@ -215,11 +215,18 @@ class View:
         return response
 
     def render_form(
-        self, template: str, *, error: HookfastError | None = None, **values: Any
+        self,
+        template: str,
+        *,
+        error: HookfastError | None = None,
+        label: Callable[[str], str] = str,
+        **values: Any,
     ) -> Response:
-        """Render a page with a form; after a failed submission, with what is wrong with it."""
+        """Render a page with a form; after a failed submission, with what is wrong with it. `label`
+        turns JSON Pointers into what the form calls these members."""
         status = 200 if error is None else problem_of(error).status
-        errors = () if error is None else form_errors(error)
+        found = () if error is None else form_errors(error)
+        errors = [FieldError(label(each.pointer), each.detail) for each in found]
         return self.render(template, status=status, errors=errors, **values)
 
     def render_open_form(self, template: str, **values: Any) -> Response:

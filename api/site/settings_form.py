@@ -62,6 +62,18 @@ class SettingsForm:
             for name, group in grouped.items()
         }
 
+    def label(self, pointer: str) -> str:
+        """Return what a form calls a member of the API's document, given by its JSON Pointer: the
+        label of its input, and which of several entries it is. Other members keep their names."""
+        name, *rest = pointer.strip("/").split("/")
+        setting = self.settings.get(name)
+        if setting is None:
+            return pointer
+        if rest and (member := next((m for m in setting.members if m.name == rest[0]), None)):
+            setting, rest = member, rest[1:]
+        places = (f"entry {int(part) + 1}" if part.isdecimal() else part for part in rest)
+        return ", ".join((setting.words.label, *places))
+
     def new(self) -> dict[str, Setting]:
         """Return the settings in the form of a new resource."""
         return {name: each for name, each in self.settings.items() if not each.page.later}

@@ -16,6 +16,7 @@ from hookfast.deliveries.facts import Action, AttemptEnded
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.deliveries.wording import Tone, next_step
+from hookfast.plural import pluralize
 from hookfast.workflow_input import workflow_input
 
 WORKFLOW_TYPE: Final = "DeliveryWorkflow"
@@ -99,7 +100,7 @@ class StepResult:
         at = "" if self.next_at is None else f", {rfc3339(self.next_at)}"
         since = "" if self.held_since is None else f", waiting since {rfc3339(self.held_since)},"
         lines = [
-            f"**{self.status.value}**{since} after {self.attempts} attempts"
+            f"**{self.status.value}**{since} after {pluralize(self.attempts, 'attempt')}"
             f" ({self.retries} of {retries_planned} retries)",
             f"next: {self.waits_for}{at}" if self.waits_for else "",
             next_step(self.status, self.reason, tone=Tone.OPERATOR),

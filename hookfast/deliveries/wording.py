@@ -128,8 +128,10 @@ def reason_text(reason: str, tone: Tone = Tone.OPERATOR) -> str:
     return reason.replace("_", " ") if known is None else known.to(tone)
 
 
-def customer_label(status: DeliveryStatus) -> str:
-    """Return a status in a word, as a customer's badge shows it."""
+def customer_label(status: DeliveryStatus, place: Place | str | None = None) -> str:
+    """Return a delivery's state in a word, as a customer's badge shows it."""
+    if is_queued(status, place):
+        status = DeliveryStatus.HELD  # for a customer both wait
     return _CUSTOMER_LABELS.get(status, status.value)
 
 

@@ -96,6 +96,7 @@ def _form(
     return view.render_form(
         "endpoint_settings.html" if group is None else "endpoint_setting.html",
         error=error,
+        label=shown.label,
         endpoint=endpoint,
         seen=seen_version(endpoint.updated_at),
         settings=shown.new(),

@@ -91,6 +91,7 @@ async def _form(view: View, fields: dict[str, Any], error: HookfastError | None 
     return view.render_form(
         "endpoint_new.html",
         error=error,
+        label=_SHOWN.label,
         fields={"tenant_id": None} | fields,
         settings=_SHOWN.new(),
     )

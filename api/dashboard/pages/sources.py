@@ -139,6 +139,7 @@ async def _new_form(
     return view.render_form(
         "source_new.html",
         error=error,
+        label=source_fields.SHOWN.label,
         fields={"tenant_id": None} | fields,
         settings=source_fields.SHOWN.settings.values(),
         providers=source_fields.TITLES,
@@ -152,6 +153,7 @@ def _settings_form(
     return view.render_form(
         "source_settings.html",
         error=error,
+        label=source_fields.SHOWN.label,
         source=source,
         seen=seen_version(source.updated_at),
         settings=source_fields.SHOWN.settings.values(),

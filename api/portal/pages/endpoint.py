@@ -62,7 +62,7 @@ async def _values(endpoint_id: str, view: PageView, principal: Reader) -> dict[s
     endpoint = await get_endpoint(endpoint_id, view.context, principal)
     return {
         "endpoint": endpoint,
-        "state": endpoint_state(endpoint.health, endpoint.state_reason),
+        "state": endpoint_state(endpoint),
         "health": await get_endpoint_health(endpoint_id, view.context, principal),
         "stats": await get_endpoint_stats(endpoint_id, view.context, principal),
         "recent": await entries(_RECENT, view, principal, endpoint),

@@ -28,5 +28,5 @@ async def endpoints_page(view: PageView, page: PageQuery, principal: Reader) -> 
     listing = await list_endpoints(page, view.context, principal, tenant_id=view.tenant_id)
     async with view.context.database.read() as connection:
         summaries = await endpoint_summaries.read(connection, [each.id for each in listing.data])
-    states = {each.id: endpoint_state(each.health, each.state_reason) for each in listing.data}
+    states = {each.id: endpoint_state(each) for each in listing.data}
     return view.render("endpoints.html", listing=listing, summaries=summaries, states=states)

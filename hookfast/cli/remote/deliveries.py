@@ -186,7 +186,7 @@ def _add_action(action: ActionSpec) -> None:
         body = {"action": action.name, "filter": filters, "all": everything}
         act(remote, "/deliveries/actions", body, verb=action.label, options=job)
 
-    help_text = f"{action.label} deliveries. {action.effect} Give ids, or filters, or --all."
+    help_text = f"{action.title}, or many. {action.effect} Give ids, or filters, or --all."
     command(app, action.name, help=help_text)(request)
 
 

@@ -94,7 +94,9 @@ def _next(delivery: Mapping[str, Any]) -> str:
     if (since := delivery["held_since"]) is not None:
         sentences.append(f"It has waited since {format_time(since)}.")
     if (check := delivery["next_check_at"]) is not None:
-        sentences.append(f"It is checked again {format_time(check)}, if not released before.")
+        sentences.append(
+            f"Its next check is at {format_time(check)}, if nothing releases it before."
+        )
     return " ".join(sentence for sentence in sentences if sentence)
 
 

@@ -204,6 +204,7 @@ def rotate_secret(
 
 def _facts(remote: Remote, endpoint: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is shown of an endpoint: the common members, and the others that are set."""
+    signature_hash = endpoint["signature_hash"] if "hook" in endpoint["signatures"] else None
     public_keys = [one["public_key"] for one in endpoint["secrets"] if one["public_key"]]
     facts: dict[str, Any] = {
         "endpoint": endpoint["id"],
@@ -218,6 +219,7 @@ def _facts(remote: Remote, endpoint: Mapping[str, Any]) -> dict[str, Any]:
     if endpoint["mode"] == "push":
         facts |= {
             "signatures": endpoint["signatures"],
+            "signature hash": signature_hash,
             "public keys": public_keys or None,
             **set_facts({"retry_plan": endpoint["retry_plan"]}, but=()),
             "timeout": f"{float(endpoint['timeout_seconds']):g} s",

@@ -48,10 +48,8 @@ class Noun:
 
 def endpoint_name(endpoint: Row) -> str:
     """Return an endpoint's description, else its URL without the scheme, else its id."""
-    url = str(endpoint["url"] or "")
-    return (
-        endpoint["description"] or url.partition("://")[2] or f"polled {short_id(endpoint['id'])}"
-    )
+    description, url = str(endpoint["description"]).strip(), str(endpoint["url"] or "")
+    return description or url.partition("://")[2] or f"polled {short_id(endpoint['id'])}"
 
 
 def short_id(text: str) -> str:

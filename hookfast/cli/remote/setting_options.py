@@ -127,7 +127,7 @@ def _annotation(name: str, declared: FieldInfo, mark: SettingsOf) -> Any:
 
 
 def _bounds(declared: FieldInfo) -> dict[str, Any]:
-    """Return the bounds of a number. The API rejects a lower one that is not included."""
+    """Return the bounds of a number, as `number_option` takes them."""
     found = {
         word: getattr(bound, word)
         for bound in declared.metadata
@@ -135,4 +135,4 @@ def _bounds(declared: FieldInfo) -> dict[str, Any]:
         if hasattr(bound, word)
     }
     least = found.get("ge", found.get("gt", -math.inf))
-    return {"least": least, "most": found.get("le")}
+    return {"least": least, "most": found.get("le"), "exclusive": "gt" in found}

@@ -218,14 +218,19 @@ async def _update_endpoints(
             if record.limited
         ],
     )
-    gone = sorted({endpoint_of[one.delivery_id] for one in new if one.ended.outcome.gone})
+    gone = {endpoint_of[one.delivery_id]: one for one in new if one.ended.outcome.gone}
     if gone:
         # All rows at once and in order: another batch may fail and end the same endpoints.
         await endpoint_state.lock(connection, gone)
         await circuits.lock(connection, {endpoint_of[record.delivery_id] for record in new})
-    for endpoint_id in gone:
+    for endpoint_id, record in sorted(gone.items()):
         if await endpoint_state.disable(
-            connection, endpoint_id, cause=Cause.GONE, reason=GONE_REASON, now=now
+            connection,
+            endpoint_id,
+            cause=Cause.GONE,
+            reason=GONE_REASON,
+            last_error=record.ended.outcome.error,
+            now=now,
         ):
             committed_for |= Wakeup.CIRCUIT | Wakeup.OUTBOX
     left_hold = {one.delivery_id for one in changes.values() if one.left_hold}

@@ -19,6 +19,7 @@ from hookfast.audit import SYSTEM, AuditedChange, differences
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State, closed, release_all
 from hookfast.storage.audit import audit_log
 from hookfast.storage.circuits import circuits
+from hookfast.storage.circuits.circuits import EndpointCircuit
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.owners import notifications
 from hookfast.storage.tables import Endpoint
@@ -36,11 +37,25 @@ async def lock(connection: AsyncConnection, endpoint_ids: Iterable[str]) -> None
 
 
 async def disable(
-    connection: AsyncConnection, endpoint_id: str, *, cause: Cause, reason: str, now: datetime
+    connection: AsyncConnection,
+    endpoint_id: str,
+    *,
+    cause: Cause,
+    reason: str,
+    last_error: str | None = None,
+    now: datetime,
 ) -> bool:
     """Disable an endpoint and release its held deliveries, which then end as dead letters. Returns
     False if it was already disabled or deleted. The audit log records it, except when a person
-    requested it: then the caller records it, who knows the person."""
+    requested it: then the caller records it, who knows the person. `last_error` is that of the
+    attempt that disables it, if its health does not have that yet."""
+
+    def release(locked: EndpointCircuit) -> Circuit:
+        circuit = locked.circuit
+        if last_error is not None:
+            circuit = replace(circuit, last_error=last_error)
+        return release_all(circuit, cause, now=now)
+
     if not await _set(
         connection,
         endpoint_id,
@@ -51,9 +66,7 @@ async def disable(
     ):
         return False
     after_commit(connection, partial(instruments.CIRCUIT_CHANGES.add, change="disabled"))
-    changed = await circuits.change(
-        connection, endpoint_id, lambda locked: release_all(locked.circuit, cause, now=now), now=now
-    )
+    changed = await circuits.change(connection, endpoint_id, release, now=now)
     if changed is not None:
         before, after = changed
         await notifications.endpoint_disabled(connection, before, after, reason=reason, now=now)

@@ -26,7 +26,7 @@ async def test_an_endpoint_is_created_and_its_secret_shown_once(
         *("endpoints", "create", receiver.url("/challenge"), "--tenant", tenant),
         *("--events", "order.**", "--events", "refund.**", "--owner", "ops@example.com"),
         *("--retry-plan", '{"delays_seconds": [1, 2]}', "--verification", "none"),
-        *("--ordered", "--members", "-"),
+        *("--ordered", "--signature-hash", "sha512", "--members", "-"),
         stdin='{"timeout_seconds": 7, "headers": {"X-Token": "hush"}}',
     )
     assert created.code == 0, created.err
@@ -43,6 +43,7 @@ async def test_an_endpoint_is_created_and_its_secret_shown_once(
     assert "hush" not in created.out
     shown = await hookfast("endpoints", "show", endpoint["id"])
     assert endpoint["url"] in shown.out
+    assert "signature hash  sha512" in shown.out
     assert "whsec_" not in shown.out
 
 

@@ -129,16 +129,17 @@ async def test_each_group_of_settings_is_edited_beside_its_value(
             areas = re.findall(r'<textarea name="(\w+)"[^>]*>([^<]*)</textarea>', form)
             kept = again | {each: unescape(value) for each, value in areas}
             assert "Nothing changed." in await visitor.submit(f"{path}/settings/{name}", **kept)
-        for name, fields in (
-            ("circuit", {"failure_threshold": "many"}),
-            ("circuit", {"probe_delays_seconds": "soon"}),
-            ("headers", {"headers": "X-New"}),
-            ("networks", {"allowed_networks": "everywhere"}),
-            ("encryption", {"encryption": "{"}),
+        for name, fields, label in (
+            ("circuit", {"failure_threshold": "many"}, "Failures in a row that open it"),
+            ("circuit", {"probe_delays_seconds": "soon"}, "Seconds before each probe"),
+            ("headers", {"headers": "X-New"}, "Custom headers"),
+            ("networks", {"allowed_networks": "everywhere"}, "Allowed networks, entry 1"),
+            ("encryption", {"encryption": "{"}, "Encryption"),
         ):
             wrong = await visitor.post(f"{path}/settings/{name}", **fields)
             assert wrong.status_code == 422
             assert 'role="alert"' in wrong.text
+            assert f"<strong>{label}</strong>:" in wrong.text
             assert unescape(next(iter(fields.values()))) in unescape(wrong.text)  # still there
         await visitor.submit(f"{path}/settings/circuit")
         await visitor.submit(f"{path}/settings/encryption")

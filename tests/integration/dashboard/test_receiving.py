@@ -97,7 +97,7 @@ async def test_source_settings_are_saved_and_invalid_ones_rejected(
         for wrong, text in (
             ({"options": "{x"}, "this is not JSON"),
             ({"options": "[1]"}, "must be a JSON object, such as"),
-            ({"allowed_networks": "all of them"}, "allowed networks"),
+            ({"allowed_networks": "all of them"}, "Allowed networks, entry 1"),
             ({"fact_window_seconds": "long"}, "this is not a whole number"),
         ):
             answer = await visitor.post(path, **fields | wrong)

@@ -227,6 +227,19 @@ async def test_message_on_hold_says_why_and_what_comes_next(
         assert not OPERATORS_WORDS.search(page.partition("Message id")[0])
 
 
+async def test_polled_endpoint_waits_and_a_blank_name_is_not_shown(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant = await new_tenant(client)
+    form = {"tenant_id": tenant, "mode": "poll", "description": "  "}
+    polled = (await client.post("/endpoints", json=form)).json()["id"]
+    async with customer(app, client, tenant) as visitor:
+        page = (await visitor.get(f"/portal/endpoints/{polled}")).text
+        assert "Messages wait until your program fetches them." in text_of(page)
+        assert "Messages are sent" not in text_of(page)
+        assert f"<h1>{polled}</h1>" in page
+
+
 async def test_activity_merges_messages_and_tests_page_by_page(
     app: FastAPI, client: httpx2.AsyncClient, context: Context, receiver: Receiver
 ) -> None:

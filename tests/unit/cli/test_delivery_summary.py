@@ -60,8 +60,8 @@ def _delivery(status: str, **members: Any) -> dict[str, Any]:
             [
                 "Held: the endpoint's circuit is draining, before its first attempt.",
                 "Those on hold are sent at a rising rate, oldest first, and its turn comes by "
-                f"itself. It has waited since {_WHEN}. It is checked again {_WHEN}, if not "
-                "released before.",
+                f"itself. It has waited since {_WHEN}. Its next check is at {_WHEN}, if nothing "
+                "releases it before.",
                 "See why: hookfast endpoints health ep_1",
             ],
         ),
@@ -101,6 +101,14 @@ def _delivery(status: str, **members: Any) -> dict[str, Any]:
             [
                 "Waiting for its turn behind another delivery with its ordering key: dlv_0.",
                 "It is sent when its turn comes.",
+            ],
+        ),
+        (
+            _delivery("dead", place="head", waiting_behind=1, attempts=[]),
+            [
+                "Dead letter, after 2 attempts.",
+                "Until it is resent or cancelled, 1 delivery waits behind it.",
+                "Send it again: hookfast deliveries resend dlv_1",
             ],
         ),
         (

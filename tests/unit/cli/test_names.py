@@ -92,4 +92,5 @@ def test_an_endpoint_is_called_by_its_description_then_its_url_then_its_id() -> 
     row = {"id": _BILLING, "description": "", "url": "https://a.example/hooks"}
     assert endpoint_name(row | {"description": "Billing"}) == "Billing"
     assert endpoint_name(row) == "a.example/hooks"
+    assert endpoint_name(row | {"description": "  "}) == "a.example/hooks"
     assert endpoint_name(row | {"url": None}) == f"polled {short_id(_BILLING)}"

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from hookfast.deliveries.lane import Place
 from hookfast.deliveries.messages import StepResult
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.deliveries.wording import (
@@ -71,3 +72,9 @@ def test_temporal_shows_since_when_a_delivery_is_held_and_what_happens_next() ->
     assert first.startswith("**held**, waiting since 20")
     assert check.startswith("next: a check (the endpoint's circuit is half-open), 20")
     assert following == next_step(DeliveryStatus.HELD, Reason.CIRCUIT_HALF_OPEN, tone=Tone.OPERATOR)
+
+
+@pytest.mark.parametrize("status", [DeliveryStatus.PENDING, DeliveryStatus.RETRYING])
+def test_customer_sees_that_a_queued_delivery_waits(status: DeliveryStatus) -> None:
+    assert customer_label(status, Place.QUEUED) == "waiting"
+    assert customer_label(status, Place.HEAD) in ("sending", "retrying")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from sqlalchemy import Table, select
+from structlog.testing import capture_logs
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.evidence import Evidence
@@ -17,16 +20,21 @@ from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
 from hookfast.errors import NotFound
+from hookfast.events.operational import Kind as OperationalKind
 from hookfast.ids import new_id
+from hookfast.logs.catalogue import Kind as LineKind
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import life_rows, lives
 from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup, _write
+from hookfast.storage.tables import Event
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
 from tests.support.seed import attempt_rows, delivery_row, seed_delivery, seed_endpoint
 
 pytestmark = pytest.mark.anyio
+
+_EVENT: Table = Event.__table__
 
 TRANSIENT: PlanSpec = MINUTES | {"retry_on": "transient"}
 EVIDENCE = Evidence("https://example.com/hook", "Host: example.com\nX-Env: ***", "Server: ü\u2028")
@@ -188,6 +196,21 @@ async def test_a_410_disables_the_endpoint_too(records: Records) -> None:
         stored = await circuits.get(connection, records.endpoint)
     assert stored is not None
     assert (stored.endpoint_state, stored.circuit.cause) == ("disabled", Cause.GONE)
+
+
+async def test_last_error_of_an_endpoint_that_is_gone_is_its_410(records: Records) -> None:
+    """In the log and in the event, not only in its health: the failure before it is history."""
+    await records.record(1, 503, at=0)
+    with capture_logs() as lines:
+        await records.record(2, 410, at=60)
+    gone = records.make(2, 410, at=60).ended.outcome.error
+    drains = [each for each in lines if each.get("kind") == LineKind.CIRCUIT_DRAINING]
+    assert [each["last_error"] for each in drains] == [gone]
+    async with records.database.read() as connection:
+        bodies = await connection.scalars(
+            select(_EVENT.c.body).where(_EVENT.c.type == OperationalKind.ENDPOINT_DISABLED.value)
+        )
+        assert [json.loads(body)["data"]["last_error"] for body in bodies] == [gone]
 
 
 async def test_recording_an_attempt_of_an_unknown_delivery_raises_not_found(
