@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from api.app import create_app
 from hookfast.cli.api import server_config
@@ -24,6 +24,10 @@ from tests.browser.customers import Customers
 from tests.browser.scene import Scene, set_scene
 from tests.support.api_client import OPERATOR_KEY, development_settings
 from tests.support.serving import serving
+from tests.support.waiting import PATIENCE
+
+# a live part is rendered less often the longer it takes, so that a busy machine has old ones
+expect.set_options(timeout=PATIENCE * 1_000)
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 

@@ -107,7 +107,7 @@ def _delivery(status: str, **members: Any) -> dict[str, Any]:
             _delivery("dead", place="head", waiting_behind=1, attempts=[]),
             [
                 "Dead letter, after 2 attempts.",
-                "Until it is resent or cancelled, 1 delivery waits behind it.",
+                "It holds up 1 delivery behind it until it is resent or cancelled.",
                 "Send it again: hookfast deliveries resend dlv_1",
             ],
         ),
