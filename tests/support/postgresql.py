@@ -57,7 +57,7 @@ class PostgresqlServer:
         self._templates: dict[str, _Template] = {}
         self._admin = psycopg.connect(url, autocommit=True)
         # No test checks what survives a power failure, and rows are deleted before they are many.
-        for setting in ("fsync", "full_page_writes", "synchronous_commit", "autovacuum", "jit"):
+        for setting in ("fsync", "full_page_writes", "autovacuum", "jit"):
             self._run(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
         self._run(sql.SQL("SELECT pg_reload_conf()"))
         self.add_template("migrated", migrate)
