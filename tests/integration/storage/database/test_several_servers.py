@@ -157,6 +157,8 @@ async def test_process_works_on_with_the_connections_it_has_when_there_are_no_mo
 ) -> None:
     url = make_url(postgresql_url).set(username="few").render_as_string(hide_password=False)
     async with Database(url) as database:
+        # PostgreSQL counts sessions that begin: of several at once it can reject every one
+        await use(database)
         assert await asyncio.gather(*(use(database) for _ in range(40))) == [1] * 40
 
 
