@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from hookfast.cli.remote import times
 from hookfast.cli.remote.delivery_summary import answer_lines, next_step
 from hookfast.cli.remote.times import format_time
 from hookfast.deliveries.answer import status_text
 
 _AT = "2026-11-25T10:00:00.000000Z"
-_WHEN = format_time(_AT)
+_NOW = datetime(2026, 11, 27, 2, tzinfo=UTC)
+_WHEN = format_time(_AT, now=_NOW)
+
+
+@pytest.fixture(autouse=True)
+def _stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The distances of times from now stay the same."""
+    monkeypatch.setattr(times, "utc_now", lambda: _NOW)
 
 
 def _attempt(**members: Any) -> dict[str, Any]:

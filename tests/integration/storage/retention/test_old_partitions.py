@@ -169,9 +169,9 @@ async def test_role_that_does_not_own_the_tables_deletes_in_batches(postgresql: 
     await add_event(postgresql, BEFORE)
     async with postgresql.write() as connection:
         for statement in (
-            "CREATE ROLE plain",
-            "GRANT ALL ON ALL TABLES IN SCHEMA public TO plain",
-            "SET SESSION AUTHORIZATION plain",
+            "CREATE ROLE sweeper",
+            "GRANT ALL ON ALL TABLES IN SCHEMA public TO sweeper",
+            "SET SESSION AUTHORIZATION sweeper",
         ):
             await connection.execute(text(statement))
     # the pool has this one connection, which stays the role's
