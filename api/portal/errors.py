@@ -20,8 +20,8 @@ _OTHERS: Final = ("events", "filter", "data", "type")
 
 
 def render_form(view: View, template: str, error: HookfastError | None, **values: Any) -> Response:
-    """Render a page with a form. After a failed submission, each error is beside its field, if the
-    form has one that shows it; the others are above the form, under their labels."""
+    """Render a page with a form. After a failed submission, errors of fields that the form shows
+    are beside these; the others are above the form, under their labels."""
     above: list[FieldError] = []
     for each in () if error is None else form_errors(error):
         member = each.pointer.strip("/").partition("/")[0]

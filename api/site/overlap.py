@@ -16,5 +16,5 @@ OVERLAPS: Final = {
 
 
 def overlap_seconds(form: Form) -> int:
-    """Return the overlap that was chosen. Raises InvalidInput for one that was not offered."""
+    """Return the chosen overlap in seconds. Raises InvalidInput for any other choice."""
     return int(form.chosen("overlap", OVERLAPS))

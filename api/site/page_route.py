@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from abc import abstractmethod
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, ClassVar, Final, get_args
@@ -52,8 +53,9 @@ class _Route(APIRoute):
 
         return page
 
+    @abstractmethod
     async def answer(self, view: View, handle: Handler) -> Response:
-        raise NotImplementedError
+        """Prepare the view, and return the page that `handle` makes of the request."""
 
 
 class PageRoute(_Route):

@@ -83,8 +83,8 @@ KINDS: Final[Mapping[Kind, Line]] = {
         (*_DELIVERY, "status", "reason", "attempts"),
     ),
     Kind.DELIVERY_HELD: Line(
-        "A delivery waits because of its endpoint; `until` is when it checks again by itself. One "
-        "that goes on waiting for the same reason has no other line.",
+        "A delivery waits because of its endpoint; `until` is when it checks again by itself. If "
+        "it goes on waiting for the same reason, there is no other line.",
         (*_DELIVERY, "status", "reason"),
     ),
     Kind.DELIVERY_RELEASED: Line(

@@ -77,8 +77,8 @@ def worker(
 async def successor(
     env: Mapping[str, str], client: Client, database: Database
 ) -> AsyncIterator[None]:
-    """Run a worker in this process, which takes over from one that was killed: its start takes a
-    twentieth of the CPU of a process's."""
+    """Run a worker in this process, to take over from a killed worker: that takes a twentieth of
+    the CPU of starting a process."""
     with patch.dict(os.environ, env):
         settings = load_settings()
     async with running_worker(settings, client, database):

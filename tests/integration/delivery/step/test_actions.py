@@ -200,6 +200,6 @@ async def test_a_resend_to_a_disabled_endpoint_makes_no_attempt(steps: Steps) ->
     assert "disabled" in (result.last_error or "")
     await steps.change_endpoint(endpoint_state.enable, endpoint)
     await steps.step(delivery, RESEND)
-    # With a gap in the numbers, a later attempt would look like one that was made already.
+    # With a gap in the numbers, a later attempt would look as if it had been made.
     assert [attempt.number for attempt in await steps.attempts(delivery)] == [1, 2]
     assert [one.headers["x-hook-attempt"] for one in steps.receiver.requests] == ["1", "2"]
