@@ -59,6 +59,8 @@ class Database:
         self, url: str, *, pool_size: int = 10, _foreground: Database | None = None
     ) -> None:
         self._lent = 0
+        self._returning: set[asyncio.Task[None]] = set()
+        self._closed = False
         self.kind: Kind = kind_of(url)
         if self.kind == "sqlite":
             self.file = sqlite_file(url)
@@ -100,11 +102,13 @@ class Database:
             function()
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; one that is still lent is closed when it comes back."""
+        self._closed = True
         if self.background is not self:
             await self.background.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS if self.kind == "postgresql" else None):
+                await asyncio.gather(*self._returning, return_exceptions=True)
                 await self._writer.dispose()
         if self._reader is not self._writer:
             await self._reader.dispose()
@@ -118,7 +122,15 @@ class Database:
         finally:
             self._lent -= 1
             # in a task of its own, as SQLAlchemy does: it goes on when its caller is cancelled
-            await asyncio.shield(asyncio.create_task(connection.close()))
+            returned = asyncio.create_task(self._take_back(connection))
+            self._returning.add(returned)
+            returned.add_done_callback(self._returning.discard)
+            await asyncio.shield(returned)
+
+    async def _take_back(self, connection: AsyncConnection) -> None:
+        if self._closed:
+            await connection.invalidate()  # its pool closes no more connections
+        await connection.close()
 
     async def _connect(self, engine: AsyncEngine) -> AsyncConnection:
         """Take a connection from the pool. While PostgreSQL has none left, wait for one that others
