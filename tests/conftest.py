@@ -18,7 +18,7 @@ from hypothesis import settings as hypothesis_settings
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
-from tests.support import costs, log_lines, one_dialect, postgresql
+from tests.support import costs, log_lines, memory_disk, one_dialect, postgresql
 from tests.support.event_loop import chosen_loop, on_loop_of
 from tests.support.order import order_for_workers
 from tests.support.postgresql import PostgresqlServer
@@ -30,6 +30,7 @@ from tests.support.variants import mark_second_variants
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+memory_disk.use()
 one_dialect.use()
 
 gc.disable()  # until the tests are collected
