@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 _ROOT = Path(__file__).parents[2]
-_PASSED_ON = ("HOOKFAST_URL", "HOOKFAST_API_KEY", "HOOKFAST_TRIGGER_SECRET")
+_KEYS = ("HOOKFAST_API_KEY", "HOOKFAST_OPERATOR_KEY")
+_PASSED_ON = ("HOOKFAST_URL", *_KEYS, "HOOKFAST_TRIGGER_SECRET")
 _FUNCTION = r"""
 hookfast() {
   local number code

@@ -18,7 +18,7 @@ from hookfast.receiver import KeyDirectory, KeySet, Verifier
 from tests.docs.fenced import DOCS, ROOT, Block, all_blocks, blocks
 
 TESTED = {
-    "sh": "its commands are parsed here, and run in test_tours.py and tests/e2e/test_readme.py",
+    "sh": "its commands are parsed here, and run in test_tours.py and tests/e2e/test_up.py",
     "python": "compiled here; run here, in test_tours.py and beside the guides' own tests",
     "js": "run here, in test_tours.py and in tests/integration/receiver/test_guide.py",
     "go": "run here and in tests/integration/receiver/test_guide.py, where there is go",

@@ -1,4 +1,5 @@
-"""`hookfast demo` without a terminal shows every kind of delivery."""
+"""`hookfast demo` without a terminal shows every kind of delivery. It runs with short delays, see
+`tests/e2e/quick_demo.py`."""
 
 from __future__ import annotations
 
@@ -81,7 +82,7 @@ def _run_until(
     names = ("PORT", "TEMPORAL_PORT", "TEMPORAL_UI_PORT")
     ports = {f"HOOKFAST_{name}": str(port) for name, port in zip(names, free_ports(3), strict=True)}
     with subprocess.Popen(
-        [sys.executable, "-m", "hookfast.cli", "demo"],
+        [sys.executable, "-m", "tests.e2e.quick_demo", "demo", "--outage-every", "20"],
         env=environment() | {"HOOKFAST_HOME": str(home)} | ports,
         stdout=subprocess.PIPE,
         text=True,

@@ -15,6 +15,7 @@ import pytest
 from hookfast.storage.database.engine import Database
 from tests.e2e.processes import (
     api,
+    api_in_process,
     environment,
     kill,
     temporal_process,
@@ -69,13 +70,8 @@ async def count(client: httpx2.AsyncClient, status: str) -> int:
 async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_back(
     database_url: str, database: Database, tmp_path: Path
 ) -> None:
-    temporal_port, api_port = free_ports(2)
-    env = environment(
-        tmp_path,
-        database_url,
-        f"127.0.0.1:{temporal_port}",
-        HOOKFAST_PORT=str(api_port),
-    )
+    [temporal_port] = free_ports(1)
+    env = environment(tmp_path, database_url, f"127.0.0.1:{temporal_port}")
     log = tmp_path / "worker.log"
 
     async def is_away() -> bool:
@@ -87,11 +83,7 @@ async def test_events_emitted_while_temporal_is_down_are_delivered_when_it_is_ba
     async def all_delivered() -> bool:
         return await count(client, "delivered") == 110
 
-    async with (
-        Receiver() as receiver,
-        api(env, tmp_path / "api.log") as client,
-    ):
-        await until_healthy(client)
+    async with Receiver() as receiver, api_in_process(env) as client:
         await register(client, receiver.url("/ok"))
         async with AsyncExitStack() as running_worker:
             async with temporal_process(tmp_path, temporal_port) as temporal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -18,10 +19,17 @@ import httpx2
 import psutil
 import pytest
 
+from tests.docs.command_server import command_server
+from tests.docs.fenced import ROOT, blocks
 from tests.e2e.service_process import NO_TLS, environment, eventually, free_ports, lives
+from tests.e2e.tour import KEY, on_ports, receiver
+from tests.support.forked_command import run_forked
 from tests.support.log_lines import check_file
 from tests.support.waiting import PATIENCE
 
+_TOUR = [one.text for one in blocks(ROOT / "README.md") if one.mark == "tour"]
+_HOME = "my home?a%41#ü"
+"""A folder with characters that a URL has too: no part of the service may read it as one."""
 _DOUBLED = ["api", "api", "temporal", "worker", "worker"]
 
 
@@ -98,39 +106,91 @@ def running_up(home: Path, *options: str, wait: bool = True, **settings: str) ->
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home with characters that a URL has too: no part of the service may read it as one."""
-    return tmp_path / "my home?a%41#ü"
+    return tmp_path / _HOME
+
+
+@dataclass(frozen=True, slots=True)
+class Toured:
+    """A running `up` with two APIs and two workers, and what the README's tour on it showed."""
+
+    up: Up
+    printed: str
+    tour: subprocess.CompletedProcess[str]
+    received: list[str]
+
+
+@pytest.fixture(scope="module")
+def toured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toured]:
+    """An `up` on which all blocks of the README's tour have run, in order, in one shell."""
+    home = tmp_path_factory.mktemp("up") / _HOME
+    folder = tmp_path_factory.mktemp("tour")
+    (folder / "var/tour").mkdir(parents=True)
+    [port] = free_ports(1)
+    with running_up(
+        home,
+        *("--workers", "2"),
+        HOOKFAST_API_PROCESSES="2",
+        HOOKFAST_WORKER_METRICS_PORT="0",
+        HOOKFAST_ALLOWED_PRIVATE_NETWORKS="127.0.0.0/8",
+        HOOKFAST_ALLOW_HTTP="true",
+    ) as up:
+        printed = _until_last_address(up)
+        [key] = re.findall(r"hf_[A-Za-z0-9_-]{32,}", printed)
+        script = on_ports(
+            "\n".join(_TOUR).replace("$PWD/.venv/bin", str(Path(sys.executable).parent)),
+            {"8080": str(up.ports["api"]), "7233": str(up.ports["temporal"]), "9000": str(port)},
+        )
+        with receiver(folder, str(port)) as output, command_server(folder) as command:
+            tour = subprocess.run(
+                ["bash", "-c", f"set -euo pipefail\n{command}\n{script.replace(KEY, key)}"],
+                cwd=folder,
+                env=environment() | {"HOOKFAST_URL": up.url},
+                check=False,
+                capture_output=True,
+                text=True,
+            )
+            if tour.returncode == 0:
+                eventually(lambda: len(output.read_text().splitlines()) == 3)
+            received = output.read_text().splitlines()
+        yield Toured(up, printed, tour, received)
+
+
+def test_the_tour_works_as_it_is_written(toured: Toured) -> None:
+    assert len(_TOUR) == 5
+    assert toured.tour.returncode == 0, toured.tour.stderr
+    assert "delivered" in toured.tour.stdout
+    assert "retrying" in toured.tour.stdout
+    assert [line.partition(" ")[2] for line in toured.received] == [
+        "attempt 1: order.invoice.paid, thanks",
+        "attempt 1: order.invoice.paid, answering 503",
+        "attempt 2: order.invoice.paid, thanks",
+    ]
 
 
 def test_it_serves_in_40_mib_while_parts_are_killed_survives_its_own_kill_and_ctrl_c_ends_all(
-    home: Path,
+    toured: Toured,
 ) -> None:
-    with running_up(
-        home, "--workers", "2", HOOKFAST_API_PROCESSES="2", HOOKFAST_WORKER_METRICS_PORT="0"
-    ) as up:
-        assert psutil.Process(up.process.pid).memory_info().rss < 40 * 2**20
-        ui = httpx2.get(
-            f"http://127.0.0.1:{up.ports['temporal_ui']}/", trust_env=False, verify=NO_TLS
-        )
-        assert ui.status_code == 200
-        eventually(lambda: _log(home).count("The worker is ready.") == 2)
-        assert sorted(up.parts().values()) == _DOUBLED
-        assert _doctors_findings(home)["workers"].startswith("2 alive")
-        assert {"hookfast.db", "temporal.db", "encryption.key"} <= set(os.listdir(home))
-        assert set(os.listdir(home.parent)) == {home.name, "up.log"}
-        for name in ("api", "worker"):
-            os.kill(up.children()[name], signal.SIGKILL)
+    up, home = toured.up, toured.up.home
+    assert psutil.Process(up.process.pid).memory_info().rss < 40 * 2**20
+    ui = httpx2.get(f"http://127.0.0.1:{up.ports['temporal_ui']}/", trust_env=False, verify=NO_TLS)
+    assert ui.status_code == 200
+    assert up.url in toured.printed
+    eventually(lambda: _log(home).count("The worker is ready.") == 2)
+    assert sorted(up.parts().values()) == _DOUBLED
+    assert _doctors_findings(home)["workers"].startswith("2 alive")
+    assert {"hookfast.db", "temporal.db", "encryption.key"} <= set(os.listdir(home))
+    assert set(os.listdir(home.parent)) == {home.name, "up.log"}
+    for name in ("api", "worker"):
+        os.kill(up.children()[name], signal.SIGKILL)
 
-        for _ in range(20):
-            assert up.readyz().json() == {"status": "ready", "missing": []}
+    for _ in range(20):
+        assert up.readyz().json() == {"status": "ready", "missing": []}
 
-        eventually(lambda: sorted(up.parts().values()) == _DOUBLED)
-        assert "Traceback" not in _log(home)
-        up.process.kill()
-        printed, _ = up.process.communicate(timeout=PATIENCE)
-        assert up.url in printed
-        assert re.search(r"hf_[A-Za-z0-9_-]{32,}", printed), "the new operator key was not shown"
-        eventually(lambda: not _living(up.children_seen))
+    eventually(lambda: sorted(up.parts().values()) == _DOUBLED)
+    assert "Traceback" not in _log(home)
+    up.process.kill()
+    up.process.wait(timeout=PATIENCE)
+    eventually(lambda: not _living(up.children_seen))
 
     with running_up(home) as again:
         for part in ("api", "temporal"):  # above, a worker was killed
@@ -151,7 +211,8 @@ def test_it_serves_in_40_mib_while_parts_are_killed_survives_its_own_kill_and_ct
         groups = {os.getpgid(pid) for pid in again.children().values()}
         assert os.getpgid(again.process.pid) not in groups, "Ctrl-C would reach a part directly"
 
-        again.process.send_signal(signal.SIGINT)  # tests/e2e/tour.py ends its service by SIGTERM
+        # other signals: tests/unit/supervisor/test_interrupt.py
+        again.process.send_signal(signal.SIGINT)
         again.process.wait(timeout=PATIENCE)
 
         assert again.process.returncode == 0
@@ -224,15 +285,10 @@ def test_up_says_in_one_line_why_it_cannot_use_the_database(home: Path) -> None:
 
 def _doctors_findings(home: Path, **settings: str) -> dict[str, str]:
     """Return what `hookfast doctor` found, by the name of the check."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "hookfast.cli", "doctor", "--json"],
-        env=environment() | {"HOOKFAST_HOME": str(home)} | settings,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    return {one["check"]: one["saw"] for one in json.loads(ended.stdout)["findings"]}
+    env = environment() | {"HOOKFAST_HOME": str(home)} | settings
+    doctor = run_forked(("doctor", "--json"), folder=home.parent, env=env, stdin=b"")
+    _, out, _ = asyncio.run(doctor)
+    return {one["check"]: one["saw"] for one in json.loads(out)["findings"]}
 
 
 def _failing_up(home: Path, **settings: str) -> tuple[int, str]:
@@ -249,6 +305,17 @@ def _failing_up(home: Path, **settings: str) -> tuple[int, str]:
         check=False,
     )
     return ended.returncode, ended.stderr
+
+
+def _until_last_address(up: Up) -> str:
+    """Return what `up` has printed, which ends with the folder of its data."""
+    assert up.process.stdout is not None
+    printed = ""
+    for line in up.process.stdout:
+        printed += line
+        if line.startswith("Data "):
+            break
+    return printed
 
 
 def _log(home: Path) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support.waiting import PATIENCE
@@ -19,6 +21,7 @@ _SERVER.set_forkserver_preload(
     [
         "hookfast.cli",
         "hookfast.cli.remote.deliveries",
+        "hookfast.cli.remote.listen.session",
         "hookfast.cli.remote.names",
         "hookfast.cli.remote.trigger.send",
         "hookfast.cli.secrets",
@@ -26,6 +29,63 @@ _SERVER.set_forkserver_preload(
         "tests.support.forked_command",
     ]
 )
+
+
+class ForkedCommand:
+    """A running command with a stream for its input, output and errors, like asyncio's `Process`.
+
+    `communicate` closes the streams, so each test calls it at the end.
+    """
+
+    def __init__(
+        self,
+        process: multiprocessing.process.BaseProcess,
+        streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]],
+    ) -> None:
+        self._process = process
+        self._streams = streams
+        (_, self.stdin), (self.stdout, _), (self.stderr, _) = streams
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    async def wait(self) -> int | None:
+        await asyncio.to_thread(self._process.join)
+        return self.returncode
+
+    async def communicate(self, stdin: bytes = b"") -> tuple[bytes, bytes]:
+        """Send the last input, and return the rest of the output and of the errors, once the
+        command has ended."""
+        with suppress(ConnectionError):  # it has ended without reading
+            self.stdin.write(stdin)
+            await self.stdin.drain()
+            self.stdin.write_eof()
+        out, err = await asyncio.gather(self.stdout.read(), self.stderr.read())
+        await self.wait()
+        for _, writer in self._streams:
+            writer.close()
+        return out, err
+
+
+async def start_forked(
+    arguments: tuple[str, ...], *, folder: Path, env: dict[str, str], terminal: str | None = None
+) -> ForkedCommand:
+    """Start `hookfast <arguments>` in `folder`. With `terminal`, the output goes to this device."""
+    pairs = [socket.socketpair() for _ in range(3)]
+    theirs = [their for _, their in pairs]
+    process = _SERVER.Process(target=_run, args=(arguments, folder, env, theirs, terminal))
+    process.start()
+    for their in theirs:
+        their.close()
+    return ForkedCommand(process, [await asyncio.open_connection(sock=ours) for ours, _ in pairs])
 
 
 async def run_forked(
@@ -38,48 +98,41 @@ async def run_forked(
 ) -> tuple[int, str, str]:
     """Run `hookfast <arguments>` in `folder`; return its exit code, output and error output. With
     `terminal`, the output goes to this device instead."""
-    streams = folder / f".streams-{os.urandom(4).hex()}"
-    streams.mkdir()
-    (streams / "0").write_bytes(stdin)
-    process = _SERVER.Process(target=_run, args=(arguments, folder, env, streams, terminal))
-    process.start()
+    command = await start_forked(arguments, folder=folder, env=env, terminal=terminal)
     try:
-        await asyncio.to_thread(process.join, PATIENCE)
-        code = process.exitcode
-        if code is None:
-            raise TimeoutError(f"hookfast {' '.join(arguments)} did not end in {PATIENCE} s")
+        async with asyncio.timeout(PATIENCE):
+            out, err = await command.communicate(stdin)
+    except TimeoutError:
+        message = f"hookfast {' '.join(arguments)} did not end in {PATIENCE} s"
+        raise TimeoutError(message) from None
     finally:
-        if process.is_alive():
-            process.kill()
-            process.join()
-        process.close()
-    out = "" if terminal is not None else (streams / "1").read_text()
-    return code, out, (streams / "2").read_text()
+        command.kill()
+    assert command.returncode is not None
+    return command.returncode, out.decode(), err.decode()
 
 
 def _run(
     arguments: tuple[str, ...],
     folder: Path,
     env: dict[str, str],
-    streams: Path,
+    streams: list[socket.socket],
     terminal: str | None,
 ) -> None:
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)
-    for number, flags in (
-        (0, os.O_RDONLY),
-        (1, os.O_CREAT | os.O_WRONLY),
-        (2, os.O_CREAT | os.O_WRONLY),
-    ):
-        path = streams / str(number)
-        opened = os.open(terminal if number == 1 and terminal is not None else path, flags)
-        os.dup2(opened, number)
-        os.close(opened)
-    # multiprocessing closed the original sys.stdin
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    if terminal is not None:  # the one of the server expects a file
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    for number, stream in enumerate(streams):
+        os.dup2(stream.fileno(), number)
+        stream.close()
+    if terminal is not None:
+        os.dup2(os.open(terminal, os.O_WRONLY), 1)
+    # as Python does when it starts
+    encoding = env.get("PYTHONIOENCODING")
+    sys.stdin = open(0, encoding=encoding, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
+    sys.stderr = open(  # noqa: SIM115
+        2, "w", 1, encoding=encoding, errors="backslashreplace", closefd=False
+    )
     sys.argv = ["hookfast", *arguments]
     from hookfast.cli import main
 

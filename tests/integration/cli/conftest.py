@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,31 +110,12 @@ def hookfast(service_environment: dict[str, str], tmp_path: Path) -> Run:
         *arguments: str, stdin: str = "", env: dict[str, str] | None = None
     ) -> CommandResult:
         whole = service_environment | (env or {})
-        if any(name.startswith("PYTHON") for name in env or {}):  # read when Python starts
-            process = await start_process(*arguments, folder=tmp_path, env=whole)
-            async with asyncio.timeout(PATIENCE):
-                out, err = await process.communicate(stdin.encode())
-            assert process.returncode is not None
-            return CommandResult(process.returncode, out.decode(), err.decode())
-        runner = run_forked if arguments[0] in _CHANGES_ITS_PROCESS else run_in_thread
+        forked = arguments[0] in _CHANGES_ITS_PROCESS or "PYTHONIOENCODING" in whole
+        runner = run_forked if forked else run_in_thread
         ended = await runner(arguments, folder=tmp_path, env=whole, stdin=stdin.encode())
         return CommandResult(*ended)
 
     return run
-
-
-async def start_process(
-    *arguments: str, folder: Path, env: dict[str, str]
-) -> asyncio.subprocess.Process:
-    """Start `hookfast <arguments>` as a process of its own, with a pipe for each stream."""
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "hookfast.cli", *arguments),
-        cwd=folder,
-        env=env,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.integration.cli.conftest import TYPE, Run, start_process
+from tests.integration.cli.conftest import TYPE, Run
 from tests.support.api_client import Json
+from tests.support.forked_command import start_forked
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -162,7 +163,7 @@ async def test_printed_command_continues_the_batch(
 async def test_ctrl_c_prints_how_to_continue_the_batch(
     service_environment: dict[str, str], client: httpx2.AsyncClient, tenant: str, tmp_path: Path
 ) -> None:
-    process = await start_process("emit", "--batch", "-", folder=tmp_path, env=service_environment)
+    process = await start_forked(("emit", "--batch", "-"), folder=tmp_path, env=service_environment)
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write((_lines(1_000) + "\n" * 100_000).encode())

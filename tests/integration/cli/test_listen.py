@@ -7,7 +7,6 @@ import asyncio
 import json
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
@@ -22,9 +21,10 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.tables import Event
 from tests.e2e.service_process import NO_TLS, environment, free_ports
 from tests.integration.api.inbound import signed
-from tests.integration.cli.conftest import TYPE, Run, start_process
+from tests.integration.cli.conftest import TYPE, Run
 from tests.support.api_client import OPERATOR_KEY, Json
 from tests.support.api_server import ApiServer, served_on
+from tests.support.forked_command import ForkedCommand, start_forked
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE
 
@@ -42,7 +42,7 @@ def database_url(sqlite_url: str) -> str:
 class Listening:
     """A command that listens, and the JSON lines it prints."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: ForkedCommand) -> None:
         self._process = process
         self.lines: list[Json] = []
 
@@ -81,12 +81,8 @@ def listen(service_environment: dict[str, str], tmp_path: Path) -> Listen:
 def _listener(env: dict[str, str], folder: Path) -> Listen:
     @asynccontextmanager
     async def start(*arguments: str, **more: str) -> AsyncIterator[Listening]:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "hookfast.cli", "listen", "--json", *arguments),
-            cwd=folder,
-            env=env | more,
-            stdout=asyncio.subprocess.PIPE,
-        )
+        command = ("listen", "--json", *arguments)
+        process = await start_forked(command, folder=folder, env=env | more)
         listening = Listening(process)
         try:
             await listening.until("connected")
@@ -274,8 +270,8 @@ async def test_printed_lines_show_the_response(
     receiver: Receiver,
     tmp_path: Path,
 ) -> None:
-    process = await start_process(
-        *("listen", "--forward-to", receiver.url(), "--since", "1h"),
+    process = await start_forked(
+        ("listen", "--forward-to", receiver.url(), "--since", "1h"),
         folder=tmp_path,
         env=service_environment,
     )

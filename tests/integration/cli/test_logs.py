@@ -19,10 +19,11 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from tests.e2e.service_process import environment
-from tests.integration.cli.conftest import TYPE, Run, start_process
+from tests.integration.cli.conftest import TYPE, Run
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, answer, ended
 from tests.support.api_client import OPERATOR_KEY, Json
 from tests.support.api_server import ApiServer, served_on
+from tests.support.forked_command import ForkedCommand, start_forked
 from tests.support.seed import seed_delivery, seed_endpoint
 from tests.support.waiting import PATIENCE
 
@@ -118,7 +119,7 @@ async def test_logs_follow_a_service_over_a_restart_and_lose_no_slow_attempt(
     listener = socket.create_server(("127.0.0.1", 0))
     address = listener.getsockname()
     url = f"http://127.0.0.1:{address[1]}"
-    process: asyncio.subprocess.Process | None = None
+    process: ForkedCommand | None = None
     lines: list[Json] = []
 
     async def line() -> Json:
@@ -144,7 +145,7 @@ async def test_logs_follow_a_service_over_a_restart_and_lose_no_slow_attempt(
             recorder = Recorder(context.database)
             await recorder.record(made(ids[0], answer(200)))
             env = environment() | {"HOOKFAST_URL": url, "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY}
-            process = await start_process("logs", "--follow", "--json", folder=tmp_path, env=env)
+            process = await start_forked(("logs", "--follow", "--json"), folder=tmp_path, env=env)
             lines.append(await line())
             await note("Following")
             await recorder.record(made(ids[1], answer(503)))

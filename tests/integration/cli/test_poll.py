@@ -17,9 +17,10 @@ import httpx2
 import pytest
 
 from tests.e2e.service_process import environment, free_ports
-from tests.integration.cli.conftest import TYPE, Run, start_process
+from tests.integration.cli.conftest import TYPE, Run
 from tests.support.api_client import OPERATOR_KEY
 from tests.support.api_server import ApiServer
+from tests.support.forked_command import start_forked
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -113,8 +114,8 @@ async def test_follow_survives_a_restart_of_the_service(tmp_path: Path) -> None:
         page(item(2), cursor="two"),
     )
     async with ailing(*answers) as (url, requests):
-        process = await start_process(
-            *("endpoints", "poll", "ep_" + "1" * 32, "--follow", "--ack"),
+        process = await start_forked(
+            ("endpoints", "poll", "ep_" + "1" * 32, "--follow", "--ack"),
             folder=tmp_path,
             env=environment() | {"HOOKFAST_URL": url, "HOOKFAST_OPERATOR_KEY": OPERATOR_KEY},
         )

@@ -1,0 +1,42 @@
+"""Signals that end `hookfast up`, and a second one that cuts its clean-up short."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from hookfast.supervisor.interrupt import interruptible
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_signal_ends_the_block_and_a_second_one_cuts_the_clean_up_short(
+    number: signal.Signals,
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it stays ignored
+    try:
+        async with interruptible() as hurry:
+            try:
+                signal.raise_signal(number)
+                await asyncio.Event().wait()
+            finally:
+                assert not hurry.is_set()
+                signal.raise_signal(number)
+                await hurry.wait()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+async def test_other_cancellation_is_not_taken_for_a_signal() -> None:
+    async def cancelled() -> None:
+        async with interruptible():
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(cancelled())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
