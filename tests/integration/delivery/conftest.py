@@ -32,7 +32,14 @@ from hookfast.storage.deliveries import actions, outbox
 from hookfast.storage.tables import Delivery
 from tests.integration.delivery.control import Control
 from tests.support.receiver import Receiver
-from tests.support.seed import KEY, attempt_rows, delivery_row, seed_delivery, seed_endpoint
+from tests.support.seed import (
+    KEY,
+    attempt_rows,
+    delivery_row,
+    seed_deliveries,
+    seed_delivery,
+    seed_endpoint,
+)
 from tests.support.temporal_server import temporal_server
 from tests.support.waiting import PATIENCE, eventually
 from worker import running_worker
@@ -48,7 +55,9 @@ SANDBOX = SandboxedWorkflowRunner(
 @pytest.fixture(scope="session")
 async def temporal() -> AsyncIterator[WorkflowEnvironment]:
     """A Temporal dev server, shared by the tests of one process."""
-    async with temporal_server() as environment:
+    # A closed workflow is deleted after the next of these updates, which are 30 s apart by default.
+    often = ("--dynamic-config-value", 'history.transferProcessorUpdateAckInterval="1s"')
+    async with temporal_server(*often) as environment:
         yield environment
 
 
@@ -121,9 +130,10 @@ class Stack:
         await self.workflow(delivery_id).signal(name)
         return await self.until_status(delivery_id, until)
 
-    async def deliver_together(self, endpoint_id: str, count: int = 1) -> list[str]:
-        """Store deliveries and only then tell the relay; return their ids."""
-        ids = [await seed_delivery(self.database, endpoint_id) for _ in range(count)]
+    async def deliver_together(self, endpoint_id: str, count: int = 1, **options: Any) -> list[str]:
+        """Store deliveries of one event and tell the relay, as the API does; return their ids,
+        oldest first."""
+        ids = await seed_deliveries(self.database, endpoint_id, count, **options)
         self.doorbell.ring()
         return ids
 
