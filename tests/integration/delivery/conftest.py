@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from sqlalchemy import select
@@ -44,21 +44,24 @@ from tests.support.temporal_server import temporal_server
 from tests.support.waiting import PATIENCE, eventually
 from worker import running_worker
 
+
+class _Sandbox(SandboxedWorkflowRunner):
+    """A sandbox that validates each workflow once in a process, and not for every worker."""
+
+    _validated: ClassVar[set[type]] = set()
+
+    def prepare_workflow(self, defn: Any) -> None:
+        if defn.cls not in self._validated:
+            super().prepare_workflow(defn)
+            self._validated.add(defn.cls)
+
+
 # The sandbox reloads every other module; our pure modules and pydantic are safe to share.
-SANDBOX = SandboxedWorkflowRunner(
+SANDBOX = _Sandbox(
     restrictions=SandboxRestrictions.default.with_passthrough_modules(
         "hookfast", "pydantic", "pydantic_core"
     )
 )
-
-
-@pytest.fixture(scope="session")
-async def temporal() -> AsyncIterator[WorkflowEnvironment]:
-    """A Temporal dev server, shared by the tests of one process."""
-    # A closed workflow is deleted after the next of these updates, which are 30 s apart by default.
-    often = ("--dynamic-config-value", 'history.transferProcessorUpdateAckInterval="1s"')
-    async with temporal_server(*often) as environment:
-        yield environment
 
 
 @pytest.fixture(scope="session")
