@@ -10,11 +10,16 @@ from temporalio.testing import WorkflowEnvironment
 
 from tests.support.temporal_server import temporal_server
 
+_PROMPT = (
+    # timers are up to a second late by default
+    *("--dynamic-config-value", 'history.timerProcessorMaxTimeShift="5ms"'),
+    # a closed workflow is deleted after the next of these updates, by default 30 s apart
+    *("--dynamic-config-value", 'history.transferProcessorUpdateAckInterval="1s"'),
+)
+
 
 @pytest.fixture(scope="session")
 async def temporal() -> AsyncIterator[WorkflowEnvironment]:
     """A Temporal dev server, shared by the tests of one process."""
-    # A closed workflow is deleted after the next of these updates, which are 30 s apart by default.
-    often = ("--dynamic-config-value", 'history.transferProcessorUpdateAckInterval="1s"')
-    async with temporal_server(*often) as environment:
+    async with temporal_server(*_PROMPT) as environment:
         yield environment

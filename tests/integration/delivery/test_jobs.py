@@ -253,11 +253,11 @@ async def test_a_persons_resend_overtakes_a_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The job has more under way than the worker can send at once."""
-    monkeypatch.setattr(job_module, "_MOST_UNDER_WAY", 25)
+    monkeypatch.setattr(job_module, "_MOST_UNDER_WAY", 20)
     few = settings.model_copy(update={"max_concurrent_attempts": 12})
     receiver.routes["/hook"] = "/slow/0.5"
     async with running_stack(temporal, few, database, receiver) as stack:
-        await seed_ended(database, await stack.endpoint("/hook", timeout=20), 40)
+        await seed_ended(database, await stack.endpoint("/hook", timeout=20), 30)
         [one] = await seed_ended(database, await stack.endpoint("/ok"), 1)
         job_id = await start(stack, rate_per_second=1_000)
         await until_some_are_done(database, job_id)
