@@ -1,5 +1,4 @@
-"""What a job does with its deliveries. That its workflow starts, and survives crashes, is proved on
-Temporal, in `test_jobs.py` above."""
+"""What a job does with its deliveries. `../test_jobs.py` tests its workflow, and crashes."""
 
 from __future__ import annotations
 
