@@ -20,7 +20,7 @@ QUICK = {"delays_seconds": [0.3, 0.3], "jitter": 0, "retry_on": "all"}
 
 async def a_batch_that_delivered_all(stack: Stack) -> str:
     endpoint = await stack.endpoint("/ok")
-    return await _batch_of(stack, [await stack.deliver(endpoint) for _ in range(5)])
+    return await _batch_of(stack, await stack.deliver_together(endpoint, 5))
 
 
 async def a_batch_of_which_some_continue(stack: Stack) -> str:

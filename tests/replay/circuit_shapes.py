@@ -97,7 +97,7 @@ async def dead_when_its_endpoint_was_disabled(stack: Stack) -> str:
 
 async def limited_by_rate(stack: Stack) -> str:
     endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.5)
-    deliveries = [await stack.deliver(endpoint) for _ in range(3)]
+    deliveries = await stack.deliver_together(endpoint, 3)
     await stack.until_all(deliveries, "delivered")
     for delivery in deliveries:
         await stack.until_closed(delivery)
@@ -128,7 +128,7 @@ async def circuit_recovered(stack: Stack) -> str:
 async def circuit_gave_up(stack: Stack) -> str:
     options = {"disable_after_seconds": 5, "probe_delays_seconds": [1]}
     endpoint, _ = await broken(stack, circuit=QUICK | options)
-    await stack.until_all([await stack.deliver(endpoint) for _ in range(3)], "dead")
+    await stack.until_all(await stack.deliver_together(endpoint, 3), "dead")
     return workflow_id(endpoint)
 
 

@@ -148,7 +148,7 @@ async def resent_while_waiting(stack: Stack) -> str:
 
 async def moved_when_the_fast_lane_was_full(stack: Stack) -> str:
     endpoint = await stack.endpoint("/slow/0.5")
-    deliveries = [await stack.deliver(endpoint) for _ in range(20)]
+    deliveries = await stack.deliver_together(endpoint, 20)
     await stack.until_all(deliveries, "delivered")
     for delivery in deliveries:
         history = await stack.workflow(delivery).fetch_history()

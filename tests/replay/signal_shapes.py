@@ -48,7 +48,7 @@ async def resent_then_cancelled_then_resent(stack: Stack) -> str:
 async def limited_resend_while_held(stack: Stack) -> str:
     endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.5)
     await stack.change_endpoint(endpoint_state.pause, endpoint)
-    first, second = [await stack.deliver(endpoint) for _ in range(2)]
+    first, second = await stack.deliver_together(endpoint, 2)
     await stack.until_all([first, second], "held")
     await stack.signal(first, "resend", until="delivered")
     await stack.workflow(second).signal("resend")
@@ -105,7 +105,7 @@ async def cancelled_in_the_first_attempt(stack: Stack) -> str:
 
 async def woken_by_a_raised_limit(stack: Stack) -> str:
     endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.001)
-    first, second = [await stack.deliver(endpoint) for _ in range(2)]
+    first, second = await stack.deliver_together(endpoint, 2)
 
     async def limited() -> str | None:
         rows = [await stack.row(delivery) for delivery in (first, second)]

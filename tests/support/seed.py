@@ -100,18 +100,28 @@ async def seed_endpoint(
     return endpoint_id
 
 
-async def seed_delivery(
+async def seed_delivery(database: Database, endpoint_id: str, **options: Any) -> str:
+    """Store an event and its delivery to this endpoint, as if just emitted; return the delivery's
+    id. The options are those of `seed_deliveries`."""
+    [delivery_id] = await seed_deliveries(database, endpoint_id, **options)
+    return delivery_id
+
+
+async def seed_deliveries(
     database: Database,
     endpoint_id: str,
+    count: int = 1,
     *,
     data: Any = None,
     deliver_at: datetime | None = None,
     **columns: Any,
-) -> str:
-    """Store an event and its delivery to this endpoint, as if just emitted; return the delivery's
-    id. `columns` are other columns of the delivery's row."""
+) -> list[str]:
+    """Store an event and so many deliveries of it to this endpoint, as if just emitted; return the
+    deliveries' ids, oldest first. `columns` are other columns of the deliveries' rows."""
     now = utc_now()
-    event_id, delivery_id = new_id("evt", now), new_id("dlv", now)
+    event_id = new_id("evt", now)
+    # a millisecond apart, so that they sort in the order in which they are listed here
+    ids = [new_id("dlv", now + timedelta(milliseconds=number)) for number in range(count)]
     async with database.write() as connection:
         subscription = (
             await connection.execute(
@@ -134,32 +144,30 @@ async def seed_delivery(
                     data=json.dumps(data),
                 ),
                 "traceparent": new_traceparent(),
-                "deliveries": 1,
+                "deliveries": count,
                 "created_at": now,
             },
         )
+        delivery = {
+            "event_id": event_id,
+            "subscription_id": subscription.id,
+            "endpoint_id": endpoint_id,
+            "tenant_id": subscription.tenant_id,
+            "event_type": EVENT_TYPE,
+            "payload": subscription.payload,
+            "status": "pending",
+            "attempts": 0,
+            "retries": 0,
+            "next_attempt_at": deliver_at or now,
+            "due_at": deliver_at or now,
+            "deliver_at": deliver_at,
+            "created_at": now,
+            "updated_at": now,
+        }
         await connection.execute(
-            insert(Delivery.__table__),
-            {
-                "id": delivery_id,
-                "event_id": event_id,
-                "subscription_id": subscription.id,
-                "endpoint_id": endpoint_id,
-                "tenant_id": subscription.tenant_id,
-                "event_type": EVENT_TYPE,
-                "payload": subscription.payload,
-                "status": "pending",
-                "attempts": 0,
-                "retries": 0,
-                "next_attempt_at": deliver_at or now,
-                "due_at": deliver_at or now,
-                "deliver_at": deliver_at,
-                "created_at": now,
-                "updated_at": now,
-                **columns,
-            },
+            insert(Delivery.__table__), [delivery | columns | {"id": id} for id in ids]
         )
-    return delivery_id
+    return ids
 
 
 async def delivery_row(database: Database, delivery_id: str) -> Any:

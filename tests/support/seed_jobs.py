@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import select
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.job import JobKind
@@ -15,7 +14,7 @@ from hookfast.storage.deliveries import jobs, selection
 from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Delivery, Job
-from tests.support.seed import delivery_row, seed_delivery
+from tests.support.seed import seed_deliveries
 
 ALL_DEAD = DeliverySelection(statuses=DEAD)
 
@@ -24,26 +23,17 @@ async def seed_ended(
     database: Database, endpoint_id: str, count: int, *, status: str = "dead"
 ) -> list[str]:
     """Store finished deliveries of one event to this endpoint; return their ids, in order."""
-    # as if started: no relay may take the row that the others are copied from
-    seeded = await seed_delivery(database, endpoint_id, started_at=utc_now())
-    first = (await delivery_row(database, seeded))._mapping
-    ended = {
-        "status": status,
-        "attempts": 0,
-        "next_attempt_at": None,
-        "due_at": None,
-        "finished_at": first["created_at"],
-        "started_at": first["created_at"],
-    }
-    ids = [
-        new_id("dlv", first["created_at"] + timedelta(milliseconds=number))
-        for number in range(count)
-    ]
-    table = Delivery.__table__
-    async with database.write() as connection:
-        await connection.execute(table.delete().where(table.c.id == first["id"]))
-        await connection.execute(insert(table), [dict(first) | ended | {"id": id} for id in ids])
-    return ids
+    now = utc_now()
+    return await seed_deliveries(
+        database,
+        endpoint_id,
+        count,
+        status=status,
+        next_attempt_at=None,
+        due_at=None,
+        started_at=now,
+        finished_at=now,
+    )
 
 
 async def seed_job(

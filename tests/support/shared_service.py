@@ -7,9 +7,7 @@ defines `settings`.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
@@ -24,30 +22,9 @@ from tests.support.api_client import (
     key_client_maker,
     running_app,
 )
-from tests.support.postgresql import PostgresqlServer
+from tests.support.shared_databases import url_fixtures
 
-
-@pytest.fixture(scope="session")
-def sqlite_url(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The URL of a migrated SQLite database, empty at first."""
-    path = tmp_path_factory.mktemp("shared") / "hookfast.db"
-    shutil.copyfile(sqlite_template, path)
-    return f"sqlite+aiosqlite:///{path}"
-
-
-@pytest.fixture(scope="session")
-def postgresql_url(postgresql_server: PostgresqlServer) -> Iterator[str]:
-    """The URL of a migrated PostgreSQL database, empty at first."""
-    with postgresql_server.borrowed() as url:
-        yield url
-
-
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """A migrated database, empty at first: each test runs once on each kind."""
-    url = request.getfixturevalue(f"{request.param}_url")
-    assert isinstance(url, str)
-    return url
+sqlite_url, postgresql_url, database_url = url_fixtures("session")
 
 
 @pytest.fixture(scope="session")

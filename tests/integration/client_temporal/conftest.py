@@ -1,4 +1,4 @@
-"""A Temporal dev server, an API with a faulty proxy in front of it, and a worker that emits."""
+"""An API with a faulty proxy in front of it, and a worker that emits."""
 
 from __future__ import annotations
 
@@ -21,16 +21,8 @@ from tests.integration.client_temporal.emitting_workflow import TYPE, EmittingWo
 from tests.support.api_client import OPERATOR_KEY, development_settings
 from tests.support.api_server import api_server
 from tests.support.faulty_proxy import FaultyProxy
-from tests.support.temporal_server import temporal_server
 
 TASK_QUEUE = "emitting"
-
-
-@pytest.fixture(scope="session")
-async def temporal() -> AsyncIterator[WorkflowEnvironment]:
-    """A Temporal dev server, shared by the tests of one process."""
-    async with temporal_server() as environment:
-        yield environment
 
 
 @dataclass

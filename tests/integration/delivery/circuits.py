@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from sqlalchemy import Table, insert, select
+from sqlalchemy import Table, select
 
 from hookfast.endpoints.limits import Granted, LimitDecision, Limits, LimitState, decide
 from hookfast.endpoints.outage import OutageState, workflow_id
-from hookfast.ids import new_id
 from hookfast.storage.circuits import circuits
 from hookfast.storage.deliveries import permits
 from hookfast.storage.endpoints import endpoint_state
-from hookfast.storage.tables import Attempt, Delivery, Notice
+from hookfast.storage.tables import Attempt, Notice
 from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import PATIENT
 from tests.support.receiver import Request
@@ -33,7 +32,6 @@ QUICK = {
 ON_REQUEST = QUICK | {"probe_delays_seconds": [600]}
 """A circuit that is only probed when a test requests it."""
 
-_DELIVERIES: Table = Delivery.__table__
 _ATTEMPTS: Table = Attempt.__table__
 _NOTICES: Table = Notice.__table__
 
@@ -60,7 +58,7 @@ async def broken(stack: Stack, **options: Any) -> tuple[str, list[str]]:
     stack.receiver.routes["/hook"] = "/status/500"
     options = {"plan": PATIENT, "circuit": QUICK, "owner_emails": ["ops@example.com"]} | options
     endpoint = await stack.endpoint("/hook", **options)
-    failed = [await stack.deliver(endpoint) for _ in range(3)]
+    failed = await stack.deliver_together(endpoint, 3)
     await stack.until_all(failed, "retrying")
     await until_circuit(stack, endpoint, "open", "half_open")
     return endpoint, failed
@@ -68,7 +66,7 @@ async def broken(stack: Stack, **options: Any) -> tuple[str, list[str]]:
 
 async def hold(stack: Stack, endpoint: str, count: int = 1) -> list[str]:
     """Create deliveries and wait until they are held; return their ids."""
-    deliveries = [await stack.deliver(endpoint) for _ in range(count)]
+    deliveries = await stack.deliver_together(endpoint, count)
     await stack.until_all(deliveries, "held")
     return deliveries
 
@@ -77,31 +75,6 @@ async def count_held(stack: Stack, endpoint: str) -> int:
     """Return how many deliveries are held for this endpoint."""
     async with stack.database.read() as connection:
         return await circuits.count_held(connection, endpoint)
-
-
-async def deliver_many(stack: Stack, endpoint: str, count: int) -> list[str]:
-    """Store deliveries of one event to this endpoint and tell the relay, as the API does; return
-    their ids, oldest first."""
-    first = await stack.row(await stack.deliver(endpoint))
-    now = first.created_at
-    pending = dict(first._mapping) | {
-        "status": "pending",
-        "reason": None,
-        "attempts": 0,
-        "retries": 0,
-        "next_attempt_at": now,
-        "updated_at": now,
-        "leased_until": None,
-        "started_at": None,
-        "finished_at": None,
-    }
-    # a millisecond apart, so that they sort in the order in which they are listed here
-    ids = [new_id("dlv", now + timedelta(milliseconds=number)) for number in range(1, count)]
-    if ids:
-        async with stack.database.write() as connection:
-            await connection.execute(insert(_DELIVERIES), [pending | {"id": id} for id in ids])
-        stack.doorbell.ring()
-    return [first.id, *ids]
 
 
 async def until_workflow_waits(stack: Stack, endpoint: str, *, seconds: int) -> None:

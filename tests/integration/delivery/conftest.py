@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from sqlalchemy import select
@@ -32,24 +32,36 @@ from hookfast.storage.deliveries import actions, outbox
 from hookfast.storage.tables import Delivery
 from tests.integration.delivery.control import Control
 from tests.support.receiver import Receiver
-from tests.support.seed import KEY, attempt_rows, delivery_row, seed_delivery, seed_endpoint
+from tests.support.seed import (
+    KEY,
+    attempt_rows,
+    delivery_row,
+    seed_deliveries,
+    seed_delivery,
+    seed_endpoint,
+)
 from tests.support.temporal_server import temporal_server
 from tests.support.waiting import PATIENCE, eventually
 from worker import running_worker
 
+
+class _Sandbox(SandboxedWorkflowRunner):
+    """A sandbox that validates each workflow once in a process, and not for every worker."""
+
+    _validated: ClassVar[set[type]] = set()
+
+    def prepare_workflow(self, defn: Any) -> None:
+        if defn.cls not in self._validated:
+            super().prepare_workflow(defn)
+            self._validated.add(defn.cls)
+
+
 # The sandbox reloads every other module; our pure modules and pydantic are safe to share.
-SANDBOX = SandboxedWorkflowRunner(
+SANDBOX = _Sandbox(
     restrictions=SandboxRestrictions.default.with_passthrough_modules(
         "hookfast", "pydantic", "pydantic_core"
     )
 )
-
-
-@pytest.fixture(scope="session")
-async def temporal() -> AsyncIterator[WorkflowEnvironment]:
-    """A Temporal dev server, shared by the tests of one process."""
-    async with temporal_server() as environment:
-        yield environment
 
 
 @pytest.fixture(scope="session")
@@ -121,9 +133,10 @@ class Stack:
         await self.workflow(delivery_id).signal(name)
         return await self.until_status(delivery_id, until)
 
-    async def deliver_together(self, endpoint_id: str, count: int = 1) -> list[str]:
-        """Store deliveries and only then tell the relay; return their ids."""
-        ids = [await seed_delivery(self.database, endpoint_id) for _ in range(count)]
+    async def deliver_together(self, endpoint_id: str, count: int = 1, **options: Any) -> list[str]:
+        """Store deliveries of one event and tell the relay, as the API does; return their ids,
+        oldest first."""
+        ids = await seed_deliveries(self.database, endpoint_id, count, **options)
         self.doorbell.ring()
         return ids
 

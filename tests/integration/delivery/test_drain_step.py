@@ -15,7 +15,7 @@ from hookfast.endpoints.circuit import Cause, Policy, State, release_all
 from hookfast.endpoints.outage import CircuitStatus, DrainInput
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
-from tests.support.seed import delivery_row, seed_delivery, seed_endpoint
+from tests.support.seed import delivery_row, seed_deliveries, seed_endpoint
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
@@ -23,9 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 async def draining(database: Database, count: int) -> tuple[str, list[str]]:
     """Store an endpoint whose circuit drains, and held deliveries; return the ids of both."""
     endpoint, now = await seed_endpoint(database, "https://example.com/hook"), utc_now()
-    held = [
-        await seed_delivery(database, endpoint, status="held", started_at=now) for _ in range(count)
-    ]
+    held = await seed_deliveries(database, endpoint, count, status="held", started_at=now)
     async with database.write() as connection:
         await circuits.change(
             connection,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.delivery.circuits import circuit, deliver_many
+from tests.integration.delivery.circuits import circuit
 from tests.integration.delivery.conftest import Stack
 
 # alone: 600 attempts within a minute, of which the circuit counts ten seconds
@@ -18,7 +18,7 @@ async def test_burst_to_a_receiver_that_succeeds_at_the_second_retry_opens_no_ci
     failures in a row would span the ten seconds that open a circuit."""
     plan = {"delays_seconds": [1] * 5, "jitter": 0, "retry_on": "all"}
     endpoint = await stack.endpoint("/fail-first/2", plan=plan)
-    deliveries = await deliver_many(stack, endpoint, 200)
+    deliveries = await stack.deliver_together(endpoint, 200)
     stack.doorbell.ring()
 
     await stack.until_all(deliveries, "delivered")

@@ -34,7 +34,6 @@ from hookfast.storage.tables import Endpoint
 from hookfast.temporal.payloads import DATA_CONVERTER
 from tests.integration.delivery.circuits import (
     circuit,
-    deliver_many,
     recorded_attempts,
     triggers,
     until_circuit,
@@ -114,10 +113,10 @@ async def break_down(stack: Stack, waiting: int, **policy: Any) -> tuple[str, li
     threshold = min(3, waiting)
     policy = {"failure_threshold": threshold, "min_span_seconds": 0} | policy
     endpoint = await stack.endpoint("/hook", plan=PLAN, circuit=policy)
-    held = await deliver_many(stack, endpoint, threshold)
+    held = await stack.deliver_together(endpoint, threshold)
     await until_circuit(stack, endpoint, "open")
     if waiting > threshold:
-        held += await deliver_many(stack, endpoint, waiting - threshold)
+        held += await stack.deliver_together(endpoint, waiting - threshold)
     await stack.until_all(held, "held", timeout=300)
     assert len(stack.receiver.requests) == threshold
     return endpoint, held, threshold

@@ -34,7 +34,14 @@ from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.tables import Delivery, Endpoint
 from tests.integration.delivery.conftest import Stack, running_stack
 from tests.support.receiver import Receiver
-from tests.support.seed import KEYRING, SECRET, claim, seed_delivery, seed_endpoint
+from tests.support.seed import (
+    KEYRING,
+    SECRET,
+    claim,
+    seed_deliveries,
+    seed_delivery,
+    seed_endpoint,
+)
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -81,7 +88,7 @@ async def unstarted(database: Database) -> int:
 
 async def test_a_claim_is_exclusive_until_its_lease_ends(database: Database) -> None:
     endpoint = await seed_endpoint(database, "http://127.0.0.1:4/")
-    ids = [await seed_delivery(database, endpoint) for _ in range(3)]
+    ids = await seed_deliveries(database, endpoint, 3)
     now = utc_now()
     async with database.write() as connection:
         first = await claim(connection, limit=2, lease=LEASE, now=now)
@@ -100,7 +107,7 @@ async def test_several_relays_share_the_outbox_without_overlap(
     temporal: WorkflowEnvironment, database: Database, make_relay: MakeRelay
 ) -> None:
     endpoint = await seed_endpoint(database, "http://127.0.0.1:4/", timeout=20)
-    ids = {await seed_delivery(database, endpoint) for _ in range(60)}
+    ids = set(await seed_deliveries(database, endpoint, 60))
     relays = [make_relay(temporal.client, batch=7) for _ in range(4)]
 
     async def drain(relay: Relay) -> int:
@@ -249,7 +256,7 @@ async def test_while_temporal_is_away_the_relay_backs_off_and_then_catches_up(
     make_relay: MakeRelay,
 ) -> None:
     endpoint = await seed_endpoint(database, receiver.url("/ok"))
-    ids = [await seed_delivery(database, endpoint) for _ in range(10)]
+    ids = await seed_deliveries(database, endpoint, 10)
     client = UnavailableClient(temporal.client)
     relay = make_relay(client)  # type: ignore[arg-type] # the one call it makes
 
@@ -300,8 +307,7 @@ async def test_starts_that_take_longer_than_their_leases_leave_the_outbox(
 ) -> None:
     monkeypatch.setattr("hookfast.dispatch.relay._IDLE_SECONDS", 0.05)
     endpoint = await seed_endpoint(database, "http://127.0.0.1:4/")
-    for _ in range(3):
-        await seed_delivery(database, endpoint)
+    await seed_deliveries(database, endpoint, 3)
     lease = timedelta(seconds=0.3)
     client = SlowClient(temporal.client, 2 * lease.total_seconds())
     client.answer.set()
@@ -343,8 +349,7 @@ async def test_requests_of_people_are_leased_only_as_they_can_be_started(
     """A thousand wait after an outage. More would wait until their leases end, and be leased again
     and again."""
     endpoint = await seed_endpoint(database, "http://127.0.0.1:4/")
-    for _ in range(60):
-        await seed_delivery(database, endpoint, urgency=Urgency.PERSON)
+    await seed_deliveries(database, endpoint, 60, urgency=Urgency.PERSON)
     client = SlowClient(temporal.client)
     relay = make_relay(client, batch=20)  # type: ignore[arg-type] # the one call it makes
 
@@ -365,8 +370,7 @@ async def test_batches_take_new_deliveries_while_requests_of_people_wait(
     temporal: WorkflowEnvironment, database: Database, make_relay: MakeRelay
 ) -> None:
     endpoint = await seed_endpoint(database, "http://127.0.0.1:4/")
-    for _ in range(30):
-        await seed_delivery(database, endpoint, urgency=Urgency.PERSON)
+    await seed_deliveries(database, endpoint, 30, urgency=Urgency.PERSON)
     client = SlowClient(temporal.client)
     relay = make_relay(client, batch=20, first="batch")  # type: ignore[arg-type] # the one call it makes
 
@@ -375,8 +379,7 @@ async def test_batches_take_new_deliveries_while_requests_of_people_wait(
 
     async with relaying(relay):
         await eventually(partial(leased, 20))
-        for _ in range(5):
-            await seed_delivery(database, endpoint)
+        await seed_deliveries(database, endpoint, 5)
         await eventually(partial(leased, 25))
         client.answer.set()
 

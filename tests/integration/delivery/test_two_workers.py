@@ -18,7 +18,6 @@ from hookfast.temporal.payloads import DATA_CONVERTER
 from tests.integration.delivery.circuits import (
     assert_within_rate,
     circuit,
-    deliver_many,
     notices,
     record_slots,
     recover,
@@ -95,7 +94,7 @@ async def test_circuit_that_two_workers_open_at_once_is_one_outage(stack: Stack)
             "probe_delays_seconds": [600],
         },
     )
-    deliveries = await deliver_many(stack, endpoint, 24)
+    deliveries = await stack.deliver_together(endpoint, 24)
     await stack.until_all(deliveries, "held")
 
     failed = list(stack.receiver.requests)
@@ -127,7 +126,7 @@ async def test_two_workers_together_stay_within_an_endpoints_rate(
     slots = record_slots(monkeypatch)
     endpoint = await stack.endpoint("/ok", payload="thin", rate_limit_per_second=20)
 
-    deliveries = await deliver_many(stack, endpoint, 40)
+    deliveries = await stack.deliver_together(endpoint, 24)
     await stack.until_all(deliveries, "delivered")
 
     requests = stack.receiver.requests
@@ -139,7 +138,7 @@ async def test_two_workers_together_stay_within_an_endpoints_rate(
 async def test_two_workers_together_stay_within_an_endpoints_max_in_flight(stack: Stack) -> None:
     endpoint = await stack.endpoint("/slow/0.2", payload="thin", max_in_flight=2)
 
-    deliveries = await deliver_many(stack, endpoint, 20)
+    deliveries = await stack.deliver_together(endpoint, 20)
     await stack.until_all(deliveries, "delivered")
 
     requests = stack.receiver.requests

@@ -7,10 +7,8 @@ settings, count rows, or stop a worker are in the folder above.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -25,31 +23,10 @@ from hookfast.storage.tables import Endpoint
 from tests.integration.delivery.conftest import Stack, running_stack, settings_for
 from tests.integration.delivery.platform import Platform, running_api, tenant_of
 from tests.support.api_client import OPERATOR_KEY
-from tests.support.postgresql import PostgresqlServer
 from tests.support.receiver import Receiver
+from tests.support.shared_databases import url_fixtures
 
-
-@pytest.fixture(scope="module")
-def sqlite_url(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The URL of a migrated SQLite database, empty at first."""
-    path = tmp_path_factory.mktemp("shared") / "hookfast.db"
-    shutil.copyfile(sqlite_template, path)
-    return f"sqlite+aiosqlite:///{path}"
-
-
-@pytest.fixture(scope="module")
-def postgresql_url(postgresql_server: PostgresqlServer) -> Iterator[str]:
-    """The URL of a migrated PostgreSQL database, empty at first."""
-    with postgresql_server.borrowed() as url:
-        yield url
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> str:
-    """A migrated database, empty at first: each module runs once on each kind."""
-    url = request.getfixturevalue(f"{request.param}_url")
-    assert isinstance(url, str)
-    return url
+sqlite_url, postgresql_url, database_url = url_fixtures("module")
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ async def test_open_circuit_holds_deliveries_and_sends_them_after_recovery(stack
     endpoint, _ = await broken(stack, circuit=QUICK | {"probe_delays_seconds": [60, 0.5, 30]})
     assert len(stack.receiver.requests) == 3
 
-    held = await hold(stack, endpoint, 10)
+    held = await hold(stack, endpoint, 6)
     await stack.change_endpoint(endpoint_state.probe_now, endpoint)
 
     async def probed_twice() -> bool:
@@ -44,10 +44,10 @@ async def test_open_circuit_holds_deliveries_and_sends_them_after_recovery(stack
     await stack.change_endpoint(endpoint_state.probe_now, endpoint)
     await stack.until_all(held, "delivered")
     after = await until_circuit(stack, endpoint, "closed")
-    assert (after.episode, after.drained) == (1, 9)
+    assert (after.episode, after.drained) == (1, 5)
     rows = [await stack.row(one) for one in held]
     assert {row.retries for row in rows} == {0}  # holding and probing used up no retries
-    assert sorted(row.attempts for row in rows) == [1] * 8 + [2] * 2
+    assert sorted(row.attempts for row in rows) == [1] * 4 + [2] * 2
     state = await stack.client.get_workflow_handle(workflow_id(endpoint)).result()
     assert state["state"] == "closed"
     assert [kind for kind, _ in await notices(stack, endpoint)] == ["opened", "recovered"]

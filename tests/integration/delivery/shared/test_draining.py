@@ -12,7 +12,6 @@ from tests.integration.delivery.circuits import (
     QUICK,
     assert_within_rate,
     broken,
-    deliver_many,
     record_slots,
     recorded_attempts,
     recover,
@@ -30,7 +29,7 @@ _RELEASED_AT_ONCE = 16
 async def held_for(stack: Stack, count: int, **options: Any) -> tuple[str, list[str]]:
     """Create an endpoint with held deliveries, and forget the requests so far."""
     endpoint, _ = await broken(stack, circuit=ON_REQUEST, **options)
-    held = await deliver_many(stack, endpoint, count)
+    held = await stack.deliver_together(endpoint, count)
     await stack.until_all(held, "held")
     stack.receiver.requests.clear()
     return endpoint, held
@@ -53,7 +52,7 @@ async def test_new_deliveries_during_a_drain_wait_their_turn(stack: Stack) -> No
     await recover(stack, endpoint)
     await until_circuit(stack, endpoint, "draining")
     # 24 take five seconds, so these are created long before the last is sent
-    new = await deliver_many(stack, endpoint, 6)
+    new = await stack.deliver_together(endpoint, 6)
     await stack.until_all(held + new, "delivered")
 
     after = await until_circuit(stack, endpoint, "closed")
@@ -104,7 +103,7 @@ async def test_endpoint_that_fails_half_of_the_time_receives_every_delivery_once
     policy = QUICK | {"probe_delays_seconds": [0.2, 0.4, 0.8]}
     endpoint = await stack.endpoint("/hook", plan=plan, circuit=policy)
 
-    deliveries = await deliver_many(stack, endpoint, count)
+    deliveries = await stack.deliver_together(endpoint, count)
     opened = await until_circuit(stack, endpoint, "open", "half_open", "draining")
     assert opened.episode == 1
     await stack.until_all(deliveries, "delivered", timeout=110)

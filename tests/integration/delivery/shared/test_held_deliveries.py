@@ -51,7 +51,7 @@ async def test_yielding_resend_of_a_finished_delivery_is_held_with_the_others(
     delivery = await stack.deliver(endpoint)
     await stack.until_closed(delivery)
     stack.receiver.routes["/hook"] = "/status/500"
-    failed = [await stack.deliver(endpoint) for _ in range(3)]
+    failed = await stack.deliver_together(endpoint, 3)
     await stack.until_all(failed, "retrying")
     await until_circuit(stack, endpoint, "open")
 

@@ -42,7 +42,7 @@ async def test_every_hostile_answer_is_a_recorded_attempt_and_others_are_deliver
     }
     good = await stack.endpoint("/ok")
     sent = {path: await stack.deliver(endpoint) for path, endpoint in hostile.items()}
-    others = [await stack.deliver(good) for _ in range(10)]
+    others = await stack.deliver_together(good, 10)
     await asyncio.gather(*(stack.until_status(delivery, "delivered") for delivery in others))
     await asyncio.gather(
         *(stack.until_status(delivery, "delivered", "dead") for delivery in sent.values())

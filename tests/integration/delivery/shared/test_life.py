@@ -72,7 +72,7 @@ async def test_scheduled_delivery_is_not_sent_before_its_time(stack: Stack) -> N
 async def test_many_deliveries_to_one_endpoint_overflow_into_the_regular_lane(stack: Stack) -> None:
     """One endpoint may use a third of the fast lane; the regular lane sends the rest."""
     endpoint = await stack.endpoint("/slow/0.5")
-    deliveries = [await stack.deliver(endpoint) for _ in range(30)]
+    deliveries = await stack.deliver_together(endpoint, 30)
 
     for delivery in deliveries:
         row = await stack.until_status(delivery, "delivered")

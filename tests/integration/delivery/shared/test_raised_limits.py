@@ -12,7 +12,6 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.deliveries import permits
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Endpoint
-from tests.integration.delivery.circuits import deliver_many
 from tests.integration.delivery.conftest import Stack
 from tests.support.seed_jobs import job_row, seed_job
 from tests.support.waiting import eventually
@@ -36,7 +35,7 @@ async def test_raised_limit_sends_deliveries_that_waited_at_the_old_one(
     stack: Stack, settings: Settings
 ) -> None:
     endpoint = await stack.endpoint("/ok", rate_limit_per_second=0.001)
-    deliveries = await deliver_many(stack, endpoint, 4)
+    deliveries = await stack.deliver_together(endpoint, 4)
     await until_limited(stack, deliveries, 3)  # for a quarter of an hour, and more
     [sent] = [one for one in deliveries if (await stack.row(one)).status == "delivered"]
     await stack.until_closed(sent)

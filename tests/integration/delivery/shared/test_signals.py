@@ -71,7 +71,7 @@ async def test_temporals_cancel_button_lets_the_attempt_in_flight_end_first(stac
 async def test_a_resend_right_after_a_cancel_is_not_lost(stack: Stack) -> None:
     stack.receiver.routes["/hook"] = "/status/500"
     endpoint = await stack.endpoint("/hook", plan=PATIENT, circuit={"failure_threshold": 100})
-    deliveries = [await stack.deliver(endpoint) for _ in range(5)]
+    deliveries = await stack.deliver_together(endpoint, 5)
     await stack.until_all(deliveries, "retrying")
     stack.receiver.routes["/hook"] = "/ok"
 

@@ -8,19 +8,16 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import trustme
-from pydantic import SecretStr
 
 from hookfast.clock import utc_now
-from hookfast.settings.settings import Settings
 from hookfast.storage.endpoints import endpoints
 from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.platform import (
     Platform,
     everything_stored,
     history_text,
-    running_platform,
 )
-from tests.support.api_client import OPERATOR_KEY, Json
+from tests.support.api_client import Json
 from tests.support.certificates import client_identity, demanding_context, pem
 from tests.support.oauth2_server import Client, OAuth2Server
 from tests.support.receiver import Receiver
@@ -32,17 +29,6 @@ AUTHORITY = trustme.CA()
 CLIENT_SECRET, WRONG_SECRET = "cl1ent-secret-4711", "wr0ng-secret-4711"
 PASSWORD, TOKEN = "passw0rd-4711", "bearer-t0ken-4711"
 OPTIONS = {"owner_emails": ["owner@acme.example"], "retry_plan": {"delays_seconds": [0.1]}}
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"operator_key": SecretStr(OPERATOR_KEY)})
-
-
-@pytest.fixture
-async def platform(stack: Stack, settings: Settings) -> AsyncIterator[Platform]:
-    async with running_platform(stack, settings) as platform:
-        yield platform
 
 
 @pytest.fixture

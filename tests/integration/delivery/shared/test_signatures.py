@@ -10,6 +10,7 @@ import hmac
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -35,7 +36,6 @@ from tests.integration.delivery.platform import (
     Platform,
     everything_stored,
     history_text,
-    running_platform,
 )
 from tests.support.api_client import OPERATOR_KEY
 from tests.support.receiver import Receiver, Request
@@ -50,18 +50,11 @@ MARKER = "only-for-the-receiver-4711"
 URL_KEY = "key-in-the-url-0815"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def settings(settings: Settings) -> Settings:
     """Settings whose processes seal with the old key and can also open with the new one."""
-    keys = f"{encode_key(KEY)},{encode_key(NEW)}"
-    more = {"encryption_keys": SecretStr(keys), "operator_key": SecretStr(OPERATOR_KEY)}
-    return settings.model_copy(update=more)
-
-
-@pytest.fixture
-async def platform(stack: Stack, settings: Settings) -> AsyncIterator[Platform]:
-    async with running_platform(stack, settings) as platform:
-        yield platform
+    keys = SecretStr(f"{encode_key(KEY)},{encode_key(NEW)}")
+    return settings.model_copy(update={"encryption_keys": keys})
 
 
 def _hmac(secret: str, message: bytes) -> str:
@@ -272,8 +265,6 @@ async def test_no_secret_is_readable_in_answers_histories_logs_or_the_database(
     assert '"delivery_id"' in texts  # payloads are decoded, not base64
     assert not [needle for needle in [*needles, MARKER, URL_KEY] if needle in texts]
 
-    broken = await _add_unreadable_endpoint(platform, stack.database)
-    await platform.emit({"card": MARKER})
     logged = ""
 
     async def is_logged() -> bool:
@@ -281,19 +272,29 @@ async def test_no_secret_is_readable_in_answers_histories_logs_or_the_database(
         logged += "".join(capfd.readouterr())
         return broken in logged
 
-    await eventually(is_logged)
+    async with _unreadable_endpoint(platform, stack.database) as broken:
+        await platform.emit({"card": MARKER})
+        await eventually(is_logged)
     assert not [needle for needle in [*needles, MARKER, URL_KEY] if needle in logged]
 
 
-async def _add_unreadable_endpoint(platform: Platform, database: Database) -> str:
-    """Create an endpoint whose header was sealed with an unknown key, and return its id. The worker
-    logs an error about it."""
+@asynccontextmanager
+async def _unreadable_endpoint(platform: Platform, database: Database) -> AsyncIterator[str]:
+    """Create an endpoint whose header is sealed with an unknown key while the block lasts, and
+    yield its id. The worker logs an error about it."""
     endpoint_id = str((await platform.endpoint(headers={"Authorization": HEADER_VALUE}))["id"])
     stranger = Keyring([b"s" * 32])
     headers = seal_headers({"Authorization": HEADER_VALUE}, stranger, endpoint_id=endpoint_id)
+    await _set_headers(database, endpoint_id, headers)
+    try:
+        yield endpoint_id
+    finally:  # another test opens the secrets of all endpoints
+        await _set_headers(database, endpoint_id, {})
+
+
+async def _set_headers(database: Database, endpoint_id: str, headers: Any) -> None:
     async with database.write() as connection:
         row = await endpoints.get(connection, endpoint_id)
         assert row is not None
         values = {"headers": headers, "updated_at": utc_now()}
         assert await endpoints.change(connection, endpoint_id, seen=row.updated_at, values=values)
-    return endpoint_id

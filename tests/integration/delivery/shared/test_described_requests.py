@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 from jwcrypto.jwk import JWK
-from pydantic import SecretStr
 
 from hookfast.events.operational import SYSTEM_TENANT, Kind
-from hookfast.settings.settings import Settings
 from tests.integration.api.inbound import SECRET, send
 from tests.integration.api.shared.operations import DOCUMENT
 from tests.integration.delivery.circuits import ON_REQUEST, until_circuit
 from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import PATIENT
-from tests.integration.delivery.platform import Platform, running_platform
-from tests.support.api_client import OPERATOR_KEY, Json
+from tests.integration.delivery.platform import Platform
+from tests.support.api_client import Json
 from tests.support.receiver import Request
 from tests.support.seed import EVENT_TYPE
 from tests.support.waiting import eventually
@@ -30,17 +27,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 # HTTP's own (RFC 9110); OpenAPI has no parameter for the first
 HTTP = {"content-type", "host", "content-length", "accept-encoding", "connection"}
 MOST = ["hook", "standard", "standard-ed25519"]
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"operator_key": SecretStr(OPERATOR_KEY)})
-
-
-@pytest.fixture
-async def platform(stack: Stack, settings: Settings) -> AsyncIterator[Platform]:
-    async with running_platform(stack, settings) as platform:
-        yield platform
 
 
 def _resolved(value: Json) -> Json:

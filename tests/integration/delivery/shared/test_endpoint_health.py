@@ -3,46 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
-from pydantic import SecretStr
 
 from hookfast.endpoints.health import Health
-from hookfast.settings.settings import Settings
 from tests.integration.delivery.circuits import ON_REQUEST
 from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import PATIENT
-from tests.integration.delivery.platform import Platform, running_platform
-from tests.support.api_client import OPERATOR_KEY
+from tests.integration.delivery.platform import Platform
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 
-@pytest.fixture
-async def platform(stack: Stack, settings: Settings) -> AsyncIterator[Platform]:
-    settings = settings.model_copy(update={"operator_key": SecretStr(OPERATOR_KEY)})
-    async with running_platform(stack, settings) as platform:
-        yield platform
-
-
 async def shown_everywhere(platform: Platform, endpoint: str) -> str | None:
     """Return the endpoint's health, as its list, its page and its circuit show it. None while they
     disagree, because it changed between the requests."""
-    client = platform.client
-    filters = {health.value: client.get(f"/endpoints?health={health}") for health in Health}
+    get, mine = platform.client.get, {"tenant_id": platform.tenant_id}
+    filters = {one.value: get("/endpoints", params=mine | {"health": one}) for one in Health}
     lists = dict(zip(filters, await asyncio.gather(*filters.values()), strict=True))
     found = [name for name, listed in lists.items() if listed.json()["data"]]
-    one = (await client.get(f"/endpoints/{endpoint}")).json()["health"]
-    health = (await client.get(f"/endpoints/{endpoint}/health")).json()["health"]
-    [listed] = (await client.get("/endpoints")).json()["data"]
+    one = (await get(f"/endpoints/{endpoint}")).json()["health"]
+    health = (await get(f"/endpoints/{endpoint}/health")).json()["health"]
+    [listed] = (await get("/endpoints", params=mine)).json()["data"]
     return one if found == [one] and listed["health"] == health == one else None
 
 
 async def until_health(platform: Platform, endpoint: str, expected: Health) -> None:
     async def reached() -> bool:
-        return await shown_everywhere(platform, endpoint) == expected
+        one = (await platform.client.get(f"/endpoints/{endpoint}")).json()["health"]
+        return one == expected == await shown_everywhere(platform, endpoint)
 
     await eventually(reached)
 
@@ -63,7 +53,7 @@ async def test_endpoint_goes_through_every_health(stack: Stack, platform: Platfo
     changed = await platform.client.patch(path, json={"description": "till"})
     assert changed.json()["health"] == Health.CIRCUIT_OPEN
 
-    held = [await platform.emit(number) for number in range(15)]
+    held = await stack.deliver_together(endpoint, 15)
     await stack.until_all(held, "held")
     stack.receiver.routes["/hook"] = "/ok"
     await platform.client.post(f"{path}/resume")
