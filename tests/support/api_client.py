@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,6 +23,10 @@ from hookfast.storage.keys.new_keys import ensure_operator_key
 OPERATOR_KEY = "hf_" + "operator-key-of-the-tests-" * 2
 
 Json = dict[str, Any]
+
+if find_spec("sniffio") is None:
+    # httpx2 tries to import it for each request, which looks through every folder of `sys.path`
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 _IDLE_APPS: defaultdict[object, list[FastAPI]] = defaultdict(list)
 
