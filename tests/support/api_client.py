@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import httpx2
 from fastapi import FastAPI
 from pydantic import SecretStr
+from starlette.types import ASGIApp
 
 from api.app import create_app
 from api.context.context import Context
@@ -31,7 +32,7 @@ if find_spec("sniffio") is None:
 _IDLE_APPS: defaultdict[object, list[FastAPI]] = defaultdict(list)
 
 
-def client_with(app: FastAPI, key: str) -> httpx2.AsyncClient:
+def client_with(app: ASGIApp, key: str) -> httpx2.AsyncClient:
     """Return a client that sends this API key; paths are relative to `/v1`."""
     return httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app),

@@ -14,8 +14,12 @@ from pathlib import Path
 import httpx2
 import pytest
 from fastapi import FastAPI
+from jinja2 import FileSystemBytecodeCache
 
 from api.context.context import Context
+from api.dashboard.site import DASHBOARD
+from api.portal.site import PORTAL
+from api.site.page import templates
 from hookfast.settings.settings import Settings
 from tests.support.api_client import (
     OPERATOR_KEY,
@@ -48,6 +52,14 @@ def database_url(request: pytest.FixtureRequest) -> str:
     url = request.getfixturevalue(f"{request.param}_url")
     assert isinstance(url, str)
     return url
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_templates(pytestconfig: pytest.Config) -> None:
+    """Compiling all templates takes a second: let the first test process do it for all others."""
+    folder = pytestconfig.cache.mkdir("templates")
+    for site in (DASHBOARD, PORTAL):
+        templates(site.templates).bytecode_cache = FileSystemBytecodeCache(str(folder))
 
 
 @pytest.fixture(scope="session")
