@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from typing import Annotated, Any, get_args, get_origin
 
-from fastapi import APIRouter, Depends, Request, Response, params
+from fastapi import Depends, Request, Response, params
 from fastapi.dependencies.models import Dependant
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
@@ -18,6 +18,7 @@ from starlette.datastructures import QueryParams
 from api.access.authentication import authenticate
 from api.answers.problem_responses import problem_responses
 from api.answers.problems import UnsupportedMediaType
+from api.http.prefix_router import PrefixRouter
 from api.http.request_body import body_to_parse
 from hookfast.errors import InvalidInput
 from hookfast.strict_json import parser
@@ -71,9 +72,9 @@ class StrictRoute(APIRoute):
         return strict
 
 
-def router(tag: str, route_class: type[StrictRoute] = StrictRoute) -> APIRouter:
+def router(tag: str, route_class: type[StrictRoute] = StrictRoute) -> PrefixRouter:
     """Return a router for one resource: strict routes under `/v1`, with documented problems."""
-    return APIRouter(
+    return PrefixRouter(
         prefix="/v1", tags=[tag], route_class=route_class, responses=problem_responses()
     )
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, ClassVar, Final, get_args
 from urllib.parse import parse_qsl, quote, urlencode
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
@@ -17,6 +17,7 @@ from fastapi.routing import APIRoute
 from api.access.authentication import Writer
 from api.answers.problems import invalid_request, problem_of, problem_of_unexpected
 from api.context.context import Context
+from api.http.prefix_router import PrefixRouter
 from api.site.filters import show_filtered
 from api.site.form import read_form
 from api.site.form_once import run_once
@@ -82,7 +83,7 @@ class OpenPageRoute(_Route):
         return await handle(view.request)
 
 
-class PageRouter(APIRouter):
+class PageRouter(PrefixRouter):
     """A router for pages of a site, which are not part of the OpenAPI document. `opens`: they need
     no session. `path`: they are below this one of the site's paths instead of its `home`."""
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 import httpx2
 from fastapi import FastAPI
 from pydantic import SecretStr
+from starlette.types import ASGIApp
 
 from api.app import create_app
 from api.context.context import Context
@@ -22,10 +25,14 @@ OPERATOR_KEY = "hf_" + "operator-key-of-the-tests-" * 2
 
 Json = dict[str, Any]
 
+if find_spec("sniffio") is None:
+    # httpx2 tries to import it for each request, which looks through every folder of `sys.path`
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
+
 _IDLE_APPS: defaultdict[object, list[FastAPI]] = defaultdict(list)
 
 
-def client_with(app: FastAPI, key: str) -> httpx2.AsyncClient:
+def client_with(app: ASGIApp, key: str) -> httpx2.AsyncClient:
     """Return a client that sends this API key; paths are relative to `/v1`."""
     return httpx2.AsyncClient(
         transport=httpx2.ASGITransport(app),

@@ -66,14 +66,20 @@ class PostgresqlServer:
         """Return the URL of one of the server's databases, as Hookfast's settings take it."""
         return self._url(name).replace("postgresql://", "postgresql+asyncpg://")
 
-    def add_template(self, name: str, prepare: Callable[[Database], Awaitable[object]]) -> None:
-        """Create a database for `borrowed` to copy, with the tables and rows that `prepare`
-        creates. If there is one of this name, change nothing."""
+    def add_template(
+        self,
+        name: str,
+        prepare: Callable[[Database], Awaitable[object]],
+        *,
+        base: str = "template1",
+    ) -> None:
+        """Create a database for `borrowed` to copy, with the tables and rows that `prepare` adds
+        to those of `base`. If there is one of this name, change nothing."""
         if name in self._templates:
             return
         found = self._admin.execute("SELECT FROM pg_database WHERE datname = %s", [name])
         if found.fetchone() is None:
-            self._run(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+            self._create(name, base)
             asyncio.run(_prepare(self.async_url(name), prepare))
         self._templates[name] = _Template(self._url(name))
 
@@ -112,9 +118,12 @@ class PostgresqlServer:
 
     def _create_copy(self, template: str) -> _Copy:
         name = next(self._names)
+        self._create(name, template)
+        return _Copy(name, self._url(name), self._templates[template].restore)
+
+    def _create(self, name: str, template: str) -> None:
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY wal_log")
         self._run(statement.format(sql.Identifier(name), sql.Identifier(template)))
-        return _Copy(name, self._url(name), self._templates[template].restore)
 
     def _drop(self, name: str) -> None:
         self._run(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))

@@ -12,8 +12,12 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 from fastapi import FastAPI
+from jinja2 import FileSystemBytecodeCache
 
 from api.context.context import Context
+from api.dashboard.site import DASHBOARD
+from api.portal.site import PORTAL
+from api.site.page import templates
 from hookfast.settings.settings import Settings
 from tests.support.api_client import (
     OPERATOR_KEY,
@@ -25,6 +29,14 @@ from tests.support.api_client import (
 from tests.support.shared_databases import url_fixtures
 
 sqlite_url, postgresql_url, database_url = url_fixtures("session")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_templates(pytestconfig: pytest.Config) -> None:
+    """Compiling all templates takes a second: let the first test process do it for all others."""
+    folder = pytestconfig.cache.mkdir("templates")
+    for site in (DASHBOARD, PORTAL):
+        templates(site.templates).bytecode_cache = FileSystemBytecodeCache(str(folder))
 
 
 @pytest.fixture(scope="session")

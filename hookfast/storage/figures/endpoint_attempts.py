@@ -14,15 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from sqlalchemy import Select, Table, select
+from sqlalchemy import Select, Table, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import Result
 from hookfast.ids import time_of
-from hookfast.storage.database.keyset import created_between
 from hookfast.storage.figures import endpoint_stats, sample
 from hookfast.storage.tables import Delivery
 
@@ -181,10 +181,16 @@ def deliveries_statement(
 ) -> Select[int, str, int, datetime]:
     """Select the newest deliveries of each range: (index of the range, id, attempts, last change).
     The last two are compared afterwards, so that the limits bound what is read."""
+    times = sample.times_of(ranges, "dlv")
+    return _newest_deliveries(tuple(most)).params(times | {"endpoint_id": endpoint_id})
+
+
+@lru_cache(maxsize=64)
+def _newest_deliveries(most: tuple[int, ...]) -> Select[int, str, int, datetime]:
     return sample.of_each(
         select(_D.id, _D.attempts, _D.updated_at)
-        .where(_D.endpoint_id == endpoint_id, *created_between(_D.id, "dlv", start, end))
+        .where(_D.endpoint_id == bindparam("endpoint_id"), *sample.created_in(index, _D.id))
         .order_by(_D.id.desc())
         .limit(limit)
-        for (start, end), limit in zip(ranges, most, strict=True)
+        for index, limit in enumerate(most)
     )

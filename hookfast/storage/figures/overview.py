@@ -9,8 +9,9 @@ from the share of the step that those cover, and `estimated` is set. Whole past 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -30,7 +31,6 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.endpoints.health import Health
 from hookfast.ids import time_of
-from hookfast.storage.database.keyset import created_between
 from hookfast.storage.database.planner_hints import undelivered
 from hookfast.storage.deliveries.deliveries import DeliveryFilter, split_conditions
 from hookfast.storage.endpoints.derived_health import IS_CLOSED, IS_STOPPED, IS_UNHEALTHY, health_of
@@ -124,13 +124,19 @@ def steps_statement(
     """Return the statement of `steps`: (index of the step, status, number of deliveries read,
     number of those that match, id of the newest). The limit is on the rows of the index's range,
     so that a filter that few of them match does not read them all."""
+    timeless = replace(chosen, since=None, until=None)
+    return _steps(len(ranges), timeless, most).params(sample.times_of(ranges, "dlv"))
+
+
+@lru_cache(maxsize=64)
+def _steps(count: int, chosen: DeliveryFilter, most: int) -> Select[int, str, int, int, str]:
     indexed, others = split_conditions(chosen)
     matches = case((and_(true(), *others), 1), else_=0)
     parts = []
-    for start, end in ranges:
+    for index in range(count):
         some = (
             select(_D.id, _D.status, matches.label("matches"))
-            .where(*created_between(_D.id, "dlv", start, end), *indexed)
+            .where(*sample.created_in(index, _D.id), *indexed)
             .order_by(_D.id)
             .limit(most)
             .subquery()
@@ -168,12 +174,18 @@ def seconds_statement(
 ) -> Select[int, datetime, datetime, datetime]:
     """Return the statement of `seconds`. It filters a step's newest deliveries by status, so that a
     step without delivered ones is not read to its beginning."""
+    times = sample.times_of(ranges, "dlv")
+    return _seconds(len(ranges), tenant_id).params(times)
+
+
+@lru_cache(maxsize=64)
+def _seconds(count: int, tenant_id: str | None) -> Select[int, datetime, datetime, datetime]:
     parts = []
     of_tenant = () if tenant_id is None else (_D.tenant_id == tenant_id,)
-    for start, end in ranges:
+    for index in range(count):
         some = (
             select(_D.status, _D.created_at, _D.deliver_at, _D.finished_at)
-            .where(*created_between(_D.id, "dlv", start, end), *of_tenant)
+            .where(*sample.created_in(index, _D.id), *of_tenant)
             .order_by(_D.id.desc())
             .limit(MAX_TIMED)
             .subquery()

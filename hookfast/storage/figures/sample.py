@@ -1,15 +1,18 @@
 """Samples: some rows of each of many ranges, in one statement, and what they say about the rest.
 
-The limit of each range bounds what is read, however many rows it has.
+The limit of each range bounds what is read, however many rows it has. SQLAlchemy takes milliseconds
+to build a statement of many ranges: keep it, and set its times with `times_of`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import Select, literal, select, union_all
+from sqlalchemy import ColumnElement, Select, bindparam, literal, select, union_all
+
+from hookfast.ids import Prefix, first_id_at
 
 _IDS_AT_ONCE: Final = 500
 _LEAST_SHARE: Final = 1e-6
@@ -22,6 +25,20 @@ def of_each(statements: Iterable[Select[*tuple[Any, ...]]]) -> Select[Any]:
         rows = statement.subquery()
         parts.append(select(literal(index, literal_execute=True).label("index"), *rows.c))
     return select(*union_all(*parts).subquery().c)
+
+
+def created_in(index: int, key: ColumnElement[str]) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that ids were created in the range of this index."""
+    return key >= bindparam(f"from_{index}"), key < bindparam(f"to_{index}")
+
+
+def times_of(ranges: Iterable[tuple[datetime, datetime]], prefix: Prefix) -> dict[str, str]:
+    """Return the parameters of `created_in` for ids with this prefix."""
+    times = {}
+    for index, (start, end) in enumerate(ranges):
+        times[f"from_{index}"] = first_id_at(prefix, start)
+        times[f"to_{index}"] = first_id_at(prefix, end)
+    return times
 
 
 def scale(read: timedelta, whole: timedelta) -> float:

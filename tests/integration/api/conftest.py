@@ -9,10 +9,12 @@ from pathlib import Path
 import httpx2
 import pytest
 from fastapi import FastAPI
+from pydantic import SecretStr
 
 from api.app import create_app
 from api.context.context import Context
 from hookfast.settings.settings import Settings
+from hookfast.signing.keyring import encode_key
 from tests.support.api_client import (
     OPERATOR_KEY,
     KeyClient,
@@ -28,6 +30,7 @@ from tests.support.api_client import (
     started,
 )
 from tests.support.receiver import Receiver
+from tests.support.seed import KEY
 
 
 @pytest.fixture(autouse=True)
@@ -38,8 +41,10 @@ def temporal_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
-    """Settings of a development machine: unverified HTTP endpoints on loopback are allowed."""
-    return development_settings(database_url, tmp_path)
+    """Settings of a development machine: unverified HTTP endpoints on loopback are allowed. The key
+    is given, because creating a key file waits for the disk."""
+    settings = development_settings(database_url, tmp_path)
+    return settings.model_copy(update={"encryption_keys": SecretStr(encode_key(KEY))})
 
 
 @pytest.fixture

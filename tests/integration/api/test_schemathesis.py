@@ -7,6 +7,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
+from copy import deepcopy
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.keys.new_keys import ensure_operator_key
 from tests.e2e.service_process import eventually
 from tests.integration.api.inbound import SECRET, signed
+from tests.integration.api.shared.operations import DOCUMENT
 from tests.support.api_client import OPERATOR_KEY, Json, borrowed_app, development_settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
@@ -37,6 +39,8 @@ RECEIVER = "http://127.0.0.1:4/hook"  # closed: no generated URL is ever called
 _WAITS = {str(seconds) for seconds in range(1, 31)}
 LONGEST_TARGET = 65_536
 """Characters of a request's target. A longer one is invalid HTTP to the server's parser."""
+NEVER_INVALID = {"POST /in/{source_id}"}
+"""Operations that take any input. Hypothesis would try 459 times before it gives up."""
 FRAMING = {"connection", "content-length", "expect", "host", "te", "transfer-encoding", "upgrade"}
 
 load_all_checks()
@@ -207,11 +211,12 @@ def _try_every_operation(base_url: str) -> None:
     with requests.Session() as session:
         session.trust_env = False  # otherwise it looks for a .netrc before each request
         known = Known(base_url, session)
-        document = session.get(f"{base_url}/openapi.json").json()
-        schema = schemathesis.openapi.from_dict(document)
+        schema = schemathesis.openapi.from_dict(deepcopy(DOCUMENT))
         operations = [result.ok() for result in schema.get_all_operations()]
         for operation in sorted(operations, key=lambda one: one.method == "delete"):
             for mode in GenerationMode:
+                if mode is GenerationMode.NEGATIVE and operation.label in NEVER_INVALID:
+                    continue
                 try:
                     _try(operation, mode, base_url=base_url, session=session, known=known)
                 except Unsatisfiable:

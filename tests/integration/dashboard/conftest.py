@@ -24,6 +24,7 @@ from tests.support.api_client import (
 sqlite_url, postgresql_url = shared_service.sqlite_url, shared_service.postgresql_url
 database_url, app, context = shared_service.database_url, shared_service.app, shared_service.context
 client, key_client = shared_service.client, shared_service.key_client
+compiled_templates = shared_service.compiled_templates
 
 
 @pytest.fixture(scope="session")

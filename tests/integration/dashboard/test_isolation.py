@@ -10,7 +10,9 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from api.context.context import Context
 from tests.integration.api.shared.one_of_everything import EVENT_TYPE
+from tests.integration.api.shared.rows import all_rows, rows_of
 from tests.integration.dashboard.page_paths import (
     EVERYBODYS,
     FORMS,
@@ -37,19 +39,6 @@ OPERATORS = {
 }
 ONES = [each for each in PAGES if each.parameters]
 LISTS = [each for each in SHOWN if not each.parameters]
-
-
-async def everything(client: httpx2.AsyncClient, ids: dict[str, str]) -> list[Any]:
-    """Return everything of a tenant as the API shows it."""
-    tenant = {"tenant_id": ids["tenant_id"]}
-    lists = ("endpoints", "subscriptions", "deliveries", "events", "jobs", "audit")
-    return [
-        (await client.get(f"/{name}", params=tenant)).json()
-        for name in (*lists, "sources", "inbox")
-    ] + [
-        (await client.get(path)).json()
-        for path in (f"/tenants/{ids['tenant_id']}", f"/event-types/{EVENT_TYPE}")
-    ]
 
 
 def test_there_are_pages_of_every_kind() -> None:
@@ -113,9 +102,13 @@ async def test_lists_filtered_by_another_tenants_ids_show_nothing(
 
 
 async def test_no_form_changes_another_tenants_data(
-    stranger: Visitor, client: httpx2.AsyncClient, owned: dict[str, str]
+    stranger: Visitor, client: httpx2.AsyncClient, context: Context, owned: dict[str, str]
 ) -> None:
-    before = await everything(client, owned)
+    async def state() -> Any:
+        shared = await client.get(f"/event-types/{EVENT_TYPE}")
+        return await rows_of(context, owned["tenant_id"]), shared.json()
+
+    before = await state()
     csrf = await stranger.csrf()
     for page in FORMS:
         if page.path in EVERYBODYS:
@@ -125,14 +118,14 @@ async def test_no_form_changes_another_tenants_data(
         assert owned["delivery_id"] not in answer.text.replace(
             f'name="ids" value="{owned["delivery_id"]}"', ""
         ), page
-    assert await everything(client, owned) == before
+    assert await state() == before
 
 
 async def test_read_only_key_sees_no_forms_and_cannot_submit_any(
-    app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str]
+    app: FastAPI, client: httpx2.AsyncClient, context: Context, owned: dict[str, str]
 ) -> None:
     async with tenant_visitor(app, client, owned["tenant_id"], scope="tenant:read") as reader:
-        before = await everything(client, owned)
+        before = await all_rows(context)
         for page in SHOWN:
             answer = await reader.get(page.at(owned))
             assert answer.status_code in (200, 403), page
@@ -143,7 +136,7 @@ async def test_read_only_key_sees_no_forms_and_cannot_submit_any(
                 continue
             answer = await reader.post(page.at(owned), csrf=csrf, **fields_for(owned))
             assert answer.status_code == 403, page
-        assert await everything(client, owned) == before
+        assert await all_rows(context) == before
 
 
 async def test_only_operators_can_choose_a_tenant(
@@ -157,27 +150,27 @@ async def test_only_operators_can_choose_a_tenant(
 
 
 async def test_every_page_redirects_to_sign_in_without_a_session(
-    app: FastAPI, client: httpx2.AsyncClient, owned: dict[str, str]
+    app: FastAPI, context: Context, owned: dict[str, str]
 ) -> None:
-    before = await everything(client, owned)
+    before = await all_rows(context)
     async with browser(app) as visitor:
         for page in PAGES:
             path = page.at(owned)
             answer = await visitor.client.request(page.method, path, data={"csrf": "x"})
             assert answer.status_code == 303, page
             assert answer.headers["location"].startswith("/dashboard/sign-in"), page
-    assert await everything(client, owned) == before
+    assert await all_rows(context) == before
 
 
 async def test_no_form_is_accepted_without_its_csrf_token(
-    app: FastAPI,
     operator: Visitor,
     client: httpx2.AsyncClient,
+    context: Context,
     owned: dict[str, str],
 ) -> None:
     other = await client.post(f"/tenants/{owned['tenant_id']}/api-keys", json={"name": "x"})
     assert other.status_code == 201
-    before = await everything(client, owned)
+    before = await all_rows(context)
     own = await operator.csrf()
     wrong = own[::-1]
     for page in [*FORMS, *OPEN_FORMS]:
@@ -193,4 +186,4 @@ async def test_no_form_is_accepted_without_its_csrf_token(
         assert elsewhere.status_code == 403, page
         as_json = await operator.client.post(path, json=fields | {"csrf": own})
         assert as_json.status_code == 415, page
-    assert await everything(client, owned) == before
+    assert await all_rows(context) == before

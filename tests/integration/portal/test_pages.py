@@ -59,7 +59,7 @@ async def test_endpoint_is_added_by_ticking_events(
     async with customer(app, client, tenant) as visitor:
         form = await visitor.get("/portal/endpoints/new")
         assert "order.invoice.paid" in form.text
-        assert "About invoice.paid." in form.text
+        assert "About invoice.voided." in form.text
         assert "hookfast.endpoint" not in form.text
         assert "Nothing chosen yet" in text_of(form.text)
         fields = {

@@ -75,8 +75,12 @@ class Case:
 CASES = (
     Case(signatures=(Profile.HOOK, Profile.STANDARD)),
     Case(signatures=(Profile.STANDARD_ED25519, Profile.STANDARD), secret_in="environment"),
-    Case(signatures=(Profile.HOOK,), challenge="query"),
-    Case(signatures=(Profile.HOOK,), hash_name=HashName.SHA512, secret_in="environment"),
+    Case(
+        signatures=(Profile.HOOK,),
+        hash_name=HashName.SHA512,
+        challenge="query",
+        secret_in="environment",
+    ),
     Case(signatures=(Profile.HOOK,), hash_name=HashName.SHA1),
     Case(signatures=(Profile.NONCE,), challenge="query"),
     Case(signatures=(Profile.BODY,)),

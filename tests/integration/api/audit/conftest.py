@@ -1,17 +1,32 @@
-"""A tenant that has one object of each kind, and Temporal for the operations that need it."""
+"""A tenant that has one object of each kind, and Temporal for the operations that need it. Every
+test starts with a copy of a database that has this tenant."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import httpx2
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from api.context.context import Context
+from hookfast.settings.settings import Settings
+from hookfast.storage.database.engine import Database
 from tests.integration.api.audit.scenes import EVENT_TYPE, needs_temporal
 from tests.integration.api.shared.operations import Operation
-from tests.support.api_client import Make, MakeEventType
+from tests.support.api_client import (
+    OPERATOR_KEY,
+    client_with,
+    development_settings,
+    endpoint_maker,
+    event_type_maker,
+    maker,
+    running_app,
+)
+from tests.support.postgresql import PostgresqlServer
 from tests.support.seed_inbox import seed_entry, seed_source
 from tests.support.temporal_server import temporal_server
 
@@ -35,19 +50,82 @@ def temporal_address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TEMPORAL_ADDRESS", address)
 
 
+class Filled:
+    """A tenant that has one object of each kind, in databases to copy. `ids` are those of its
+    objects, by the kind of database and the names of path parameters."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self.ids: dict[str, dict[str, str]] = {}
+
+    def settings(self, url: str) -> Settings:
+        """Return settings for a copy. Its secrets are sealed with the key in this home folder."""
+        return development_settings(url, self._home)
+
+    async def fill(self, database: Database) -> None:
+        """Create the tenant and its objects."""
+        async with (
+            running_app(self.settings(database.url)) as app,
+            client_with(app, OPERATOR_KEY) as client,
+        ):
+            self.ids[database.kind] = await one_of_each_kind(app.state.context, client)
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
+    """The tenant of this process's databases."""
+    return Filled(tmp_path_factory.mktemp("audited"))
+
+
+@pytest.fixture(scope="session")
+def filled_sqlite(
+    filled: Filled, sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A SQLite file with the tenant, to copy."""
+    path = tmp_path_factory.mktemp("audited") / "template.db"
+    shutil.copyfile(sqlite_template, path)
+    asyncio.run(_fill(filled, f"sqlite+aiosqlite:///{path}"))
+    return path
+
+
+async def _fill(filled: Filled, url: str) -> None:
+    async with Database(url) as database:
+        await filled.fill(database)
+
+
 @pytest.fixture
-async def things(
-    temporal_address: None,
-    client: httpx2.AsyncClient,
-    context: Context,
-    make_tenant: Make,
-    make_endpoint: Make,
-    make_event_type: MakeEventType,
-) -> dict[str, str]:
-    """The ids of a tenant that has one object of each kind, by the names of path parameters."""
-    await make_event_type(EVENT_TYPE)
-    tenant = await make_tenant(name="Acme")
-    endpoint = await make_endpoint(tenant_id=tenant["id"], events=["**"])
+def sqlite_url(filled_sqlite: Path, tmp_path: Path) -> str:
+    """The URL of a SQLite database with the tenant."""
+    path = tmp_path / "hookfast.db"
+    shutil.copyfile(filled_sqlite, path)
+    return f"sqlite+aiosqlite:///{path}"
+
+
+@pytest.fixture
+def postgresql_url(filled: Filled, postgresql_server: PostgresqlServer) -> Iterator[str]:
+    """The URL of a PostgreSQL database with the tenant."""
+    postgresql_server.add_template("audited", filled.fill, base="migrated")
+    with postgresql_server.borrowed("audited") as url:
+        yield url
+
+
+@pytest.fixture
+def settings(filled: Filled, database_url: str) -> Settings:
+    """The settings of the application that created the tenant."""
+    return filled.settings(database_url)
+
+
+@pytest.fixture
+def things(filled: Filled, context: Context) -> dict[str, str]:
+    """The ids of the tenant's objects, by the names of path parameters."""
+    return filled.ids[context.database.kind]
+
+
+async def one_of_each_kind(context: Context, client: httpx2.AsyncClient) -> dict[str, str]:
+    """Create a tenant and one object of each kind, and return their ids."""
+    await event_type_maker(client)(EVENT_TYPE)
+    tenant = await maker(client, "/tenants")(name="Acme")
+    endpoint = await endpoint_maker(client)(tenant_id=tenant["id"], events=["**"])
     key = await client.post(f"/tenants/{tenant['id']}/api-keys", json={"name": "theirs"})
     form = {"tenant_id": tenant["id"], "type": EVENT_TYPE, "data": {}}
     event = (await client.post("/events", json=form)).json()

@@ -7,14 +7,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from functools import cache
 from typing import Any
 
 import httpx2
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import Select, insert, select, text
-from sqlmodel import SQLModel
+from sqlalchemy import insert, text
 from structlog.testing import capture_logs
 
 from api.context.context import Context
@@ -32,6 +30,7 @@ from tests.integration.api.audit.scenes import (
     Scene,
 )
 from tests.integration.api.shared.operations import Operation
+from tests.integration.api.shared.rows import all_rows
 from tests.support.api_client import KeyClient, Make
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
@@ -105,31 +104,12 @@ async def assert_rolled_back_without_its_entry(
     client: httpx2.AsyncClient, context: Context, operation: Operation, ids: dict[str, str]
 ) -> None:
     """Check that the change is not stored if its entry cannot be."""
-    before = await everything(context)
+    before = await all_rows(context)
     async with broken_log(context):
         with capture_logs():  # printing the traceback would take longer than the rest of the test
             answer = await act(client, operation, ids, body=SCENES.of(operation).body)
     assert answer.status_code == 500, answer.text
-    assert await everything(context) == before
-
-
-async def everything(context: Context) -> dict[str, list[Any]]:
-    """Return every row of every table, except for when keys were last used."""
-    async with context.database.read() as connection:
-        return {
-            name: [tuple(row) for row in await connection.execute(query)]
-            for name, query in _queries().items()
-        }
-
-
-@cache
-def _queries() -> dict[str, Select[Any]]:
-    return {
-        table.name: select(*(each for each in table.c if each.name != "last_used_at")).order_by(
-            *table.primary_key
-        )
-        for table in SQLModel.metadata.sorted_tables
-    }
+    assert await all_rows(context) == before
 
 
 @asynccontextmanager
@@ -251,7 +231,7 @@ async def test_first_rsa_key_is_logged_with_the_caller_that_needed_it(
 async def test_first_operator_key_is_logged_as_made_by_the_cli(
     app: FastAPI, context: Context
 ) -> None:
-    [made] = await entries(context)
+    *_, made = await entries(context)
     assert (made.action, made.actor, made.key_id) == ("api_key.create", "cli", None)
     assert made.changes["scope"] == {"after": "operator"}
 

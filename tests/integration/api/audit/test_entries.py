@@ -9,7 +9,7 @@ import pytest
 
 from api.context.context import Context
 from tests.integration.api.audit.log import entries
-from tests.integration.api.audit.scenes import EVENT_TYPE, RECEIVER
+from tests.integration.api.audit.scenes import RECEIVER
 from tests.support.api_client import Make, MakeEventType
 from tests.support.emitted import change, finish
 
@@ -38,12 +38,12 @@ async def test_entry_shows_values_before_and_after(
 async def test_replaced_event_type_is_logged_with_its_schema(
     client: httpx2.AsyncClient, context: Context, make_event_type: MakeEventType
 ) -> None:
-    await make_event_type(EVENT_TYPE, schema={"type": "object"})
-    await make_event_type(EVENT_TYPE, description="paid")
-    updated, created = await entries(context, resource_id=EVENT_TYPE)
+    await make_event_type("order.voided", schema={"type": "object"})
+    await make_event_type("order.voided", description="void")
+    updated, created = await entries(context, resource_id="order.voided")
     assert created.changes == {"schema": {"after": {"type": "object"}}}
     assert updated.changes == {
-        "description": {"before": "", "after": "paid"},
+        "description": {"before": "", "after": "void"},
         "schema": {"before": {"type": "object"}, "after": None},
     }
 

@@ -1,32 +1,48 @@
-"""What the database has about a tenant."""
+"""What the database has, to compare before and after. One statement reads all tables, which takes a
+tenth of the time of one statement for each."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
-from sqlalchemy import Select, bindparam, select
+from sqlalchemy import Table, TextClause, text
 from sqlmodel import SQLModel
 
 from api.context.context import Context
 
+Row = tuple[str, str]
+"""A table's name, and the row's values as text."""
 
-async def rows_of(context: Context, tenant_id: str) -> dict[str, list[Any]]:
+
+async def all_rows(context: Context) -> list[Row]:
+    """Return every row of every table, except for when keys were last used."""
+    return await _rows(context, _query(of_one_tenant=False))
+
+
+async def rows_of(context: Context, tenant_id: str) -> list[Row]:
     """Return the tenant and all rows that it owns, except for when its keys were last used."""
+    return await _rows(context, _query(of_one_tenant=True).bindparams(owner=tenant_id))
+
+
+async def _rows(context: Context, query: TextClause) -> list[Row]:
     async with context.database.read() as connection:
-        return {
-            name: [tuple(row) for row in await connection.execute(query, {"owner": tenant_id})]
-            for name, query in _queries().items()
-        }
+        return sorted((name, values) for name, values in await connection.execute(query))
 
 
 @cache
-def _queries() -> dict[str, Select[Any]]:
-    queries = {}
+def _query(*, of_one_tenant: bool) -> TextClause:
+    parts = []
     for table in SQLModel.metadata.sorted_tables:
-        owner = table.c.id if table.name == "tenants" else table.c.get("tenant_id")
-        if owner is not None:
-            columns = [column for column in table.c if column.name != "last_used_at"]
-            own = select(*columns).where(owner == bindparam("owner"))
-            queries[table.name] = own.order_by(*table.primary_key)
-    return queries
+        owner = "id" if table.name == "tenants" else "tenant_id"
+        if not of_one_tenant:
+            parts.append(_as_text(table))
+        elif owner in table.c:
+            parts.append(f"{_as_text(table)} WHERE {owner} = :owner")
+    return text(" UNION ALL ".join(parts))
+
+
+def _as_text(table: Table) -> str:
+    """Return the query of a table's rows."""
+    names = [column.name for column in table.c if column.name != "last_used_at"]
+    values = " || ' | ' || ".join(f"coalesce(CAST(\"{name}\" AS text), 'NULL')" for name in names)
+    return f"SELECT '{table.name}', {values} FROM \"{table.name}\""  # noqa: S608 - our own names

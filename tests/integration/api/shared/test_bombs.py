@@ -5,36 +5,32 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
+from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 
 from api.context.context import Context
 from tests.integration.api.shared import test_isolation as isolation
 from tests.integration.api.shared.one_of_everything import EVENT_TYPE
 from tests.integration.api.shared.rows import rows_of
 from tests.integration.api.shared.test_mass_assignment import BODIES, DOCUMENT, WRITING, _resolved
-from tests.support.api_client import assert_problem
+from tests.support.api_client import OPERATOR_KEY, assert_problem, client_with
 
 pytestmark = pytest.mark.anyio
 
 JSON = {"Content-Type": "application/json"}
+# one of each kind: what the parser accepts is tested in tests/unit/strict_json/test_parser.py
 NOT_STRICT = [
     b"[" * 100_000,
-    b'{"a":' * 50_000,
-    b"[" * 70 + b"]" * 70,
     b'{"name":' + b"9" * 5_000 + b"}",
-    b'{"name":1e999}',
     b'{"name":-1E+400}',
     b'{"name":NaN}',
-    b'{"name":Infinity}',
     b'{"name":"\\ud83d"}',
-    b'{"name":"\\udc00\\ud83d"}',
-    b'{"\\ud800":1}',
     b'{"\\u0000":1}',
-    b'{"name":"x","name":"x"}',
     b'{"n\\u0061me":1,"name":1}',
-    b'{"metadata":{"a":[{"b":1,"b":1}]}}',
 ]
 HUGE = 10**400  # no double holds it, and no column
 
@@ -86,17 +82,25 @@ async def test_every_member_rejects_huge_numbers_and_texts(
 
 
 async def test_every_query_parameter_rejects_huge_values(
-    client: httpx2.AsyncClient, victim: dict[str, str]
+    app: FastAPI, victim: dict[str, str]
 ) -> None:
+    query = ""
+
+    async def with_query(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "query_string": query.encode()}, receive, send)
+
     values = ["9" * 5_000, "-1", "1e5", "x" * 20_000, "\ud7ff" * 1_000, "١٢", "[" * 10_000]
-    for operation in isolation.OPERATIONS:
-        for name in sorted(operation.queries):
-            for value in values:
-                answer = await client.request(
-                    operation.method, _path(operation, victim), params={name: value}
-                )
-                assert answer.status_code in (200, 404, 415, 422), (str(operation), name, value[:9])
-                assert answer.status_code != 200 or name not in ("limit", "cursor", "since")
+    encoded = [quote(value) for value in values]  # httpx2 takes 20 ms for a long query
+    async with client_with(with_query, OPERATOR_KEY) as client:
+        for operation in isolation.OPERATIONS:
+            path = _path(operation, victim)
+            for name in sorted(operation.queries):
+                for value in encoded:
+                    query = f"{name}={value}"
+                    answer = await client.request(operation.method, path)
+                    allowed = (200, 404, 415, 422)
+                    assert answer.status_code in allowed, (str(operation), query[:30])
+                    assert answer.status_code != 200 or name not in ("limit", "cursor", "since")
 
 
 @pytest.mark.parametrize("count", [10_000, 100_000])
