@@ -80,7 +80,7 @@ def test_two_clicks_from_the_overview_to_why_a_given_delivery_failed(
         page.goto("/dashboard")
         newest = page.get_by_role("region", name="Newest failures")
         newest.get_by_role("link", name="The server answered 503").first.click()
-        expect(why).to_contain_text("Failing: 2 retries over 2 min so far")
+        expect(why).to_contain_text("Failing; 2 retries over 2 min so far")
         expect(why).to_contain_text("the last answer was 503 Service Unavailable after 38 ms")
         expect(why).to_contain_text("<h1>Down for maintenance</h1>")
 
