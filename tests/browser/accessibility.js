@@ -83,11 +83,10 @@
   }
 
   // -- the keyboard can scroll every scrolling element, and the page does not scroll sideways
-  for (const element of all("*").filter(isVisible)) {
-    const style = getComputedStyle(element);
-    const scrolls = /auto|scroll/.test(style.overflowX + style.overflowY);
+  const scrolls = ({ overflowX, overflowY }) => /auto|scroll/.test(overflowX + overflowY);
+  for (const element of all("*").filter((each) => scrolls(getComputedStyle(each))).filter(isVisible)) {
     const over = element.scrollWidth > element.clientWidth + 1 || element.scrollHeight > element.clientHeight + 1;
-    if (scrolls && over && element.tabIndex < 0 && !element.querySelector(controls)) report("2.1.1", "the keyboard cannot scroll an element", element);
+    if (over && element.tabIndex < 0 && !element.querySelector(controls)) report("2.1.1", "the keyboard cannot scroll an element", element);
   }
   if (document.documentElement.scrollWidth > innerWidth) report("1.4.10", "the page scrolls sideways");
 
@@ -104,11 +103,15 @@
     return colours.get(color);
   };
   const over = ([r, g, b, a], [R, G, B]) => [[r, R], [g, G], [b, B]].map(([x, X]) => (x * a + X * (255 - a)) / 255);
-  const backgroundOf = (element) => {
-    const layers = [];
-    for (let at = element; at; at = at.parentElement) layers.push(rgba(getComputedStyle(at).backgroundColor));
-    return layers.reduceRight((below, layer) => over(layer, below), [255, 255, 255]);
+  const once = (compute) => {
+    const known = new Map();
+    return (element) => {
+      if (!known.has(element)) known.set(element, compute(element));
+      return known.get(element);
+    };
   };
+  const backgroundOf = once((element) => (element ? over(rgba(getComputedStyle(element).backgroundColor), backgroundOf(element.parentElement)) : [255, 255, 255]));
+  const opacityOf = once((element) => (element ? Number(getComputedStyle(element).opacity) * opacityOf(element.parentElement) : 1));
   const luminance = (color) => {
     const [r, g, b] = color.map((value) => value / 255).map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
@@ -125,10 +128,8 @@
     const size = parseFloat(style.fontSize);
     const required = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700) ? 3 : 4.5;
     const background = backgroundOf(element);
-    let opacity = 1;
-    for (let at = element; at; at = at.parentElement) opacity *= Number(getComputedStyle(at).opacity);
     const [r, g, b, a] = rgba(element.closest("svg") ? style.fill : style.color);
-    const found = contrast(over([r, g, b, a * opacity], background), background);
+    const found = contrast(over([r, g, b, a * opacityOf(element)], background), background);
     if (found < required) report("1.4.3", `the contrast of text is ${found.toFixed(2)}`, element);
   }
   for (const element of all("input:not([type=hidden], :checked, .unseen), select, textarea").filter(isVisible)) {

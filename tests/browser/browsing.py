@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from playwright.sync_api import Browser, Page, ViewportSize
+from playwright.sync_api import ConsoleMessage, Error, Page
 
+from tests.browser.chromium import Chromium
 from tests.browser.conftest import Site
 
-WIDE: ViewportSize = {"width": 1440, "height": 900}
-NARROW: ViewportSize = {"width": 390, "height": 844}
 ACCESSIBILITY = (Path(__file__).parent / "accessibility.js").read_text()
 """An expression whose value is what fails the accessibility checks on the open page."""
+
+_INTENDED = re.compile("the server responded with a status of (404|422)|ERR_FAILED")
+"""What the console says about an error status that a test wants."""
 
 _SETTLE = """async () => {
   const frame = () => new Promise(requestAnimationFrame);
@@ -33,23 +35,50 @@ _SETTLE = """async () => {
 
 
 @contextmanager
-def browsing(chromium: Browser, site: Site, **options: Any) -> Iterator[Page]:
-    """A page of a signed-in browser. Script errors and policy violations fail the test."""
-    complaints: list[str] = []
-    context = chromium.new_context(base_url=site.origin, **{"viewport": WIDE} | options)
-    page = context.new_page()
-    page.set_default_timeout(20_000)
-    page.on("console", lambda said: complaints.append(said.text) if _is_ours(said.text) else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    try:
-        page.goto("/dashboard/sign-in")
-        page.get_by_label("API key").fill(site.key)
-        page.get_by_role("button", name="Sign in").click()
-        page.wait_for_url("**/dashboard")
+def browsing(
+    chromium: Chromium, site: Site, path: str = "/dashboard", **options: Any
+) -> Iterator[Page]:
+    """Open a path in a signed-in browser. Script errors and policy violations fail the test."""
+    with chromium.page(**options) as page, no_complaints(page):
+        _begin_session(page, site)
+        page.goto(path)
         yield page
-    finally:
-        context.close()
+
+
+@contextmanager
+def no_complaints(page: Page, *, warnings: bool = True) -> Iterator[None]:
+    """Check that the page reports no script errors, policy violations and warnings meanwhile."""
+    complaints: list[str] = []
+
+    def hear(said: ConsoleMessage) -> None:
+        if (warnings or said.type == "error") and not _INTENDED.search(said.text):
+            complaints.append(said.text)
+
+    def fail(error: Error) -> None:
+        complaints.append(str(error))
+
+    page.on("console", hear)
+    page.on("pageerror", fail)
+    yield
+    page.remove_listener("console", hear)
+    page.remove_listener("pageerror", fail)
     assert complaints == []
+
+
+def sign_in(page: Page, key: str) -> None:
+    """Sign in with the form of the open page."""
+    page.get_by_label("API key").fill(key)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url("**/dashboard")
+
+
+def _begin_session(page: Page, site: Site) -> None:
+    """Sign in without the form: in the browser, that takes three page loads."""
+    form = page.request.get("/dashboard/sign-in").text()
+    csrf = re.findall(r'name="csrf" value="(\w+)"', form)[0]
+    fields = {"csrf": csrf, "key": site.key}
+    answer = page.request.post("/dashboard/sign-in", form=fields, max_redirects=0)
+    assert answer.status == 303
 
 
 def settle(page: Page) -> None:
@@ -64,8 +93,3 @@ def portal_link(site: Site, **form: Any) -> str:
     made = httpx2.post(path, json={"scope": "tenant"} | form, headers=headers, trust_env=False)
     url = str(made.raise_for_status().json()["url"])
     return site.origin + url[url.index("/portal") :]
-
-
-def _is_ours(said: str) -> bool:
-    """Return whether a console message is about our code, not about an intended error status."""
-    return not re.search("the server responded with a status of (404|422)|ERR_FAILED", said)

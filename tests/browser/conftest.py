@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from api.app import create_app
 from hookfast.cli.api import server_config
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
+from tests.browser.chromium import Chromium
 from tests.browser.customers import Customers
 from tests.browser.scene import Scene, set_scene
 from tests.support.api_client import OPERATOR_KEY, development_settings
@@ -59,13 +60,14 @@ def chromium_path() -> str:
 
 
 @pytest.fixture(scope="module")
-def chromium(chromium_path: str, site: Site) -> Iterator[Browser]:
+def chromium(chromium_path: str, site: Site) -> Iterator[Chromium]:
     """The browser. It starts after the site, because Playwright gives this thread an event loop."""
     # in a container, root lacks the rights that the sandbox needs
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    options.append("--renderer-process-limit=1")  # else it prepares processes for more pages
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium_path, args=options)
-        yield browser
+        yield Chromium(browser, site.origin)
         browser.close()
 
 

@@ -4,26 +4,31 @@
   // pixel. A text's baseline is the lower edge of an empty inline block before it.
   baselines() {
     const problems = [];
-    for (const row of document.querySelectorAll("tbody tr")) {
-      if (!row.checkVisibility()) continue;
-      const found = [];
-      for (const cell of row.cells) {
-        const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
-        let text = walker.nextNode();
-        const isSeen = ({ data, parentElement }) => data.trim() && !parentElement.closest(".unseen, title, option") && parentElement.checkVisibility();
-        while (text && !isSeen(text)) text = walker.nextNode();
-        if (!text) continue;
-        const line = document.createElement("span");
-        const mark = document.createElement("span");
-        mark.style.cssText = "display: inline-block; width: 0; height: 0";
-        text.before(line);
-        line.append(mark, text);
-        found.push([mark.getBoundingClientRect().bottom, text.data.trim()]);
-      }
+    const isSeen = ({ data, parentElement }) => data.trim() && !parentElement.closest(".unseen, title, option") && parentElement.checkVisibility();
+    const firstText = (cell) => {
+      const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+      let text = walker.nextNode();
+      while (text && !isSeen(text)) text = walker.nextNode();
+      return text;
+    };
+    const marked = (text) => {
+      const line = document.createElement("span");
+      const mark = document.createElement("span");
+      mark.style.cssText = "display: inline-block; width: 0; height: 0";
+      text.before(line);
+      line.append(mark, text);
+      return [mark, text];
+    };
+    const rows = [...document.querySelectorAll("tbody tr")].filter((row) => row.checkVisibility());
+    // first read, then change, then measure the whole page: a layout after each change takes half a second
+    const texts = rows.map((row) => [...row.cells].map(firstText).filter(Boolean));
+    const places = texts.map((row) => row.map(marked)).map((row) => row.map(([mark, text]) => [mark.getBoundingClientRect().bottom, text.data.trim()]));
+    for (const found of places) {
       const heights = found.map(([height]) => height);
       const gap = Math.max(...heights) - Math.min(...heights);
       if (gap > 0.5) problems.push(`${gap.toFixed(1)} px: ${found.map(([height, text]) => `${height.toFixed(1)} ${text.slice(0, 20)}`).join(" | ")}`);
     }
+    for (const text of texts.flat()) text.parentElement.replaceWith(text);
     return problems;
   },
 

@@ -8,10 +8,11 @@ from datetime import datetime
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from hookfast.ids import time_of
-from tests.browser.browsing import NARROW, browsing
+from tests.browser.browsing import browsing
+from tests.browser.chromium import NARROW, Chromium
 from tests.browser.conftest import Site
 
 # what the pages do without a chart is in `test_dashboard.py`, in `make test`
@@ -57,7 +58,7 @@ def bars_of(page: Page, name: str) -> list[Locator]:
 
 
 def test_two_clicks_from_the_overview_to_why_a_given_delivery_failed(
-    chromium: Browser, site: Site
+    chromium: Chromium, site: Site
 ) -> None:
     failed = site.scene.dead[2]
     at = created_at(failed)
@@ -79,12 +80,12 @@ def test_two_clicks_from_the_overview_to_why_a_given_delivery_failed(
         page.goto("/dashboard")
         newest = page.get_by_role("region", name="Newest failures")
         newest.get_by_role("link", name="The server answered 503").first.click()
-        expect(why).to_contain_text("Failing: 2 retries over 2 min so far")
+        expect(why).to_contain_text("Failing; 2 retries over 2 min so far")
         expect(why).to_contain_text("the last answer was 503 Service Unavailable after 38 ms")
         expect(why).to_contain_text("<h1>Down for maintenance</h1>")
 
 
-def test_click_and_drag_on_bars_filter_the_list(chromium: Browser, site: Site) -> None:
+def test_click_and_drag_on_bars_filter_the_list(chromium: Chromium, site: Site) -> None:
     with browsing(chromium, site) as page:
         bars = bars_of(page, "Deliveries in the last hour")
         links = [bar.get_attribute("href") for bar in bars]
@@ -117,7 +118,7 @@ def test_click_and_drag_on_bars_filter_the_list(chromium: Browser, site: Site) -
         expect(page.get_by_role("group", name="The matching")).to_have_count(0)  # one minute
 
 
-def test_bars_are_selected_by_keyboard_and_touch(chromium: Browser, site: Site) -> None:
+def test_bars_are_selected_by_keyboard_and_touch(chromium: Chromium, site: Site) -> None:
     with browsing(chromium, site) as page:
         bars = bars_of(page, "Deliveries in the last hour")
         # one stop of the Tab key, however many bars there are
@@ -150,9 +151,10 @@ def test_bars_are_selected_by_keyboard_and_touch(chromium: Browser, site: Site) 
         assert (until - since).total_seconds() == 31 * 60
 
 
-def test_setting_is_edited_beside_its_value_without_script(chromium: Browser, site: Site) -> None:
-    with browsing(chromium, site, java_script_enabled=False) as page:
-        page.goto(f"/dashboard/endpoints/{site.scene.broken}")
+def test_setting_is_edited_beside_its_value_without_script(chromium: Chromium, site: Site) -> None:
+    with browsing(
+        chromium, site, f"/dashboard/endpoints/{site.scene.broken}", java_script_enabled=False
+    ) as page:
         page.get_by_role("link", name="Edit limits").click()
         field = page.get_by_label("Rate limit per second")
         expect(field).to_be_focused()
@@ -171,10 +173,9 @@ def test_setting_is_edited_beside_its_value_without_script(chromium: Browser, si
 
 
 def test_endpoint_page_charts_its_attempts_and_keeps_them_live(
-    chromium: Browser, site: Site
+    chromium: Chromium, site: Site
 ) -> None:
-    with browsing(chromium, site) as page:
-        page.goto(f"/dashboard/endpoints/{site.scene.broken}")
+    with browsing(chromium, site, f"/dashboard/endpoints/{site.scene.broken}") as page:
         page.get_by_role("link", name="1 hour").click()
         expect(page.get_by_text("5xx 3")).to_be_visible()
         live = page.locator("[data-live]")

@@ -10,16 +10,17 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import httpx2
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, browsing
+from tests.browser.browsing import ACCESSIBILITY, browsing, sign_in
+from tests.browser.chromium import NARROW, WIDE, Chromium
 from tests.browser.conftest import Site
 from tests.browser.scene import EVENT_TYPE, GITHUB_ID, IDEMPOTENCY_KEY
 from tests.support.serving import serving
 
 
 def test_failing_endpoint_is_found_on_the_overview_and_recovered(
-    chromium: Browser, site: Site
+    chromium: Chromium, site: Site
 ) -> None:
     with browsing(chromium, site) as page:
         expect(page.get_by_text("1 of 3 endpoints is down, 1 is disabled; ")).to_have_class(
@@ -45,7 +46,7 @@ def test_failing_endpoint_is_found_on_the_overview_and_recovered(
 
 
 def test_ids_keys_urls_and_types_are_found_from_the_headers_box(
-    chromium: Browser, site: Site
+    chromium: Chromium, site: Site
 ) -> None:
     scene = site.scene
     found = (
@@ -80,9 +81,8 @@ def test_ids_keys_urls_and_types_are_found_from_the_headers_box(
         expect(page.get_by_role("main").get_by_role("status")).to_contain_text("a trace id")
 
 
-def test_endpoint_is_picked_by_a_part_of_its_name(chromium: Browser, site: Site) -> None:
-    with browsing(chromium, site) as page, more_endpoints(site):
-        page.goto("/dashboard/deliveries")
+def test_endpoint_is_picked_by_a_part_of_its_name(chromium: Chromium, site: Site) -> None:
+    with more_endpoints(site), browsing(chromium, site, "/dashboard/deliveries") as page:
         field = page.get_by_label("Endpoint")
         options = page.locator("#choices-endpoint_id option")
         expect(options).to_have_count(50)
@@ -131,10 +131,9 @@ def stop_jobs(site: Site) -> None:
             assert client.post(f"/jobs/{job['id']}/cancel").status_code == 202
 
 
-def test_selected_deliveries_are_counted_then_resent(chromium: Browser, site: Site) -> None:
+def test_selected_deliveries_are_counted_then_resent(chromium: Chromium, site: Site) -> None:
     stop_jobs(site)
-    with browsing(chromium, site) as page:
-        page.goto("/dashboard/deliveries")
+    with browsing(chromium, site, "/dashboard/deliveries") as page:
         page.get_by_label("Status").select_option("dead")
         page.get_by_role("button", name="Filter").click()
         page.get_by_label("Select all on this page").check()
@@ -150,9 +149,10 @@ def test_selected_deliveries_are_counted_then_resent(chromium: Browser, site: Si
         expect(page.get_by_role("status")).to_contain_text("This was already done")
 
 
-def test_content_filter_is_checked_and_saved_without_script(chromium: Browser, site: Site) -> None:
-    with browsing(chromium, site, java_script_enabled=False) as page:
-        page.goto(f"/dashboard/endpoints/{site.scene.broken}")
+def test_content_filter_is_checked_and_saved_without_script(chromium: Chromium, site: Site) -> None:
+    with browsing(
+        chromium, site, f"/dashboard/endpoints/{site.scene.broken}", java_script_enabled=False
+    ) as page:
         subscriptions = page.get_by_role("region", name="Subscriptions")
         expect(subscriptions.get_by_text('{"amount":{"$gte":100000}')).to_be_visible()
         page.get_by_text("Add a subscription").click()
@@ -175,9 +175,8 @@ def test_content_filter_is_checked_and_saved_without_script(chromium: Browser, s
         expect(subscriptions.get_by_text('{"invoice_id"')).to_have_count(0)
 
 
-def test_inbox_entry_is_retried_after_its_schema_is_fixed(chromium: Browser, site: Site) -> None:
-    with browsing(chromium, site) as page:
-        page.goto("/dashboard/inbox?status=failed")
+def test_inbox_entry_is_retried_after_its_schema_is_fixed(chromium: Chromium, site: Site) -> None:
+    with browsing(chromium, site, "/dashboard/inbox?status=failed") as page:
         page.get_by_role("table").get_by_role("link", name="inb_").first.click()
         page.get_by_role("button", name="Retry").click()
         expect(page.get_by_role("alert")).to_contain_text("size")
@@ -195,7 +194,7 @@ def test_inbox_entry_is_retried_after_its_schema_is_fixed(chromium: Browser, sit
 
 
 def test_mapping_is_previewed_and_its_error_shown_where_it_is(
-    chromium: Browser, site: Site
+    chromium: Chromium, site: Site
 ) -> None:
     with browsing(chromium, site) as page:
         edit = f"/dashboard/endpoints/{site.scene.fine}"
@@ -215,9 +214,8 @@ def test_mapping_is_previewed_and_its_error_shown_where_it_is(
         )
 
 
-def test_portal_link_shows_one_endpoint_without_a_key(chromium: Browser, site: Site) -> None:
-    with browsing(chromium, site) as page:
-        page.goto("/dashboard/tenants")
+def test_portal_link_shows_one_endpoint_without_a_key(chromium: Chromium, site: Site) -> None:
+    with browsing(chromium, site, "/dashboard/tenants") as page:
         page.get_by_role("button", name="Switch to Corner Shop").click()
         expect(page.get_by_role("button", name="Show all tenants")).to_be_visible()
         page.goto("/dashboard/portal-links")
@@ -230,10 +228,8 @@ def test_portal_link_shows_one_endpoint_without_a_key(chromium: Browser, site: S
         page.goto("/dashboard/tenants")
         page.get_by_role("button", name="Show all tenants").click()
     assert link is not None
-    guest = chromium.new_context(viewport=WIDE)
-    try:
-        page = guest.new_page()
-        page.goto(site.origin + link[link.index("/portal") :])
+    with chromium.page() as page:
+        page.goto(link[link.index("/portal") :])
         expect(page.get_by_role("heading", name="Warehouse")).to_be_visible()
         assert "sig=" not in page.url
         menu = page.get_by_role("navigation", name="Main").get_by_role("link")
@@ -241,15 +237,17 @@ def test_portal_link_shows_one_endpoint_without_a_key(chromium: Browser, site: S
         menu.get_by_text("Activity").click()
         expect(page.get_by_role("table")).to_be_visible()
         expect(page.get_by_role("table").get_by_text("Ledger")).to_have_count(0)
-    finally:
-        guest.close()
 
 
 def test_delivery_page_shows_the_timeline_and_copies_the_curl_script(
-    chromium: Browser, site: Site
+    chromium: Chromium, site: Site
 ) -> None:
-    with browsing(chromium, site, permissions=["clipboard-read", "clipboard-write"]) as page:
-        page.goto(f"/dashboard/deliveries/{site.scene.failed}")
+    with browsing(
+        chromium,
+        site,
+        f"/dashboard/deliveries/{site.scene.failed}",
+        permissions=("clipboard-read", "clipboard-write"),
+    ) as page:
         expect(page.get_by_text("Attempt 3")).to_be_visible()
         expect(page.locator("[data-countdown]").first).to_contain_text(re.compile(r"in 1\d min"))
         page.get_by_text("Request and response").first.click()
@@ -266,10 +264,14 @@ def test_delivery_page_shows_the_timeline_and_copies_the_curl_script(
         assert "openssl" in copied
 
 
-def test_second_click_and_reload_have_no_effect(chromium: Browser, site: Site) -> None:
+def test_second_click_and_reload_have_no_effect(chromium: Chromium, site: Site) -> None:
     for script, name in ((True, "Clicked twice"), (False, "Loaded twice")):
-        with browsing(chromium, site, java_script_enabled=script) as page, slow_receiver() as url:
-            page.goto("/dashboard/endpoints/new")
+        with (
+            browsing(
+                chromium, site, "/dashboard/endpoints/new", java_script_enabled=script
+            ) as page,
+            slow_receiver() as url,
+        ):
             page.get_by_label("Tenant").fill("corner shop")
             page.get_by_label("URL", exact=True).fill(url)
             page.get_by_label("Name", exact=True).fill(name)
@@ -285,9 +287,10 @@ def test_second_click_and_reload_have_no_effect(chromium: Browser, site: Site) -
             expect(page.get_by_role("link", name=name)).to_have_count(1)
 
 
-def test_pages_work_without_script(chromium: Browser, site: Site) -> None:
-    with browsing(chromium, site, java_script_enabled=False) as page:
-        page.goto(f"/dashboard/endpoints/{site.scene.fine}")
+def test_pages_work_without_script(chromium: Chromium, site: Site) -> None:
+    with browsing(
+        chromium, site, f"/dashboard/endpoints/{site.scene.fine}", java_script_enabled=False
+    ) as page:
         page.get_by_role("button", name="Pause").click()
         expect(page.get_by_role("status")).to_contain_text("The endpoint is paused")
         page.get_by_role("button", name="Resume").click()
@@ -320,6 +323,8 @@ def test_pages_work_without_script(chromium: Browser, site: Site) -> None:
         expect(page.get_by_role("table", name="Last tests")).to_contain_text("no access token")
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+        sign_in(page, site.key)
+        expect(page.get_by_role("button", name="Sign out")).to_be_visible()
 
 
 @contextmanager

@@ -4,20 +4,19 @@ light and a dark theme."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, Response, ViewportSize, expect
+from playwright.sync_api import Page, Response, ViewportSize, expect
 
 from api.dashboard import application as dashboard
 from api.portal import application as portal
 from api.portal.guide import PAGES
 from api.site.page_route import PageRoute
-from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, browsing, portal_link, settle
+from tests.browser.browsing import ACCESSIBILITY, browsing, no_complaints, portal_link, settle
+from tests.browser.chromium import NARROW, WIDE, Chromium
 from tests.browser.conftest import Site
 from tests.browser.scene import EVENT_TYPE
 
@@ -30,7 +29,7 @@ LOOKS: tuple[tuple[Literal["light", "dark"], ViewportSize], ...] = (
     ("light", WIDE),
     ("dark", NARROW),
 )
-ALL_LOOKS = tuple((theme, size) for size in (WIDE, NARROW) for theme in _THEMES)
+ALL_LOOKS = tuple((theme, size) for theme in _THEMES for size in (WIDE, NARROW))
 MEDIUM: tuple[ViewportSize, ...] = ({"width": 1280, "height": 800}, {"width": 768, "height": 1024})
 HEAVIEST = 100_000
 """The most bytes of a page's HTML, style sheets and script together, not compressed."""
@@ -105,23 +104,15 @@ class Visit:
     heavy: dict[str, int] = field(default_factory=dict)
 
 
-Visited = Callable[[int, int], Visit]
 SLOW_TURNS = [pytest.param(turn, marks=pytest.mark.slow) for turn in range(1, len(ALL_LOOKS))]
 
 
-@pytest.fixture(scope="module")
-def visited(chromium: Browser, site: Site, artefacts: Path) -> Visited:
-    """`visited(part, turn)` visits a part of the pages, once, and returns what was wrong."""
-    return cache(partial(_visit, chromium, site, artefacts))
-
-
-def _visit(chromium: Browser, site: Site, artefacts: Path, part: int, turn: int) -> Visit:
+def _visit(chromium: Chromium, site: Site, artefacts: Path, part: int, turn: int) -> Visit:
     """Load each page of the part in one of the themes and widths, by turns, and check everything.
     The first turn measures the looks at the widest and the narrowest size, others between them."""
     found = Visit()
     assets: dict[str, int] = {}
-    with browsing(chromium, site) as page:
-        page.goto(portal_link(site))
+    with browsing(chromium, site, portal_link(site)) as page:
         for place, path in list(enumerate(paths(site)))[part::PARTS]:
             theme, viewport = ALL_LOOKS[(place + turn) % len(ALL_LOOKS)]
             page.emulate_media(color_scheme=theme)
@@ -135,14 +126,15 @@ def _visit(chromium: Browser, site: Site, artefacts: Path, part: int, turn: int)
                 look = f"{file_name(path)}-{place:02}-{theme}-{viewport['width']}"
                 found.inaccessible[look] = problems
                 page.screenshot(path=artefacts / f"{look}.jpg", quality=75, full_page=True)
-            for size in MEDIUM if turn else (NARROW, WIDE):
+            # the present size comes first, and the next page begins with the other
+            both = (NARROW, WIDE) if viewport is NARROW else (WIDE, NARROW)
+            for size in (*MEDIUM, WIDE) if turn else both:
                 page.set_viewport_size(size)
                 for what in ("charts", "tiles", "sideways", *(["cards"] * (size is NARROW))):
                     if problems := _measured(page, what):
                         found.untidy[f"{path} {size['width']} {what}"] = problems
-            page.set_viewport_size(WIDE)
-            if problems := _measured(page, "baselines"):  # it changes the page, so it comes last
-                found.untidy[f"{path} baselines"] = problems
+                if size is WIDE and (problems := _measured(page, "baselines")):
+                    found.untidy[f"{path} {size['width']} baselines"] = problems
     return found
 
 
@@ -162,20 +154,18 @@ def _weight(page: Page, response: Response, assets: dict[str, int]) -> int:
 
 @pytest.mark.parametrize("turn", [0, *SLOW_TURNS])
 @pytest.mark.parametrize("part", range(PARTS))
-def test_every_page_passes_the_accessibility_checks(visited: Visited, part: int, turn: int) -> None:
-    """Each page in one of the themes and widths, by turns; `make slow` checks the other three."""
-    assert visited(part, turn).inaccessible == {}
+def test_every_page_passes_the_accessibility_checks_and_looks_tidy_at_every_width(
+    chromium: Chromium, site: Site, artefacts: Path, part: int, turn: int
+) -> None:
+    """Each page in one of the themes and widths, by turns; `make slow` checks the other three. The
+    looks at the widest and the narrowest; `make slow` checks those between them."""
+    found = _visit(chromium, site, artefacts, part, turn)
+    assert found.inaccessible == {}
+    assert found.untidy == {}
+    assert found.heavy == {}
 
 
-@pytest.mark.parametrize("turn", [0, *SLOW_TURNS])
-@pytest.mark.parametrize("part", range(PARTS))
-def test_pages_look_tidy_at_every_width(visited: Visited, part: int, turn: int) -> None:
-    """The widest and the narrowest; `make slow` checks those between them."""
-    assert visited(part, turn).untidy == {}
-    assert visited(part, turn).heavy == {}
-
-
-def test_pages_are_usable_by_keyboard(chromium: Browser, site: Site) -> None:
+def test_pages_are_usable_by_keyboard(chromium: Chromium, site: Site) -> None:
     with browsing(chromium, site) as page:
         page.keyboard.press("Tab")
         skip = page.get_by_role("link", name="Skip to content")
@@ -192,7 +182,7 @@ def test_pages_are_usable_by_keyboard(chromium: Browser, site: Site) -> None:
             page.keyboard.press("Tab")
 
 
-def test_chosen_theme_is_kept(chromium: Browser, site: Site) -> None:
+def test_chosen_theme_is_kept(chromium: Chromium, site: Site) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     with browsing(chromium, site, color_scheme="light") as page:
         light = page.evaluate(ground)
@@ -208,11 +198,10 @@ def test_chosen_theme_is_kept(chromium: Browser, site: Site) -> None:
 
 
 def test_guide_is_readable_by_anyone_on_any_screen(
-    chromium: Browser, site: Site, artefacts: Path
+    chromium: Chromium, site: Site, artefacts: Path
 ) -> None:
     problems: dict[str, list[str]] = {}
-    with chromium.new_context(base_url=site.origin) as context:
-        page = context.new_page()
+    with chromium.page() as page:
         for path in ("/guide", *(f"/guide/{each.slug}" for each in PAGES)):
             page.goto(path)
             for theme, viewport in LOOKS:
@@ -229,10 +218,8 @@ def test_guide_is_readable_by_anyone_on_any_screen(
     assert problems == {}
 
 
-def test_language_of_the_guide_is_chosen_without_script(chromium: Browser, site: Site) -> None:
-    options = {"base_url": site.origin, "viewport": NARROW, "java_script_enabled": False}
-    with chromium.new_context(**options) as context:
-        page = context.new_page()
+def test_language_of_the_guide_is_chosen_without_script(chromium: Chromium, site: Site) -> None:
+    with chromium.page(viewport=NARROW, java_script_enabled=False) as page:
         page.goto("/guide/verify")
         page.get_by_role("link", name="Java", exact=True).click()
         expect(page.get_by_role("group", name="Receiver.java")).to_contain_text("class Receiver")
@@ -241,36 +228,29 @@ def test_language_of_the_guide_is_chosen_without_script(chromium: Browser, site:
         expect(page.get_by_role("group", name="Receiver.java").first).to_be_visible()
 
 
-def test_api_reference_is_accessible_and_in_our_colours(chromium: Browser, site: Site) -> None:
-    complaints: list[str] = []
-    context = chromium.new_context(base_url=site.origin, viewport=WIDE, color_scheme="light")
-    page = context.new_page()
-    page.set_default_timeout(60_000)
-    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto("/docs#/Events/emit_event")
-    page.get_by_role("button", name="Try it out").click()
-    expect(page.get_by_label("Request body")).to_be_visible()
-    expect(page.get_by_role("heading", name="Webhooks", exact=True)).to_have_count(1)
+def test_api_reference_is_accessible_and_in_our_colours(chromium: Chromium, site: Site) -> None:
     problems: dict[str, list[str]] = {}
-    for theme, viewport in LOOKS:
-        page.emulate_media(color_scheme=theme)
-        page.set_viewport_size(viewport)
-        settle(page)  # Swagger UI fades its colours, and the page names new controls a frame later
-        found = page.evaluate(ACCESSIBILITY)
-        # the tables and small buttons of Swagger UI are as it makes them
-        problems[theme] = [each for each in found if not each.startswith(("1.3.1", "2.5.8"))]
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    page.keyboard.press("Home")
-    page.get_by_role("link", name="Dashboard").click()
-    page.wait_for_url("**/dashboard/sign-in**")
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == ground
-    context.close()
+    with chromium.page() as page, no_complaints(page, warnings=False):
+        page.goto("/docs#/Events/emit_event")
+        page.get_by_role("button", name="Try it out").click()
+        expect(page.get_by_label("Request body")).to_be_visible()
+        expect(page.get_by_role("heading", name="Webhooks", exact=True)).to_have_count(1)
+        for theme, viewport in LOOKS:
+            page.emulate_media(color_scheme=theme)
+            page.set_viewport_size(viewport)
+            settle(page)  # Swagger UI fades its colours, and names new controls a frame later
+            found = page.evaluate(ACCESSIBILITY)
+            # the tables and small buttons of Swagger UI are as it makes them
+            problems[theme] = [each for each in found if not each.startswith(("1.3.1", "2.5.8"))]
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.keyboard.press("Home")
+        page.get_by_role("link", name="Dashboard").click()
+        page.wait_for_url("**/dashboard/sign-in**")
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == ground
     assert problems == {"light": [], "dark": []}
-    assert complaints == []
 
 
-def test_menu_and_filters_of_a_phone_work_without_script(chromium: Browser, site: Site) -> None:
+def test_menu_and_filters_of_a_phone_work_without_script(chromium: Chromium, site: Site) -> None:
     with browsing(chromium, site, viewport=NARROW, java_script_enabled=False) as page:
         menu = page.get_by_role("navigation", name="Main")
         expect(menu).to_be_hidden()
@@ -298,12 +278,11 @@ def test_menu_and_filters_of_a_phone_work_without_script(chromium: Browser, site
 
 
 @pytest.mark.slow
-def test_screenshots_of_every_page(chromium: Browser, site: Site, artefacts: Path) -> None:
+def test_screenshots_of_every_page(chromium: Chromium, site: Site, artefacts: Path) -> None:
     folder = artefacts / "pages"
     folder.mkdir(exist_ok=True)
     sizes = (WIDE, *MEDIUM, NARROW)
-    with browsing(chromium, site) as page:
-        page.goto(portal_link(site))
+    with browsing(chromium, site, portal_link(site)) as page:
         for place, path in enumerate(paths(site)):
             page.goto(path)
             for theme in _THEMES:

@@ -6,17 +6,17 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import httpx2
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
 from tests.browser.arrivals import add_deliveries
 from tests.browser.browsing import browsing
+from tests.browser.chromium import Chromium
 from tests.browser.conftest import Site
 from tests.support.waiting import PATIENCE
 
 
-def test_new_deliveries_appear_in_the_open_list(chromium: Browser, site: Site) -> None:
-    with browsing(chromium, site) as page:
-        page.goto(f"/dashboard/deliveries?endpoint_id={site.scene.broken}")
+def test_new_deliveries_appear_in_the_open_list(chromium: Chromium, site: Site) -> None:
+    with browsing(chromium, site, f"/dashboard/deliveries?endpoint_id={site.scene.broken}") as page:
         rows = page.get_by_role("row")
         before = rows.count()
         tick = page.get_by_label("Select dlv_").first
@@ -33,7 +33,7 @@ def test_new_deliveries_appear_in_the_open_list(chromium: Browser, site: Site) -
         expect(page.locator(f"#row-{later}")).to_have_count(0)
 
 
-def test_live_part_shows_when_it_is_disconnected(chromium: Browser, site: Site) -> None:
+def test_live_part_shows_when_it_is_disconnected(chromium: Chromium, site: Site) -> None:
     with browsing(chromium, site) as page:
         page.route("**/dashboard/live/**", lambda route: route.abort())
         page.goto("/dashboard/deliveries")
@@ -44,12 +44,11 @@ def test_live_part_shows_when_it_is_disconnected(chromium: Browser, site: Site) 
         expect(away).to_have_count(0)
 
 
-def test_live_part_asks_to_sign_in_after_its_key_is_revoked(chromium: Browser, site: Site) -> None:
+def test_live_part_asks_to_sign_in_after_its_key_is_revoked(chromium: Chromium, site: Site) -> None:
     headers = {"Authorization": f"Bearer {site.key}"}
     with httpx2.Client(base_url=f"{site.origin}/v1", headers=headers) as client:
         created = client.post("/api-keys", json={"name": "for a while", "scope": "operator"}).json()
-        with browsing(chromium, replace(site, key=created["key"])) as page:
-            page.goto("/dashboard/deliveries")
+        with browsing(chromium, replace(site, key=created["key"]), "/dashboard/deliveries") as page:
             expect(page.get_by_role("button", name="Live")).to_be_visible()
             client.delete(f"/api-keys/{created['id']}")
             page.get_by_role("button", name="Sign in again").click(timeout=PATIENCE * 1_000)

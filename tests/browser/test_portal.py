@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Frame, Page, ViewportSize, expect
+from playwright.sync_api import Frame, Page, ViewportSize, expect
 
-from tests.browser.browsing import ACCESSIBILITY, NARROW, WIDE, portal_link
+from tests.browser.browsing import ACCESSIBILITY, portal_link
+from tests.browser.chromium import NARROW, WIDE, Chromium
 from tests.browser.conftest import Site
 from tests.browser.customers import Customers
 from tests.browser.scene import EVENT_TYPE
@@ -40,7 +41,7 @@ WAYS = [
 
 @pytest.mark.parametrize(("size", "theme", "script", "framed"), WAYS)
 def test_customer_adds_an_endpoint_sends_a_test_and_sees_request_and_answer(
-    chromium: Browser,
+    chromium: Chromium,
     site: Site,
     customers: str,
     size: ViewportSize,
@@ -50,9 +51,7 @@ def test_customer_adds_an_endpoint_sends_a_test_and_sees_request_and_answer(
 ) -> None:
     """No event type is typed, and no page outside of the portal is needed."""
     options = {"viewport": size, "color_scheme": theme, "java_script_enabled": script}
-    with chromium.new_context(**options) as context:
-        tab = context.new_page()
-        tab.set_default_timeout(20_000)
+    with chromium.page(**options) as tab:
         page = opened(tab, portal_link(site), customers if framed else None)
         page.get_by_role("link", name="New endpoint").click()
         page.locator("[name=url]").fill(f"{customers}/{size['width']}")
@@ -127,19 +126,17 @@ def check(page: Page | Frame, script: bool) -> None:
         assert page.evaluate(ACCESSIBILITY) == []
 
 
-def test_a_site_that_is_not_allowed_cannot_embed_the_portal(chromium: Browser, site: Site) -> None:
-    with serving(Customers) as stranger, chromium.new_context() as context:
-        tab = context.new_page()
+def test_a_site_that_is_not_allowed_cannot_embed_the_portal(chromium: Chromium, site: Site) -> None:
+    with serving(Customers) as stranger, chromium.page() as tab:
         with tab.expect_console_message(lambda said: "frame-ancestors" in said.text):
             tab.goto(f"{stranger}/?{portal_link(site)}")
         assert all("portal/endpoints" not in frame.url for frame in tab.frames[1:])
 
 
 def test_frame_has_the_theme_and_colour_of_the_site_around_it(
-    chromium: Browser, site: Site, customers: str
+    chromium: Chromium, site: Site, customers: str
 ) -> None:
-    with chromium.new_context(color_scheme="light") as context:
-        tab = context.new_page()
+    with chromium.page() as tab:
         page = opened(tab, portal_link(site) + "&theme=dark&accent=ffdd00", customers)
         button = page.get_by_role("link", name="New endpoint")
         style = "(each) => [getComputedStyle(each).backgroundColor, getComputedStyle(each).color]"
@@ -149,9 +146,8 @@ def test_frame_has_the_theme_and_colour_of_the_site_around_it(
         assert page.evaluate(ACCESSIBILITY) == []
 
 
-def test_customer_sends_a_failed_message_again(chromium: Browser, site: Site) -> None:
-    with chromium.new_context(viewport=NARROW) as context:
-        page = context.new_page()
+def test_customer_sends_a_failed_message_again(chromium: Chromium, site: Site) -> None:
+    with chromium.page(viewport=NARROW) as page:
         page.goto(portal_link(site))
         page.get_by_role("link", name="Warehouse").click()
         expect(page.get_by_text("on hold").first).to_be_visible()
@@ -168,11 +164,10 @@ def test_customer_sends_a_failed_message_again(chromium: Browser, site: Site) ->
 
 @pytest.mark.parametrize(("width", "rows"), [(1024, 1), (768, 1), (700, 2), (390, 2)])
 def test_header_is_tidy_at_every_width(
-    chromium: Browser, site: Site, width: int, rows: int
+    chromium: Chromium, site: Site, width: int, rows: int
 ) -> None:
     """The line under the current section is on the lower edge of the header, also read only."""
-    with chromium.new_context(viewport={"width": width, "height": 800}) as context:
-        page = context.new_page()
+    with chromium.page(viewport={"width": width, "height": 800}) as page:
         page.goto(portal_link(site, scope="tenant:read"))
         page.get_by_role("link", name="Ledger").click()
         expect(page.get_by_role("button", name="Live")).to_be_visible()

@@ -9,11 +9,12 @@ from zoneinfo import ZoneInfo
 
 import httpx2
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from hookfast.clock import rfc3339
 from tests.browser.arrivals import add_deliveries
 from tests.browser.browsing import browsing
+from tests.browser.chromium import Chromium
 from tests.browser.conftest import Site
 
 # `tests/integration/dashboard/test_time_ranges.py` tests the pages without a browser
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.slow
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
-def test_an_hour_of_yesterday_is_replayed_in_under_a_minute(chromium: Browser, site: Site) -> None:
+def test_an_hour_of_yesterday_is_replayed_in_under_a_minute(chromium: Chromium, site: Site) -> None:
     yesterday = datetime.now(BERLIN).date() - timedelta(days=1)
     since, until = (
         datetime(yesterday.year, yesterday.month, yesterday.day, hour, tzinfo=BERLIN)
@@ -65,7 +66,7 @@ def zone_of(page: Page) -> str | None:
     return found.get("hookfast-zone")
 
 
-def test_times_are_in_the_zone_of_the_browser(chromium: Browser, site: Site) -> None:
+def test_times_are_in_the_zone_of_the_browser(chromium: Chromium, site: Site) -> None:
     moment = datetime.now(UTC).replace(microsecond=0)
     in_utc = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
     in_berlin = f"{moment.astimezone(BERLIN):%Y-%m-%d %H:%M:%S %Z}"
@@ -97,13 +98,12 @@ def test_times_are_in_the_zone_of_the_browser(chromium: Browser, site: Site) -> 
         assert zone_of(page) == "Europe/Berlin"
 
 
-def test_ranges_work_without_script_in_utc(chromium: Browser, site: Site) -> None:
+def test_ranges_work_without_script_in_utc(chromium: Chromium, site: Site) -> None:
     moment = datetime.now(UTC).replace(second=30, microsecond=0) - timedelta(hours=3)
     [inside, later] = add_deliveries(site, moment, moment + timedelta(minutes=1))
     options = {"java_script_enabled": False, "timezone_id": "Europe/Berlin"}
     since, until = (f"{each:%Y-%m-%dT%H:%M}" for each in (moment, moment + timedelta(minutes=1)))
-    with browsing(chromium, site, **options) as page:
-        page.goto("/dashboard/deliveries")
+    with browsing(chromium, site, "/dashboard/deliveries", **options) as page:
         expect(page.get_by_role("contentinfo")).to_contain_text("times are UTC")
         page.get_by_role("link", name="24 hours").click()
         page.get_by_label("From").fill(since)
