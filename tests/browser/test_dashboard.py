@@ -324,6 +324,7 @@ def test_pages_work_without_script(chromium: Chromium, site: Site) -> None:
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         sign_in(page, site.key)
+        page.wait_for_url("**/dashboard")
         expect(page.get_by_role("button", name="Sign out")).to_be_visible()
 
 

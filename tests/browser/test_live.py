@@ -9,7 +9,7 @@ import httpx2
 from playwright.sync_api import expect
 
 from tests.browser.arrivals import add_deliveries
-from tests.browser.browsing import browsing
+from tests.browser.browsing import browsing, sign_in
 from tests.browser.chromium import Chromium
 from tests.browser.conftest import Site
 from tests.support.waiting import PATIENCE
@@ -53,3 +53,5 @@ def test_live_part_asks_to_sign_in_after_its_key_is_revoked(chromium: Chromium, 
             client.delete(f"/api-keys/{created['id']}")
             page.get_by_role("button", name="Sign in again").click(timeout=PATIENCE * 1_000)
             page.wait_for_url("**/dashboard/sign-in?next=/dashboard/deliveries")
+            sign_in(page, site.key)
+            page.wait_for_url("**/dashboard/deliveries")
