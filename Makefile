@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-JOBS   ?= 4
+JOBS   ?= 5
 SLOWEST ?= 10
 EXAMPLES ?= 300
 EVENTS ?= 2000
@@ -31,7 +31,7 @@ quick: $(VENV)/.dev-ready   ## unit tests and one pass over SQLite, in about a m
 	HOOKFAST_EXAMPLES=10 $(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not heavy" -k "not postgresql" \
 	  tests/unit tests/replay tests/integration/storage
 
-test: $(VENV)/.dev-ready    ## the test suite, on SQLite and PostgreSQL (JOBS=4 SLOWEST=10; COSTS=1 measures CPU)
+test: $(VENV)/.dev-ready    ## the test suite, on SQLite and PostgreSQL (JOBS=5 SLOWEST=10; COSTS=1 measures CPU)
 	$(if $(COSTS),$(BIN)/python -m tests.support.costs) $(BIN)/pytest -n $(JOBS) --dist worksteal --durations=$(SLOWEST) tests
 
 fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time (EXAMPLES=300)

@@ -1,7 +1,7 @@
 """Keeps the tests' temporary files in memory where the system has room for them.
 
-Creating, syncing and deleting files on a disk takes a tenth of the suite's CPU, and tests wait for
-it. No test checks what survives a power failure.
+Creating, syncing and deleting files on a disk takes CPU, and tests wait for it. No test checks what
+survives a power failure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import psutil
 
 _FOLDER = Path("/dev/shm")  # noqa: S108 - Linux's file system in memory; files have names of their own
 _NEEDED = 4 << 30
-"""Bytes that must be free; a run of the whole suite uses a quarter of that."""
+"""Bytes that must be free; a run of the whole suite uses up to 0.8 GB."""
 
 
 def use() -> None:
