@@ -7,6 +7,7 @@ run a long test while the others are idle. Tests that choose their event loop co
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import groupby, islice
 from pathlib import Path
 
@@ -29,8 +30,8 @@ def order_for_workers(items: list[pytest.Item], workers: int) -> list[pytest.Ite
     file stay together, for the fixtures that they share.
     """
     first = [item for item in items if chosen_loop(item)]
-    long = [item for item in items if _is_long(item)]
-    short = iter([item for item in items if not (chosen_loop(item) or _is_long(item))])
+    long = [item for item in items if _is_long(item.path)]
+    short = iter([item for item in items if not (chosen_loop(item) or _is_long(item.path))])
     files = [list(tests) for _, tests in groupby(long, key=lambda item: item.path)]
     ordered: list[pytest.Item] = []
     for worker in range(workers):
@@ -49,5 +50,6 @@ def _alternating(files: list[list[pytest.Item]], short: list[pytest.Item]) -> li
     return [item for file in files for item in (*file, *islice(rest, part))] + list(rest)
 
 
-def _is_long(item: pytest.Item) -> bool:
-    return item.path.relative_to(_TESTS).as_posix().startswith(_LONG)
+@cache
+def _is_long(file: Path) -> bool:
+    return file.relative_to(_TESTS).as_posix().startswith(_LONG)
