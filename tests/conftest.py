@@ -130,10 +130,17 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresqlServer]:
-    """The PostgreSQL server of this test process."""
+def common_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of this run, for all its test processes."""
     several = "PYTEST_XDIST_WORKER" in os.environ  # then each has its folder in a common one
-    shared = tmp_path_factory.getbasetemp().parent if several else None
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if several else own
+
+
+@pytest.fixture(scope="session")
+def postgresql_server(common_folder: Path) -> Iterator[PostgresqlServer]:
+    """The PostgreSQL server of this test process."""
+    shared = common_folder if "PYTEST_XDIST_WORKER" in os.environ else None
     with postgresql.postgresql_server(shared) as server:
         yield server
 

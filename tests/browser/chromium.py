@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, ViewportSize
 
 from api.site.static_files import ADDRESSES
 from api.site.zone import COOKIE
+from tests.support.waiting import PATIENCE
 
 WIDE: ViewportSize = {"width": 1440, "height": 900}
 NARROW: ViewportSize = {"width": 390, "height": 844}
@@ -66,5 +67,5 @@ class Chromium:
 
     def _new_page(self, options: dict[str, Any]) -> Page:
         page = self._browser.new_context(base_url=self._origin, **options).new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE * 1_000)
         return page

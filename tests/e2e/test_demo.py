@@ -1,5 +1,5 @@
-"""`hookfast demo` without a terminal shows every kind of delivery. It runs with short delays, see
-`tests/e2e/quick_demo.py`."""
+"""`hookfast demo` without a terminal shows every kind of delivery. In `make test` its delays are
+short, see `tests/e2e/quick_demo.py`."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ def test_demo_shows_every_kind_of_delivery(tmp_path: Path) -> None:
     assert "Traceback" not in (home / "hookfast.log").read_text()
 
 
+@pytest.mark.slow
+def test_demo_with_its_own_delays_shows_every_kind_of_delivery(tmp_path: Path) -> None:
+    _run_until(_EXPECTED, tmp_path / "demo", program=("hookfast.cli", "demo"))
+
+
 @pytest.mark.slow  # `tests/integration/cli/test_demo_setup.py` shows what a second run reuses
 def test_second_run_of_the_demo_reuses_its_data(tmp_path: Path) -> None:
     home = tmp_path / "demo"
@@ -75,14 +80,18 @@ def _emit_as_the_readme_does(home: Path, url: str) -> None:
 
 
 def _run_until(
-    expected: Sequence[str], home: Path, *, then: Callable[[Path, str], None] | None = None
+    expected: Sequence[str],
+    home: Path,
+    *,
+    program: Sequence[str] = ("tests.e2e.quick_demo", "demo", "--outage-every", "20"),
+    then: Callable[[Path, str], None] | None = None,
 ) -> None:
     """Run the demo until it has printed a match for each pattern, call `then` with its folder and
     its URL, and end it by Ctrl-C."""
     names = ("PORT", "TEMPORAL_PORT", "TEMPORAL_UI_PORT")
     ports = {f"HOOKFAST_{name}": str(port) for name, port in zip(names, free_ports(3), strict=True)}
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.e2e.quick_demo", "demo", "--outage-every", "20"],
+        [sys.executable, "-m", *program],
         env=environment() | {"HOOKFAST_HOME": str(home)} | ports,
         stdout=subprocess.PIPE,
         text=True,

@@ -8,6 +8,7 @@ defines `settings`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -32,9 +33,10 @@ sqlite_url, postgresql_url, database_url = url_fixtures("session")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compiled_templates(pytestconfig: pytest.Config) -> None:
+def compiled_templates(common_folder: Path) -> None:
     """Compiling all templates takes a second: let the first test process do it for all others."""
-    folder = pytestconfig.cache.mkdir("templates")
+    folder = common_folder / "templates"
+    folder.mkdir(exist_ok=True)
     for site in (DASHBOARD, PORTAL):
         templates(site.templates).bytecode_cache = FileSystemBytecodeCache(str(folder))
 

@@ -108,7 +108,8 @@ class Database:
             await self.background.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS if self.kind == "postgresql" else None):
-                await asyncio.gather(*self._returning, return_exceptions=True)
+                if self._returning:
+                    await asyncio.wait(self._returning)
                 await self._writer.dispose()
         if self._reader is not self._writer:
             await self._reader.dispose()

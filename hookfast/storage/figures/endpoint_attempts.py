@@ -185,7 +185,7 @@ def deliveries_statement(
     return _newest_deliveries(tuple(most)).params(times | {"endpoint_id": endpoint_id})
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)  # a megabyte each
 def _newest_deliveries(most: tuple[int, ...]) -> Select[int, str, int, datetime]:
     return sample.of_each(
         select(_D.id, _D.attempts, _D.updated_at)

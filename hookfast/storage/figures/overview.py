@@ -128,7 +128,7 @@ def steps_statement(
     return _steps(len(ranges), timeless, most).params(sample.times_of(ranges, "dlv"))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)  # a megabyte each
 def _steps(count: int, chosen: DeliveryFilter, most: int) -> Select[int, str, int, int, str]:
     indexed, others = split_conditions(chosen)
     matches = case((and_(true(), *others), 1), else_=0)
@@ -178,7 +178,7 @@ def seconds_statement(
     return _seconds(len(ranges), tenant_id).params(times)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)  # a megabyte each
 def _seconds(count: int, tenant_id: str | None) -> Select[int, datetime, datetime, datetime]:
     parts = []
     of_tenant = () if tenant_id is None else (_D.tenant_id == tenant_id,)

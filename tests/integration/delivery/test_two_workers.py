@@ -126,7 +126,7 @@ async def test_two_workers_together_stay_within_an_endpoints_rate(
     slots = record_slots(monkeypatch)
     endpoint = await stack.endpoint("/ok", payload="thin", rate_limit_per_second=20)
 
-    deliveries = await stack.deliver_together(endpoint, 24)
+    deliveries = await stack.deliver_together(endpoint, 40)
     await stack.until_all(deliveries, "delivered")
 
     requests = stack.receiver.requests

@@ -18,12 +18,12 @@ from hookfast.storage.database import doorbell, postgresql_servers
 from hookfast.storage.database.availability import is_away
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
-from hookfast.storage.database.postgresql_servers import SESSION_PREFIX, NoServer, PostgresqlServers
+from hookfast.storage.database.postgresql_servers import NoServer, PostgresqlServers
 from hookfast.storage.database.session_settings import SESSION_SETTINGS
 from hookfast.storage.database.unusable import explain
 from hookfast.storage.database.watch import check_database
 from tests.support.database_proxy import DatabaseProxy
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(2 * PATIENCE)]
 
@@ -199,19 +199,6 @@ async def test_sessions_that_are_ended_again_and_again_are_replaced(
             async with asyncio.timeout(PATIENCE):
                 await until_usable(database)
         await bell.close()
-
-
-async def test_connection_that_comes_back_after_closing_is_closed(
-    postgresql_url: str, small: asyncpg.Connection
-) -> None:
-    ours = (
-        "SELECT NOT EXISTS (SELECT FROM pg_stat_activity "
-        "WHERE datname = current_database() AND starts_with(application_name, $1))"
-    )
-    database = Database(postgresql_url)
-    async with database.read():
-        await database.close()
-    assert await eventually(lambda: small.fetchval(ours, SESSION_PREFIX))
 
 
 async def test_option_reaches_the_pool_and_the_doorbell(postgresql_url: str) -> None:
