@@ -188,6 +188,7 @@ class CircuitBreakerWorkflow:
         """Run an activity, and keep the circuit status that it returns."""
         # A change after this is seen by the activity, or sends another signal.
         self._woken = False
+        self._show(f"now: {summary}")
         before = self._status.endpoint_state
         self._status = await workflow.execute_activity(
             activity,
