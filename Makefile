@@ -28,7 +28,7 @@ check: $(VENV)/.dev-ready   ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports
 
 quick: $(VENV)/.dev-ready   ## unit tests and one pass over SQLite, in about a minute
-	HOOKFAST_EXAMPLES=10 $(BIN)/pytest -q -n 2 --dist worksteal -m "not slow and not heavy" -k "not postgresql" \
+	HOOKFAST_EXAMPLES=10 $(BIN)/pytest -q -n 3 --dist worksteal -m "not slow and not heavy" -k "not postgresql" \
 	  tests/unit tests/replay tests/integration/storage
 
 test: $(VENV)/.dev-ready    ## the test suite, on SQLite and PostgreSQL (JOBS=5 SLOWEST=10; COSTS=1 measures CPU)

@@ -15,8 +15,11 @@ import pytest
 
 from tests.support.event_loop import chosen_loop
 
-# Whole processes, browsers and workflows; other tests take milliseconds.
-_LONG = ("docs", "browser", "e2e", "integration/delivery", "integration/cli")
+# Whole processes, browsers, workflows and silent servers; other tests take milliseconds.
+_LONG = (
+    *("docs", "browser", "e2e", "integration/delivery", "integration/cli"),
+    "integration/storage/database",
+)
 _SHORT_AT_THE_END = 0.2
 """The part of the short tests that runs after all long ones."""
 _TESTS = Path(__file__).parents[1]
