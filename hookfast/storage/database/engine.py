@@ -102,7 +102,7 @@ class Database:
             function()
 
     async def close(self) -> None:
-        """Close all connections; one that is still lent is closed when it comes back."""
+        """Close all connections. Those in use are closed when they are returned."""
         self._closed = True
         if self.background is not self:
             await self.background.close()

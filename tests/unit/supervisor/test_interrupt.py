@@ -1,4 +1,4 @@
-"""Signals that end `hookfast up`, and a second one that cuts its clean-up short."""
+"""The first signal ends `hookfast up`; the second cuts its clean-up short."""
 
 from __future__ import annotations
 
