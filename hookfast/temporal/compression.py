@@ -79,7 +79,7 @@ async def _addresses_of(host: str) -> Sequence[str]:
     def look_up() -> None:
         try:
             answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError):  # the latter: not a host name
+        except (OSError, UnicodeError):  # UnicodeError: not a host name
             answers = []
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(answer, [str(sockaddr[0]) for *_, sockaddr in answers])

@@ -78,7 +78,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
 
 
 @pytest.fixture(scope="session")
-def filled_sqlite(
+def sqlite_template(
     filled: Filled, sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     """A SQLite file with the tenant, to copy."""
@@ -91,14 +91,6 @@ def filled_sqlite(
 async def _fill(filled: Filled, url: str) -> None:
     async with Database(url) as database:
         await filled.fill(database)
-
-
-@pytest.fixture
-def sqlite_url(filled_sqlite: Path, tmp_path: Path) -> str:
-    """The URL of a SQLite database with the tenant."""
-    path = tmp_path / "hookfast.db"
-    shutil.copyfile(filled_sqlite, path)
-    return f"sqlite+aiosqlite:///{path}"
 
 
 @pytest.fixture
