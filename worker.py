@@ -40,6 +40,7 @@ from hookfast.logs import configure_logging
 from hookfast.process import event_loop_factory, freeze_startup, new_process_id
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.stop_timer import end_within
+from hookfast.storage.counting import folding
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
 from hookfast.storage.database.server_clock import using_server_clock
@@ -92,6 +93,7 @@ async def running_worker(
             [
                 parts.relay.run(),
                 parts.workflow_starter.run(),
+                folding.fold_forever(database),
                 send_heartbeats(database, worker_id, parts.first_attempts),
                 requeue_lost(database),
                 lane_sweep.move_up_forever(database, doorbell),

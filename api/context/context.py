@@ -31,6 +31,7 @@ from hookfast.sender import Sender, sender_of
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
+from hookfast.storage.counting import folding
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.server_clock import using_server_clock
 from hookfast.storage.database.watch import watching as watching_database
@@ -108,6 +109,8 @@ async def open_context(
         # Workers start workflows too; this only saves people the seconds until a worker does.
         starting = asyncio.create_task(workflow_starter.run_when_woken(), name="workflow_starter")
         stack.push_async_callback(stopped, starting)
+        adding_up = asyncio.create_task(folding.fold_forever(database), name="figures")
+        stack.push_async_callback(stopped, adding_up)
         keyring = keyring_of(settings)
         rejections = InboundRejections(database, clock=clock)
         await stack.enter_async_context(rejections.writing())

@@ -56,7 +56,8 @@ class _Statement:
 
 
 def _compile(table: Table, names: Sequence[str], dialect: Dialect) -> _Statement:
-    compiled = insert(table).compile(dialect=dialect, column_keys=list(names))
+    # inline: keys that the database counts up are not asked for
+    compiled = insert(table).inline().compile(dialect=dialect, column_keys=list(names))
     return _Statement(
         str(compiled),
         [

@@ -49,7 +49,7 @@ class Locked:
     """A delivery whose row is locked until the transaction ends. `wake_count` is how often it
     was put back into the outbox; at 0, it never requested a workflow of its own. `answer` belongs
     to its newest recorded attempt; it decides nothing, so it is not in the life. `lane` is its
-    lane, None without one."""
+    lane, None without one. `due_from` is when it was created, or the time it was scheduled for."""
 
     delivery_id: str
     event_id: str
@@ -60,6 +60,7 @@ class Locked:
     life: Life
     answer: LastAnswer | None = None
     lane: str | None = None
+    due_from: datetime | None = None
 
     @property
     def ids(self) -> dict[str, str]:
@@ -204,6 +205,7 @@ async def _lock(
             life_of(row),
             _answer_of(row),
             row.lane,
+            row.deliver_at or row.created_at,
         )
         for row in rows
     }
@@ -220,6 +222,7 @@ def _answer_of(row: Any) -> LastAnswer | None:
 _LOCK = (
     select(
         *(_C.id, _C.event_id, _C.endpoint_id, _C.tenant_id, _C.event_type, _C.wake_count, _C.lane),
+        *(_C.created_at, _C.deliver_at),
         *(_C[name] for name in _ANSWER),
         *COLUMNS,
     )

@@ -19,17 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import LastAnswer
 from hookfast.deliveries.facts import Action, AttemptEnded, Fact, Trigger
+from hookfast.deliveries.figures import Owner, State, Tally, minute_of_id
 from hookfast.deliveries.lane import DeadLetterPolicy, Place
 from hookfast.deliveries.life import Life, Phase, apply_fact, next_step
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
+from hookfast.storage.counting import entries
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.deliveries import life_rows
 from hookfast.storage.deliveries.life_log import log_transitions, report_ended
@@ -60,6 +62,7 @@ async def apply(
     locked: Mapping[str, Locked] | None = None,
     traces: Mapping[str, str] | None = None,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
+    tally: Tally | None = None,
 ) -> dict[str, LifeChange]:
     """Apply facts, each with its delivery's id, in order, to the current lives. Returns a change
     for every delivery that has a row. `locked` avoids locking the rows twice. Deliveries that end
@@ -70,7 +73,8 @@ async def apply(
     changed deliveries go into the outbox with that urgency, so that their workflow is woken. The
     facts of deliveries in `batched` come from a batch: a delivered one is done, and any other
     continues in its own workflow, as does one that requested a workflow in the meantime.
-    `dead_letters` says whether deliveries that end as dead letters leave their lanes.
+    `dead_letters` says whether deliveries that end as dead letters leave their lanes. `tally` has
+    what the caller counted in this transaction, and is written with the changes.
     """
     facts = list(facts)
     attempted = {delivery_id for delivery_id, fact in facts if isinstance(fact, AttemptEnded)}
@@ -112,6 +116,7 @@ async def apply(
             woken.append((one, urgency))
     await life_rows.save(connection, silent, now=now)
     await life_rows.save_and_wake(connection, woken, now=now)
+    await _count(connection, changed, tally or Tally())
     # before others move up, so that the lines are in the order of what happened
     if ended := [one for one in changed if one.ended]:
         after_commit(connection, partial(report_ended, ended, traces or {}))
@@ -192,6 +197,7 @@ async def advance(
     known = [(one, _urgency_of(one)) for one in changes.values() if not one.never_started]
     await life_rows.save_and_start(connection, new, now=now)
     await life_rows.save_and_wake(connection, known, now=now)
+    await _count(connection, changes.values(), Tally())
     after_commit(connection, partial(log_transitions, changes.values()))
     after = [
         replace(
@@ -203,6 +209,28 @@ async def advance(
     ]
     await lanes.save(connection, [one for one in after if one != locked[one.id]], now=now)
     return changes
+
+
+async def _count(connection: AsyncConnection, changes: Iterable[LifeChange], tally: Tally) -> None:
+    """Count these changes, and write the tally in the transaction that saves them."""
+    for one in changes:
+        owner = Owner(one.locked.tenant_id, one.endpoint_id, one.locked.event_type)
+        state = _state_of(one.after)
+        tally.delivery(owner, minute_of_id(one.delivery_id), _state_of(one.before), state)
+        if one.ended:
+            took = None
+            if one.after.phase is Phase.DELIVERED and not one.after.round:
+                took = _since(one.locked.due_from, one.after.finished_at)
+            tally.ended(owner, state, took=took)
+    await entries.add(connection, tally)
+
+
+def _state_of(life: Life) -> State:
+    return State(life.status, life.reason, life.finished_at, life.place is Place.QUEUED)
+
+
+def _since(due: datetime | None, end: datetime | None) -> timedelta | None:
+    return None if due is None or end is None else max(timedelta(0), end - due)
 
 
 def _urgency_of(moved_up: LifeChange) -> int:

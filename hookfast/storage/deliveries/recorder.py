@@ -5,7 +5,7 @@ here, from its current life."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Flag, auto
@@ -17,7 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock, rfc3339, utc_now
 from hookfast.deliveries.evidence import Evidence
-from hookfast.deliveries.facts import AttemptEnded
+from hookfast.deliveries.facts import AttemptEnded, Trigger
+from hookfast.deliveries.figures import Owner, Tally
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.endpoints.circuit import AttemptResult, Cause, Policy
 from hookfast.errors import NotFound, Unavailable
@@ -27,7 +28,7 @@ from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.deliveries import attempts, life_rows, lives, permits
-from hookfast.storage.deliveries.life_rows import LifeChange
+from hookfast.storage.deliveries.life_rows import LifeChange, Locked
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
 from hookfast.storage.tables import Attempt
 
@@ -161,6 +162,7 @@ async def _write(
         locked=locked,
         traces={one.delivery_id: one.trace_id for one in new if one.trace_id is not None},
         dead_letters=dead_letters,
+        tally=_tally(new, locked),
     )
     # an operational event, or the next delivery of a lane
     waiting = any(one.died or one.left_lane for one in changes.values())
@@ -168,6 +170,22 @@ async def _write(
     if new:
         committed_for |= await _update_endpoints(connection, new, changes, policy=policy, now=now)
     return changes, committed_for
+
+
+def _tally(records: Iterable[AttemptRecord], locked: Mapping[str, Locked]) -> Tally:
+    """Count these attempts."""
+    tally = Tally()
+    for record in records:
+        delivery, ended = locked[record.delivery_id], record.ended
+        tally.attempt(
+            Owner(delivery.tenant_id, delivery.endpoint_id, delivery.event_type),
+            ended.started_at,
+            ended.outcome.result,
+            ended.outcome.status_code,
+            ended.outcome.duration_ms,
+            first=ended.attempt.trigger is Trigger.FIRST,
+        )
+    return tally
 
 
 def _log_attempts(records: Collection[AttemptRecord], changes: Mapping[str, LifeChange]) -> None:

@@ -13,12 +13,14 @@ from sqlalchemy import Table, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import rfc3339
+from hookfast.deliveries.figures import Owner, State, Tally, minute_of_id
 from hookfast.deliveries.lane import Place, lane_id
 from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Unavailable
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
+from hookfast.storage.counting import entries
 from hookfast.storage.database.plain_insert import PlainInsert
 from hookfast.storage.events import idempotency_keys, lanes
 from hookfast.storage.events.fan_out import Audience, Subscriber
@@ -313,12 +315,26 @@ async def enter_lanes(
 async def insert_deliveries(
     connection: AsyncConnection, rows: Iterable[dict[str, Any]]
 ) -> list[str]:
-    """Insert these rows, and return the ids of those that are dead letters on arrival."""
+    """Insert these rows, count them, and return the ids of those that are dead letters on
+    arrival."""
     dead: list[str] = []
+    tally = Tally()
     left = iter(rows)
     while some := list(islice(left, _ROWS_PER_INSERT)):
         await _ADD_DELIVERIES.execute(connection, some)
-        dead += [row["id"] for row in some if row["status"] == DeliveryStatus.DEAD.value]
+        for row in some:
+            owner = Owner(row["tenant_id"], row["endpoint_id"], row["event_type"])
+            state = State(
+                DeliveryStatus(row["status"]),
+                row["reason"],
+                row["finished_at"],
+                queued=row["place"] == Place.QUEUED,
+            )
+            tally.delivery(owner, minute_of_id(row["id"]), None, state)
+            if state.status is DeliveryStatus.DEAD:
+                dead.append(row["id"])
+                tally.ended(owner, state, took=None)
+    await entries.add(connection, tally)
     return dead
 
 

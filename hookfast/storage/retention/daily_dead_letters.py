@@ -8,6 +8,9 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Table, and_, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.figures import Owner, State, Tally, minute_of_id
+from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.storage.counting import entries
 from hookfast.storage.database.planner_hints import Residual
 from hookfast.storage.deliveries.attempts import where_delivery_in
 from hookfast.storage.deliveries.dead_letters import IS_DEAD
@@ -65,16 +68,26 @@ async def expire(connection: AsyncConnection, *, finished_before: datetime, limi
     """Delete the dead letters that ended before this time, at most `limit`, with their attempts,
     and return how many were deleted. A dead letter that is being resent is kept."""
     old = await connection.execute(
-        select(_C.id)
+        select(
+            *(_C.id, _C.tenant_id, _C.endpoint_id, _C.event_type),
+            *(_C.status, _C.reason, _C.finished_at),
+        )
         .where(ended_before(finished_before))
         .order_by(_C.finished_at)
         .limit(limit)
         # PostgreSQL only (SQLite has one writer and ignores it): skip rows that others have locked
         .with_for_update(skip_locked=True)
     )
-    ids = list(old.scalars())
-    if not ids:
+    rows = old.all()
+    if not rows:
         return 0
+    ids = [row.id for row in rows]
+    tally = Tally()
+    for row in rows:
+        owner = Owner(row.tenant_id, row.endpoint_id, row.event_type)
+        state = State(DeliveryStatus(row.status), row.reason, row.finished_at)
+        tally.delivery(owner, minute_of_id(row.id), state, None)
+    await entries.add(connection, tally)
     await connection.execute(delete(_ATTEMPTS).where(where_delivery_in(ids)))
     deliveries = await connection.execute(delete(_DELIVERIES).where(_C.id.in_(ids)))
     return deliveries.rowcount

@@ -1,0 +1,22 @@
+"""Writes what a transaction has counted, in that transaction: a figure is in the same commit as the
+record, or it is not there.
+
+Rows are only inserted, so no transaction waits for another one's. `folding` adds them up.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.deliveries.figures import Tally
+from hookfast.storage.database.plain_insert import PlainInsert
+from hookfast.storage.tables import FigureEntry
+
+_ADD = PlainInsert(FigureEntry.__table__)
+
+
+async def add(connection: AsyncConnection, tally: Tally) -> None:
+    """Write what was counted."""
+    rows = [{**key._asdict(), "number": number} for key, number in tally.numbers()]
+    if rows:
+        await _ADD.execute(connection, rows)

@@ -1,0 +1,149 @@
+"""Adds the entries that transactions have written to `figures` and `gauges`, and deletes them.
+
+Every process does so, every few seconds, whoever wrote the entries: what is left of a process that
+was killed is added by another. Adding and deleting is one transaction, so a crash neither loses nor
+doubles a number; and readers count entries too, so that figures are exact at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from sqlalchemy import (
+    Integer,
+    Select,
+    SmallInteger,
+    Table,
+    Text,
+    cast,
+    delete,
+    func,
+    literal,
+    select,
+    text,
+    true,
+    union_all,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.deliveries.figures import NO_BUCKET
+from hookfast.outage_log import DATABASE
+from hookfast.storage.database.availability import sqlstate
+from hookfast.storage.database.engine import Database
+from hookfast.storage.tables import Figure, FigureEntry, Gauge
+
+EVERYTHING: Final = "all"
+"""The scope of all tenants."""
+BY_TYPE: Final = "/types"
+"""Follows a scope whose numbers are of one event type each."""
+
+_EVERY_SECONDS: Final = 10.0
+_LOCK: Final = 0x686F6F6B66696775  # an arbitrary key of an advisory lock ("hookfigu")
+_SERIALIZATION_FAILURE: Final = "40001"
+
+_ENTRIES: Table = FigureEntry.__table__
+_FIGURES: Table = Figure.__table__
+_GAUGES: Table = Gauge.__table__
+_E = _ENTRIES.c
+
+
+def _figures() -> Select[Any]:
+    """Select what the entries add to `figures`: six rows for each, by scope."""
+    hour = _E.at - _E.at % 60
+    plain = (literal(""), _E.at, _E.bucket)
+    typed = (_E.event_type, hour, literal(NO_BUCKET, SmallInteger))
+    parts = []
+    for scope in (cast(literal(EVERYTHING), Text), _E.tenant_id, _E.endpoint_id):
+        for name, (event_type, at, bucket) in ((scope, plain), (scope + BY_TYPE, typed)):
+            parts.append(
+                select(
+                    name.label("scope"),
+                    cast(at, Integer).label("at"),
+                    cast(event_type, Text).label("event_type"),
+                    _E.kind,
+                    bucket.label("bucket"),
+                    _E.number,
+                ).where(~_E.gauge)
+            )
+    rows = union_all(*parts).subquery().c
+    key = (rows.scope, rows.at, rows.event_type, rows.kind, rows.bucket)
+    # "true": after a SELECT, SQLite would take the ON of ON CONFLICT for a join's
+    summed = func.sum(rows.number)
+    return select(*key, summed).where(true()).group_by(*key).having(summed != 0)
+
+
+def _gauges() -> Select[Any]:
+    """Select what the entries add to `gauges`."""
+    key = (_E.endpoint_id, _E.kind, _E.event_type, _E.at)
+    summed = func.sum(_E.number)
+    return (
+        select(*key, func.min(_E.tenant_id), summed)
+        .where(_E.gauge)
+        .group_by(*key)
+        .having(summed != 0)
+    )
+
+
+def _adding(dialect: Any, table: Table, rows: Select[Any]) -> Any:
+    names = [column.name for column in table.c]
+    adding = dialect.insert(table).from_select(names, rows)
+    return adding.on_conflict_do_update(
+        index_elements=list(table.primary_key.columns),
+        set_={"number": table.c.number + adding.excluded.number},
+    )
+
+
+_STATEMENTS: Final = {
+    name: (
+        _adding(dialect, _FIGURES, _figures()),
+        _adding(dialect, _GAUGES, _gauges()),
+        delete(_ENTRIES),
+    )
+    for name, dialect in (("postgresql", postgresql), ("sqlite", sqlite))
+}
+
+
+async def fold(database: Database) -> int:
+    """Add the entries up, and return how many there were. 0 too while another process does it."""
+    async with database.read(quick=True) as connection:
+        if (await connection.execute(select(_E.id).limit(1))).first() is None:
+            return 0
+    try:
+        async with database.write() as connection:
+            if not await lock(connection, wait=False):
+                return 0
+            for statement in _STATEMENTS[connection.dialect.name]:
+                done = await connection.execute(statement)
+            return done.rowcount
+    except DBAPIError as error:
+        if sqlstate(error) == _SERIALIZATION_FAILURE:  # another process was a moment earlier
+            return 0
+        raise
+
+
+async def lock(connection: AsyncConnection, *, wait: bool) -> bool:
+    """Begin a transaction that alone changes `figures` and `gauges`. On PostgreSQL, all of its
+    statements see the database as it is at the first one: what is deleted is what was added."""
+    if connection.dialect.name != "postgresql":
+        return True
+    await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+    if wait:
+        await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        return True
+    locked = await connection.execute(
+        text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _LOCK}
+    )
+    return bool(locked.scalar_one())
+
+
+async def fold_forever(database: Database) -> None:
+    """Add up the entries every few seconds."""
+    while True:
+        await asyncio.sleep(_EVERY_SECONDS)
+        try:
+            await fold(database)
+        except SQLAlchemyError as error:
+            DATABASE.failed("Figures cannot be added up.", error=type(error).__name__)

@@ -1,0 +1,184 @@
+"""Reads figures and gauges: what was added up, and the entries that were not yet, in one statement,
+which sees one state of the database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    Select,
+    Table,
+    bindparam,
+    cast,
+    func,
+    literal,
+    select,
+    union_all,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from hookfast.deliveries.figures import minute_of, time_of_minute
+from hookfast.storage.counting.folding import BY_TYPE, EVERYTHING
+from hookfast.storage.tables import Figure, FigureEntry, Gauge
+
+MINUTES_KEPT = timedelta(days=2)
+"""Older figures are of whole hours (UTC)."""
+HOURS_KEPT = timedelta(days=40)
+"""Older figures are of whole days (UTC)."""
+
+_ENTRIES: Table = FigureEntry.__table__
+_E = _ENTRIES.c
+_FIGURES: Table = Figure.__table__
+_F = _FIGURES.c
+_GAUGES: Table = Gauge.__table__
+_G = _GAUGES.c
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose figures are read: an endpoint's, a tenant's, or all."""
+
+    tenant_id: str | None = None
+    endpoint_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in `figures`."""
+        return self.endpoint_id or self.tenant_id or EVERYTHING
+
+
+class Counted(NamedTuple):
+    """A number of a step. `event_type` is empty unless the figures are read by type."""
+
+    step: int
+    event_type: str
+    kind: str
+    bucket: int
+    number: int
+
+
+def precision(moment: datetime, *, now: datetime) -> timedelta:
+    """Return the length of the time that figures of this moment are of: an hour or a day if it is
+    older, to be on the safe side, than what the daily run leaves."""
+    age = now - moment
+    if age < MINUTES_KEPT:
+        return timedelta(minutes=1)
+    return timedelta(hours=1) if age < HOURS_KEPT else timedelta(days=1)
+
+
+def is_exact(moment: datetime, *, now: datetime) -> bool:
+    """Whether figures can be read from or up to this moment."""
+    since_epoch = moment - time_of_minute(0)
+    return not since_epoch % precision(moment, now=now)
+
+
+async def figures(
+    connection: AsyncConnection,
+    scope: Scope,
+    *,
+    since: datetime,
+    until: datetime,
+    step: timedelta,
+    by_type: bool = False,
+    prefix: str = "",
+) -> list[Counted]:
+    """Return the numbers of each step from `since` to before `until`, of the kinds that begin with
+    `prefix`. Steps are counted from `since`; all are whole minutes. Figures that are older than
+    two days, and those by type, are of whole hours (`is_exact`)."""
+    rows = await connection.execute(
+        figures_statement(
+            by_endpoint=scope.endpoint_id is not None,
+            by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
+            by_type=by_type,
+            filtered=bool(prefix),
+        ),
+        {
+            "scope": scope.name + (BY_TYPE if by_type else ""),
+            "owner": scope.endpoint_id or scope.tenant_id,
+            "first": minute_of(since),
+            "end": minute_of(until),
+            "step": step // timedelta(minutes=1),
+            "prefix": prefix,
+        },
+    )
+    return [Counted(*row) for row in rows]
+
+
+@lru_cache
+def figures_statement(
+    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool
+) -> Select[Any]:
+    """Return the statement of `figures`: step, event type, kind, bucket, number."""
+    at = _E.at - _E.at % 60 if by_type else _E.at
+    added = select(_F.at, _F.event_type, _F.kind, _F.bucket, _F.number).where(
+        _F.scope == bindparam("scope"), *_within(_F.at), *_named(_F.kind, filtered)
+    )
+    new = select(
+        at.label("at"),
+        (_E.event_type if by_type else literal("")).label("event_type"),
+        _E.kind,
+        _E.bucket,
+        _E.number,
+    ).where(
+        ~_E.gauge, *_owned(_E, by_endpoint, by_tenant), *_within(at), *_named(_E.kind, filtered)
+    )
+    rows = union_all(added, new).subquery().c
+    key = (
+        ((rows.at - bindparam("first")) // bindparam("step", type_=Integer)).label("step"),
+        *(rows.event_type, rows.kind, rows.bucket),
+    )
+    # in the select list twice, as a bound parameter in GROUP BY is not the one in SELECT
+    numbers = select(*key, rows.number).subquery().c
+    grouped = (numbers.step, numbers.event_type, numbers.kind, numbers.bucket)
+    number = func.sum(numbers.number)
+    return select(*grouped, cast(number, BigInteger)).group_by(*grouped).having(number != 0)
+
+
+async def gauges(
+    connection: AsyncConnection, scope: Scope, *, by: tuple[str, ...] = ("kind",)
+) -> list[Any]:
+    """Return rows of these columns of `gauges` and `number`, how many deliveries of each there are
+    now; those with none are left out. `by` may name `tenant_id`, `endpoint_id`, `kind`,
+    `event_type`, and `at`: the hour in which dead letters ended, in minutes from 1970."""
+    rows = await connection.execute(
+        gauges_statement(
+            by,
+            by_endpoint=scope.endpoint_id is not None,
+            by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
+        ),
+        {"owner": scope.endpoint_id or scope.tenant_id},
+    )
+    return list(rows)
+
+
+@lru_cache
+def gauges_statement(by: tuple[str, ...], *, by_endpoint: bool, by_tenant: bool) -> Select[Any]:
+    """Return the statement of `gauges`."""
+    added = select(*(_G[name] for name in by), _G.number).where(*_owned(_G, by_endpoint, by_tenant))
+    new = select(*(_E[name] for name in by), _E.number).where(
+        _E.gauge, *_owned(_E, by_endpoint, by_tenant)
+    )
+    rows = union_all(added, new).subquery().c
+    key = [rows[name] for name in by]
+    number = func.sum(rows.number)
+    return select(*key, cast(number, BigInteger).label("number")).group_by(*key).having(number != 0)
+
+
+def _owned(columns: Any, by_endpoint: bool, by_tenant: bool) -> tuple[ColumnElement[bool], ...]:
+    if by_endpoint:
+        return (columns.endpoint_id == bindparam("owner"),)
+    return (columns.tenant_id == bindparam("owner"),) if by_tenant else ()
+
+
+def _within(at: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
+    return at >= bindparam("first"), at < bindparam("end")
+
+
+def _named(kind: ColumnElement[str], filtered: bool) -> tuple[ColumnElement[bool], ...]:
+    return (kind.startswith(bindparam("prefix")),) if filtered else ()

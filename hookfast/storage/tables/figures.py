@@ -1,0 +1,64 @@
+"""The tables of figures (`hookfast.deliveries.figures`, ADR 54)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Index, Integer, SmallInteger
+from sqlmodel import Field
+
+from hookfast.storage.database.column_types import ByteOrderText
+from hookfast.storage.tables.record import Record
+
+_NUMBER: Any = BigInteger
+_ID: Any = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only INTEGER keys up
+
+
+class FigureEntry(Record, table=True):
+    """A number that a transaction has counted, and that is not added to `figures` or `gauges` yet.
+    The columns are those of `hookfast.deliveries.figures.Key`."""
+
+    __tablename__ = "figure_entries"
+
+    id: int | None = Field(default=None, primary_key=True, sa_type=_ID)
+    gauge: bool
+    at: int
+    tenant_id: str
+    endpoint_id: str
+    event_type: str
+    kind: str
+    bucket: int = Field(sa_type=SmallInteger)
+    number: int = Field(sa_type=_NUMBER)
+
+
+class Figure(Record, table=True):
+    """A number of a minute, or of an hour or a day if it is older (`hookfast.storage.counting`).
+    `scope` is an endpoint's or a tenant's id, or `all`; with `/types` after it, the numbers are of
+    one event type and of a whole hour, without durations."""
+
+    __tablename__ = "figures"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    scope: str = Field(primary_key=True, sa_type=ByteOrderText)
+    at: int = Field(primary_key=True)
+    event_type: str = Field(primary_key=True, sa_type=ByteOrderText)
+    kind: str = Field(primary_key=True, sa_type=ByteOrderText)
+    bucket: int = Field(primary_key=True, sa_type=SmallInteger)
+    number: int = Field(sa_type=_NUMBER)
+
+
+class Gauge(Record, table=True):
+    """How many deliveries of an endpoint wait now, or are kept as dead letters."""
+
+    __tablename__ = "gauges"
+    __table_args__ = (
+        Index("ix_gauges_tenant", "tenant_id"),
+        {"sqlite_with_rowid": False},
+    )
+
+    endpoint_id: str = Field(primary_key=True)
+    kind: str = Field(primary_key=True)
+    event_type: str = Field(primary_key=True)
+    at: int = Field(primary_key=True)
+    tenant_id: str
+    number: int = Field(sa_type=_NUMBER)
