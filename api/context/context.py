@@ -30,8 +30,8 @@ from hookfast.process import new_process_id
 from hookfast.sender import Sender, sender_of
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
-from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.counting import folding
+from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.server_clock import using_server_clock
 from hookfast.storage.database.watch import watching as watching_database

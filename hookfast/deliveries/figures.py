@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -137,6 +138,70 @@ class Tally:
             ended = 0 if state.finished_at is None else hour_of(minute_of(state.finished_at))
             kind = f"{state.status}:{state.reason or ''}"
             self._numbers[Key(True, ended, *owner, kind, NO_BUCKET)] += number
+
+
+@dataclass(slots=True)
+class Numbers:
+    """The figures of some time. `deliveries`: those created in it, by their status now. `ended`:
+    those that ended in it, by status and reason. `attempts`: those that began in it, by answer and
+    turn. `response_ms` and `delivery_ms` are how long answered attempts, and deliveries, took: the
+    number of each bucket, for `percentile`."""
+
+    deliveries: Counter[DeliveryStatus] = field(default_factory=Counter)
+    ended: Counter[tuple[DeliveryStatus, str]] = field(default_factory=Counter)
+    attempts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    response_ms: Counter[int] = field(default_factory=Counter)
+    delivery_ms: Counter[int] = field(default_factory=Counter)
+
+    def add(self, kind: str, bucket: int, number: int) -> None:
+        """Add a figure."""
+        family, first, second = f"{kind}:".split(":")[:3]
+        if family == "delivery":
+            self.deliveries[DeliveryStatus(first)] += number
+        elif family == "ended":
+            self.ended[DeliveryStatus(first), second] += number
+            if bucket != NO_BUCKET:
+                self.delivery_ms[bucket] += number
+        else:
+            self.attempts[first, second] += number
+            if bucket != NO_BUCKET:
+                self.response_ms[bucket] += number
+
+    def update(self, other: Numbers) -> None:
+        """Add the figures of another time."""
+        for name in self.__slots__:
+            getattr(self, name).update(getattr(other, name))
+
+    @property
+    def accepted(self) -> int:
+        """The number of deliveries created in this time."""
+        return self.deliveries.total()
+
+    @property
+    def open(self) -> int:
+        """The number of deliveries created in this time that have not ended."""
+        return sum(self.deliveries[status] for status in WAITING)
+
+    def ended_as(self, *statuses: DeliveryStatus) -> int:
+        """Return how many deliveries ended in this time with one of these statuses."""
+        return sum(number for (status, _), number in self.ended.items() if status in statuses)
+
+    @property
+    def attempted(self) -> int:
+        """The number of attempts that began in this time."""
+        return self.attempts.total()
+
+    @property
+    def succeeded(self) -> int:
+        """The number of attempts that began in this time and got a 2xx."""
+        return sum(self.attempts[Result.SUCCESS.value, turn] for turn in (FIRST, LATER))
+
+    def by_answer(self) -> Counter[str]:
+        """Return the number of attempts of each answer."""
+        counted: Counter[str] = Counter()
+        for (answer, _), number in self.attempts.items():
+            counted[answer] += number
+        return counted
 
 
 def answer_of(result: Result, status_code: int | None) -> str:

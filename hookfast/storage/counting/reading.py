@@ -3,9 +3,11 @@ which sees one state of the database."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -23,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.figures import minute_of, time_of_minute
+from hookfast.deliveries.figures import Numbers, minute_of, time_of_minute
 from hookfast.storage.counting.folding import BY_TYPE, EVERYTHING
 from hookfast.storage.tables import Figure, FigureEntry, Gauge
 
@@ -78,19 +80,41 @@ def is_exact(moment: datetime, *, now: datetime) -> bool:
     return not since_epoch % precision(moment, now=now)
 
 
-async def figures(
+async def steps(
+    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime], *, prefix: str = ""
+) -> list[Numbers]:
+    """Return the figures between each two of these times: of all kinds, or those that begin with
+    `prefix`. The times are exact (`is_exact`), and equally far apart; only the first and the last
+    step may be shorter than the others."""
+    found = [Numbers() for _ in edges[1:]]
+    for one in await _read(connection, scope, edges, prefix=prefix):
+        found[one.step].add(one.kind, one.bucket, one.number)
+    return found
+
+
+async def steps_by_type(
+    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime]
+) -> dict[str, list[Numbers]]:
+    """Return the figures of each event type that has some, as `steps` does, without durations. All
+    times are whole hours (UTC)."""
+    found: dict[str, list[Numbers]] = {}
+    for one in await _read(connection, scope, edges, by_type=True):
+        numbers = found.setdefault(one.event_type, [Numbers() for _ in edges[1:]])
+        numbers[one.step].add(one.kind, one.bucket, one.number)
+    return found
+
+
+async def _read(
     connection: AsyncConnection,
     scope: Scope,
+    edges: Sequence[datetime],
     *,
-    since: datetime,
-    until: datetime,
-    step: timedelta,
     by_type: bool = False,
     prefix: str = "",
 ) -> list[Counted]:
-    """Return the numbers of each step from `since` to before `until`, of the kinds that begin with
-    `prefix`. Steps are counted from `since`; all are whole minutes. Figures that are older than
-    two days, and those by type, are of whole hours (`is_exact`)."""
+    if len(edges) < 2:
+        return []
+    length = max(end - start for start, end in pairwise(edges))
     rows = await connection.execute(
         figures_statement(
             by_endpoint=scope.endpoint_id is not None,
@@ -101,9 +125,11 @@ async def figures(
         {
             "scope": scope.name + (BY_TYPE if by_type else ""),
             "owner": scope.endpoint_id or scope.tenant_id,
-            "first": minute_of(since),
-            "end": minute_of(until),
-            "step": step // timedelta(minutes=1),
+            "since": minute_of(edges[0]),
+            "until": minute_of(edges[-1]),
+            # the first step may be shorter: count from where it would have begun
+            "origin": minute_of(edges[1] - length),
+            "length": length // timedelta(minutes=1),
             "prefix": prefix,
         },
     )
@@ -130,7 +156,7 @@ def figures_statement(
     )
     rows = union_all(added, new).subquery().c
     key = (
-        ((rows.at - bindparam("first")) // bindparam("step", type_=Integer)).label("step"),
+        ((rows.at - bindparam("origin")) // bindparam("length", type_=Integer)).label("step"),
         *(rows.event_type, rows.kind, rows.bucket),
     )
     # in the select list twice, as a bound parameter in GROUP BY is not the one in SELECT
@@ -177,7 +203,7 @@ def _owned(columns: Any, by_endpoint: bool, by_tenant: bool) -> tuple[ColumnElem
 
 
 def _within(at: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
-    return at >= bindparam("first"), at < bindparam("end")
+    return at >= bindparam("since"), at < bindparam("until")
 
 
 def _named(kind: ColumnElement[str], filtered: bool) -> tuple[ColumnElement[bool], ...]:

@@ -14,6 +14,7 @@ from hookfast.deliveries.facts import Trigger
 from hookfast.deliveries.figures import Key, Owner, State, Tally, minute_of_id
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Result
+from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, Figure, FigureEntry, Gauge
 
 _D = Delivery.__table__.c
@@ -24,18 +25,17 @@ _ENTRIES: Table = FigureEntry.__table__
 _ENDED: Final = "ended:"
 
 
-async def differences(connection: AsyncConnection) -> dict[Key, int]:
+async def differences(database: Database) -> dict[Key, int]:
     """Return by how much each figure and gauge is higher than the rows say; empty if all agree.
     Reads every row. Retention must not have deleted any, and no hour may be added up yet. Ends are
     not compared: a row does not know that it had ended before it was sent again."""
-    await _freeze(connection)
     tally = Tally()
-    await count_rows(connection, tally)
-    by_rows: Counter[Key] = Counter()
+    async with database.read() as connection:
+        await _freeze(connection)
+        await count_rows(connection, tally)
+        found = await _counted(connection)
     for key, number in tally.numbers():
-        by_rows[_comparable(key)] += number
-    found = await _counted(connection)
-    found.subtract(by_rows)
+        found[_comparable(key)] -= number
     return {
         key: number for key, number in found.items() if number and not key.kind.startswith(_ENDED)
     }

@@ -1,0 +1,113 @@
+"""Figures are counted with the record, and agree with the rows before and after they are added
+up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import Table, delete, func, select
+
+from hookfast.deliveries.figures import minute_of, time_of_minute
+from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.ids import time_of
+from hookfast.storage.counting import folding, reading
+from hookfast.storage.counting.reading import Scope
+from hookfast.storage.database.engine import Database
+from hookfast.storage.figures import recount
+from hookfast.storage.tables import Figure, FigureEntry
+from tests.integration.storage.deliveries.stored_lives import BEFORE, NOON, seed_life
+from tests.support.figures import count_rows
+from tests.support.seed import EVENT_TYPE, seed_deliveries
+
+pytestmark = pytest.mark.anyio
+
+_ENTRIES: Table = FigureEntry.__table__
+_STATUSES = {one: "pending" if one in ("pending", "limited") else one for one in BEFORE}
+
+
+async def _lives(database: Database, endpoint: str) -> datetime:
+    """Store a delivery of each status, all counted. Return the minute of the first one."""
+    deliveries = [await seed_life(database, endpoint, before) for before in BEFORE]
+    # `seed_life` inserts rows that nothing counts, and then counts how they change
+    differences = await recount.differences(database)
+    assert {key.kind for key in differences} <= {"pending", "delivery:pending"}
+    await count_rows(database)
+    created = time_of(deliveries[0])
+    assert created is not None
+    return time_of_minute(minute_of(created))
+
+
+@pytest.mark.parametrize("folded", [False, True])
+async def test_figures_agree_with_the_rows_before_and_after_they_are_added_up(
+    database: Database, endpoint: str, folded: bool
+) -> None:
+    created = await _lives(database, endpoint)
+    if folded:
+        assert await folding.fold(database)
+        async with database.read() as connection:
+            left = await connection.scalar(select(func.count()).select_from(_ENTRIES))
+        assert left == 0
+    assert await recount.differences(database) == {}
+    async with database.read() as connection:
+        edges = [created + number * timedelta(minutes=1) for number in range(-1, 4)]
+        for scope in (Scope(), Scope(endpoint_id=endpoint)):
+            steps = await reading.steps(connection, scope, edges)
+            statuses: Counter[str] = Counter()
+            for one in steps:
+                statuses.update({status.value: n for status, n in one.deliveries.items() if n})
+            assert statuses == Counter(_STATUSES.values())
+            [ended] = await reading.steps(connection, scope, [NOON, NOON + timedelta(minutes=1)])
+            assert ended.ended == {
+                (DeliveryStatus.DELIVERED, ""): 1,
+                (DeliveryStatus.DEAD, "retries_exhausted"): 1,
+                (DeliveryStatus.GONE, "gone"): 1,
+                (DeliveryStatus.CANCELLED, ""): 1,
+            }
+            assert sum(ended.delivery_ms.values()) == 1
+        day = created.replace(hour=0, minute=0)
+        by_type = await reading.steps_by_type(
+            connection, Scope(), [day, day + timedelta(days=1), day + timedelta(days=2)]
+        )
+        assert list(by_type) == [EVENT_TYPE]
+        assert sum(one.accepted for one in by_type[EVENT_TYPE]) == len(BEFORE)
+        waiting = await reading.gauges(connection, Scope(endpoint_id=endpoint))
+        assert {row.kind: row.number for row in waiting} == {
+            "pending": 2,
+            "retrying": 1,
+            "held": 1,
+            "paused": 1,
+            "dead:retries_exhausted": 1,
+            "gone:gone": 1,
+        }
+
+
+async def test_adding_up_twice_changes_nothing(database: Database, endpoint: str) -> None:
+    await _lives(database, endpoint)
+    assert await folding.fold(database)
+    assert await folding.fold(database) == 0
+    assert await recount.differences(database) == {}
+
+
+async def test_a_missing_figure_is_found(database: Database, endpoint: str) -> None:
+    await seed_deliveries(database, endpoint, 3)
+    await count_rows(database)
+    await folding.fold(database)
+    figures = Figure.__table__
+    async with database.write() as connection:
+        await connection.execute(delete(figures).where(figures.c.scope == endpoint))
+    found = await recount.differences(database)
+    assert [(key.kind, number) for key, number in found.items()] == [("delivery:pending", -3)]
+
+
+async def test_steps_may_begin_and_end_between_round_times(
+    database: Database, endpoint: str
+) -> None:
+    await _lives(database, endpoint)
+    hour = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    edges = [hour - timedelta(minutes=1), hour, hour + timedelta(minutes=5)]
+    edges += [hour + timedelta(minutes=7)]
+    async with database.read() as connection:
+        steps = await reading.steps(connection, Scope(), edges, prefix="ended:")
+    assert [one.ended.total() for one in steps] == [0, 4, 0]
