@@ -60,18 +60,18 @@ async def count_rows(connection: AsyncConnection, tally: Tally) -> None:
             first = row.status == DeliveryStatus.DELIVERED and not row.round
             due = row.deliver_at or row.created_at
             tally.ended(owner, state, took=row.finished_at - due if first else None)
-    for row in await connection.execute(
+    for attempt in await connection.execute(
         select(
             *(_A.delivery_id, _A.started_at, _A.result, _A.status_code, _A.duration_ms, _A.trigger)
         )
     ):
         tally.attempt(
-            owners[row.delivery_id],
-            row.started_at,
-            Result(row.result),
-            row.status_code,
-            row.duration_ms,
-            first=row.trigger == Trigger.FIRST,
+            owners[attempt.delivery_id],
+            attempt.started_at,
+            Result(attempt.result),
+            attempt.status_code,
+            attempt.duration_ms,
+            first=attempt.trigger == Trigger.FIRST,
         )
 
 
