@@ -12,6 +12,7 @@ from hookfast.ids import new_id
 from hookfast.retention.ages import (
     SWEEPS,
     WORKFLOW_TYPE,
+    Compared,
     Prepared,
     RetentionInput,
     RetentionRunInput,
@@ -27,7 +28,7 @@ _UNTIL_DONE = RetryPolicy(
 _TIMEOUT = timedelta(hours=6)
 _HEARTBEAT_TIMEOUT = timedelta(minutes=10)
 _QUICK = timedelta(minutes=10)  # of activities that send no heartbeat: a killed worker is noticed
-"""Counting a day is one statement, and so is counting the rows of a partition."""
+"""Counting the rows of a partition is one statement."""
 
 
 @workflow.defn(name=WORKFLOW_TYPE, failure_exception_types=[InvalidInput])
@@ -55,7 +56,7 @@ class RetentionWorkflow:
         workflow.continue_as_new(replace(input, run_id=run_id, left=tuple(left)))
 
     async def _begin(self, run: RetentionRunInput) -> None:
-        workflow.set_current_details("counting by day")
+        workflow.set_current_details("adding figures up")
         await workflow.execute_activity(
             "begin_retention",
             run,
@@ -71,7 +72,17 @@ class RetentionWorkflow:
                 start_to_close_timeout=_TIMEOUT,
                 heartbeat_timeout=_HEARTBEAT_TIMEOUT,
                 retry_policy=_UNTIL_DONE,
-                summary="partitions ahead, counts by day",
+                summary="partitions ahead, old figures added up",
+            )
+            workflow.set_current_details("comparing figures with rows")
+            await workflow.execute_activity(
+                "compare_figures",
+                run,
+                result_type=Compared,
+                start_to_close_timeout=_TIMEOUT,
+                heartbeat_timeout=_HEARTBEAT_TIMEOUT,
+                retry_policy=_UNTIL_DONE,
+                summary="figures compared with rows",
             )
 
     async def _sweep(self, run: RetentionRunInput, name: str) -> Swept:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from fastapi import Query, Response
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Reader
 from api.context.context import Context
@@ -40,7 +39,6 @@ from hookfast.storage.figures.attempt_success import AttemptSuccess
 from hookfast.storage.figures.endpoint_counts import EndpointCounts
 from hookfast.storage.figures.overview import MAX_WAITING, AttentionItem, Step
 from hookfast.storage.figures.workers import Alive
-from hookfast.storage.retention import delivery_days
 
 routes = PageRouter(DASHBOARD)
 
@@ -152,21 +150,14 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     tenant_id = view.tenant_id
     async with context.database.read() as connection:
         oldest = await overview.oldest(connection, tenant_id=tenant_id)
-        days, began = {}, oldest
-        if window == "30d":
-            whole = WINDOWS[window].edges(view.now, UTC_ZONE)
-            days = await _days(connection, whole, tenant_id=tenant_id)
-            if days and began is not None:
-                began = min(began, datetime.combine(min(days), time(), UTC))
+        began = oldest
         span = WINDOWS[window].begun_at(began, view.now)
         zone = view.zone if span.length < _DAY else UTC_ZONE
         edges = span.edges(view.now, zone)
-        if span.length < _DAY:
-            days = {}  # the counts are of whole days
         chosen = DeliveryFilter(tenant_id=tenant_id)
         counted = await overview.steps(connection, edges, chosen, now=view.now)
         times = await overview.seconds(connection, edges, tenant_id=tenant_id)
-        attempts = await _attempts(connection, edges, days, tenant_id=tenant_id)
+        attempts = await attempt_success.read(connection, edges[0], edges[-1], tenant_id=tenant_id)
         waiting = await overview.waiting(connection, tenant_id=tenant_id)
         held_since = await overview.oldest_held(connection, tenant_id=tenant_id)
         endpoints = await endpoint_counts.read(connection, tenant_id=tenant_id)
@@ -181,7 +172,6 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
             limit=_FAILURES_SHOWN,
         )
         alive = await workers.count_alive(connection, now=view.now)
-    counted = [_counted(step, days.get(step.start.date())) for step in counted]
     steps = [replace(step, seconds=took) for step, took in zip(counted, times, strict=True)]
     labels = [span.labels.of(step.start, step.end, zone) for step in steps]
     figures = Overview(
@@ -215,57 +205,9 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         "overview": figures,
         "failures": failures,
         "first_steps": await first_steps.read(view, endpoints=endpoints.total)
-        if oldest is None and not days
+        if oldest is None
         else None,
     }
-
-
-async def _days(
-    connection: AsyncConnection, edges: Sequence[datetime], *, tenant_id: str | None
-) -> dict[date, dict[str, int]]:
-    """Return the stored daily counts, which outlive the rows."""
-    since = edges[0].date()
-    rows = await delivery_days.list_days(connection, since=since, tenant_id=tenant_id)
-    return {row["day"]: row for row in rows}
-
-
-async def _attempts(
-    connection: AsyncConnection,
-    edges: Sequence[datetime],
-    days: Mapping[date, dict[str, int]],
-    *,
-    tenant_id: str | None,
-) -> AttemptSuccess:
-    """Return the success of the attempts in the window: of these whole days as they were counted,
-    and of the time after them."""
-    start = edges[0]
-    if days:
-        start = max(start, datetime.combine(max(days) + _DAY, time(), UTC))
-    rest = await attempt_success.read(connection, start, edges[-1], tenant_id=tenant_id)
-    return rest + AttemptSuccess(
-        total=int(sum(row["attempts"] for row in days.values())),
-        succeeded=int(sum(row["succeeded"] for row in days.values())),
-    )
-
-
-def _counted(step: Step, row: dict[str, int] | None) -> Step:
-    """Return the step with the day's stored counts, because its rows may be deleted by retention or
-    too many to read. While all rows are there they win: deliveries that were open when the day was
-    counted may have ended since."""
-    if row is None or (not step.estimated and step.total >= _total(row)):
-        return step
-    return replace(
-        step,
-        delivered=int(row["delivered"]),
-        failed=int(row["dead"] + row["gone"]),
-        cancelled=int(row["cancelled"]),
-        open=int(row["open"]),
-        estimated=False,
-    )
-
-
-def _total(row: dict[str, int]) -> int:
-    return int(sum(row[name] for name in ("delivered", "dead", "gone", "cancelled", "open")))
 
 
 def _links(steps: Sequence[Step]) -> list[str]:

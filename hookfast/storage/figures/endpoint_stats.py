@@ -2,18 +2,14 @@
 
 The cost is bounded, whatever the window: for an endpoint with a million deliveries today, only the
 newest are counted. Each read is a range of an index.
-
-Days of which retention has deleted rows are not counted. Their daily counts (`delivery_days`)
-cannot be used instead: they lack causes of failure and exact times, and count attempts by the
-attempts' own day.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, time, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Select, Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,13 +18,11 @@ from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.storage.database.keyset import created_between
 from hookfast.storage.deliveries.attempts import where_delivery_in
 from hookfast.storage.figures import sample
-from hookfast.storage.tables import Attempt, CountedDay, Delivery, DeliveryDay
+from hookfast.storage.tables import Attempt, Delivery
 
 _DELIVERIES = Delivery.__table__.c
 _ATTEMPTS_TABLE: Table = Attempt.__table__
 _ATTEMPTS = _ATTEMPTS_TABLE.c
-_DAYS = DeliveryDay.__table__.c
-_COUNTED = CountedDay.__table__.c
 
 MAX_DELIVERIES = 5_000
 """The most deliveries that are counted, the newest first."""
@@ -52,36 +46,7 @@ class EndpointStats:
 async def read(
     connection: AsyncConnection, endpoint_id: str, *, since: datetime, until: datetime
 ) -> EndpointStats:
-    """Count the deliveries created from `since` to before `until`, and their attempts so far, as
-    far back as all of them are kept."""
-    stats = await _count(connection, endpoint_id, since=since, until=until)
-    # The last day of the window that may have lost rows of the endpoint. Read afterwards: a day
-    # becomes final before any of its rows is deleted, so all days with missing rows are final now.
-    last = await connection.scalar(
-        select(_DAYS.day)
-        .join(CountedDay.__table__, _COUNTED.day == _DAYS.day)
-        .where(
-            _DAYS.endpoint_id == endpoint_id,
-            _DAYS.day >= since.astimezone(UTC).date(),
-            _DAYS.day <= (until - timedelta.resolution).astimezone(UTC).date(),
-            _COUNTED.final,
-        )
-        .order_by(_DAYS.day.desc())
-        .limit(1)
-    )
-    if last is None:
-        return stats
-    kept_from = datetime.combine(last + timedelta(days=1), time(), UTC)
-    if kept_from < until:
-        kept = await read(connection, endpoint_id, since=kept_from, until=until)
-    else:
-        kept = await _count(connection, endpoint_id, since=until, until=until)
-    return replace(kept, complete=False)
-
-
-async def _count(
-    connection: AsyncConnection, endpoint_id: str, *, since: datetime, until: datetime
-) -> EndpointStats:
+    """Count the deliveries created from `since` to before `until`, and their attempts so far."""
     newest = (
         select(_DELIVERIES.id, _DELIVERIES.status, _DELIVERIES.created_at)
         .where(

@@ -14,9 +14,7 @@ from api.limits.receiver_checks import ReceiverCheckLimit
 from api.limits.token_bucket import TokenBuckets
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
-from hookfast.retention.ages import midnight
 from hookfast.storage.figures import endpoint_stats, sample
-from hookfast.storage.retention import delivery_days
 from hookfast.storage.tables import Attempt, Delivery, Endpoint
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
 from tests.support.receiver import Receiver
@@ -189,31 +187,6 @@ async def test_statistics_over_the_limit_count_the_newest_and_show_their_start(
     monkeypatch.setattr(endpoint_stats, "MAX_ATTEMPTS", 3)
     stats = (await client.get(path)).json()
     assert (stats["complete"], stats["attempts"]["total"]) == (False, 3)
-
-
-async def test_statistics_start_after_the_last_deleted_day(
-    client: httpx2.AsyncClient, context: Context, endpoint: Json, make_endpoint: Make
-) -> None:
-    now = utc_now()
-    for days in (3, 2, 1):
-        at = now - timedelta(days=days)
-        await _store(context, endpoint, ("success", 200, 1.0), status="delivered", at=at)
-        await delivery_days.count_day(context.database, at.date(), final=days > 1, now=now)
-    path = f"/endpoints/{endpoint['id']}/stats"
-    kept_from = midnight(now - timedelta(days=1))
-
-    async def counted(**params: str) -> tuple[bool, int, str]:
-        stats = (await client.get(path, params=params)).json()
-        assert stats["attempts"]["total"] == stats["deliveries"]["total"]
-        return stats["complete"], stats["deliveries"]["total"], stats["since"]
-
-    since, until = rfc3339(now - timedelta(days=60)), rfc3339(now - timedelta(days=2))
-    assert await counted(since=since) == (False, 1, rfc3339(kept_from))
-    assert await counted(since=rfc3339(kept_from)) == (True, 1, rfc3339(kept_from))
-    assert await counted(since=since, until=until) == (False, 0, until)
-    other = await make_endpoint(tenant_id=endpoint["tenant_id"])  # it had no deliveries then
-    stats = (await client.get(f"/endpoints/{other['id']}/stats", params={"since": since})).json()
-    assert (stats["complete"], stats["since"]) == (True, since)
 
 
 async def test_statistics_window_that_ends_before_it_starts_is_rejected(

@@ -573,7 +573,7 @@ async def test_statistics_of_an_endpoint_read_ranges_of_indexes(
     connection: AsyncConnection,
 ) -> None:
     query = endpoint_stats.read(connection, ENDPOINT, since=EPOCH, until=FUTURE)
-    indexes = ["ix_deliveries_endpoint", "ix_attempts_delivery", "ix_delivery_days_endpoint"]
+    indexes = ["ix_deliveries_endpoint", "ix_attempts_delivery"]
     await check(connection, query, index=indexes)
     ranges = [(MOMENT - MINUTE, MOMENT), (EPOCH, FUTURE)]
     steps = endpoint_attempts.deliveries_statement(ENDPOINT, ranges, most=[100, 100])
