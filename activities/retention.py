@@ -17,7 +17,6 @@ from temporalio.exceptions import ApplicationError
 from hookfast.clock import Clock, format_duration, rfc3339, utc_now
 from hookfast.retention import ages as retention
 from hookfast.retention.ages import (
-    Compared,
     Prepared,
     RetentionRunInput,
     RetentionState,
@@ -66,7 +65,6 @@ class RetentionActivities:
         return [
             self.begin_retention,
             self.prepare_retention,
-            self.compare_figures,
             self.sweep_rows,
             self.finish_retention,
         ]
@@ -89,33 +87,43 @@ class RetentionActivities:
 
     @activity.defn(name="prepare_retention")
     async def prepare_retention(self, input: RetentionRunInput) -> Prepared:
-        """Create partitions for the days ahead, and add old figures up."""
+        """Create partitions for the days ahead, add old figures up, and compare figures with the
+        rows."""
         now = self._clock()
         created = await partitions.create_ahead(self._database, now=now)
         async with self._database.write() as connection:
             await retention_runs.count_partitions(connection, input.run_id, created=created)
             if not await retention_runs.sweeps(connection, input.run_id):
                 return Prepared(partitions=created)
+        await self._roll_up(input.run_id, now)
+        endpoints, corrected = await self._compare_gauges(input.run_id)
+        hours = await self._compare_hours(input.run_id, now)
+        async with self._database.write() as connection:
+            await retention_runs.record_comparison(
+                connection, input.run_id, endpoints=endpoints, hours=hours
+            )
+        return Prepared(created, endpoints, corrected, hours)
+
+    async def _roll_up(self, run_id: str, now: datetime) -> None:
+        """Add old figures up, and delete those past their age."""
 
         async def record(connection: AsyncConnection, moved: Moved) -> None:
             await retention_runs.count_figures(
-                connection, input.run_id, rolled_up=moved.rolled_up, deleted=moved.deleted
+                connection, run_id, rolled_up=moved.rolled_up, deleted=moved.deleted
             )
 
         kept_since = retention.cutoff(now, self._ages[retention.FIGURES])
         old = rollup.ages(now, kept_since=kept_since)
         await rollup.roll_up(self._database, old, record=record, heartbeat=activity.heartbeat)
         await rollup.delete_empty_gauges(self._database, heartbeat=activity.heartbeat)
-        return Prepared(partitions=created)
 
-    @activity.defn(name="compare_figures")
-    async def compare_figures(self, input: RetentionRunInput) -> Compared:
-        """Compare gauges, and the figures of the last day, with the rows. Gauges that differ are
-        corrected."""
-        endpoints = corrected = different = 0
+    async def _compare_gauges(self, run_id: str) -> tuple[int, int]:
+        """Compare the gauges of all endpoints with the rows, and correct those that differ. Return
+        the numbers of endpoints, and of gauges that were corrected."""
+        endpoints = corrected = 0
 
         async def record(connection: AsyncConnection, drift: Drift) -> None:
-            await retention_runs.count_corrected(connection, input.run_id, gauges=len(drift))
+            await retention_runs.count_corrected(connection, run_id, gauges=len(drift))
 
         async for page in reconciliation.pages(self._database):
             endpoints += len(page.endpoint_ids)
@@ -125,26 +133,27 @@ class RetentionActivities:
                 if drift:
                     log.warning(
                         "Gauges of an endpoint differed from its rows and were corrected.",
-                        run_id=input.run_id,
+                        run_id=run_id,
                         endpoint_id=endpoint_id,
                         gauges=reconciliation.in_words(drift),
                     )
             activity.heartbeat(page.endpoint_ids[-1])
-        async for hour in reconciliation.hours(self._database, now=self._clock()):
+        return endpoints, corrected
+
+    async def _compare_hours(self, run_id: str, now: datetime) -> int:
+        """Compare the figures of the last day with the rows, and return how many hours differ."""
+        different = 0
+        async for hour in reconciliation.hours(self._database, now=now):
             if hour.differs:
                 different += 1
                 log.warning(
                     "The figures of an hour differ from its rows.",
-                    run_id=input.run_id,
+                    run_id=run_id,
                     hour=rfc3339(hour.start),
                     figures=reconciliation.hour_in_words(hour),
                 )
             activity.heartbeat(rfc3339(hour.start))
-        async with self._database.write() as connection:
-            await retention_runs.record_comparison(
-                connection, input.run_id, endpoints=endpoints, hours=different
-            )
-        return Compared(endpoints, corrected, different)
+        return different
 
     @activity.defn(name="sweep_rows")
     async def sweep_rows(self, input: SweepInput) -> Swept:

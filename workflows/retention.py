@@ -12,7 +12,6 @@ from hookfast.ids import new_id
 from hookfast.retention.ages import (
     SWEEPS,
     WORKFLOW_TYPE,
-    Compared,
     Prepared,
     RetentionInput,
     RetentionRunInput,
@@ -56,7 +55,7 @@ class RetentionWorkflow:
         workflow.continue_as_new(replace(input, run_id=run_id, left=tuple(left)))
 
     async def _begin(self, run: RetentionRunInput) -> None:
-        workflow.set_current_details("adding figures up")
+        workflow.set_current_details("adding up and comparing figures")
         await workflow.execute_activity(
             "begin_retention",
             run,
@@ -72,17 +71,7 @@ class RetentionWorkflow:
                 start_to_close_timeout=_TIMEOUT,
                 heartbeat_timeout=_HEARTBEAT_TIMEOUT,
                 retry_policy=_UNTIL_DONE,
-                summary="partitions ahead, old figures added up",
-            )
-            workflow.set_current_details("comparing figures with rows")
-            await workflow.execute_activity(
-                "compare_figures",
-                run,
-                result_type=Compared,
-                start_to_close_timeout=_TIMEOUT,
-                heartbeat_timeout=_HEARTBEAT_TIMEOUT,
-                retry_policy=_UNTIL_DONE,
-                summary="figures compared with rows",
+                summary="partitions ahead, figures added up and compared",
             )
 
     async def _sweep(self, run: RetentionRunInput, name: str) -> Swept:

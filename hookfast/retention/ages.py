@@ -96,16 +96,10 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Result of the preparation: partitions created for the days ahead."""
+    """Result of the preparation: partitions created for the days ahead, endpoints whose gauges were
+    compared with the rows, gauges that were corrected, and hours whose figures differ."""
 
     partitions: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """Result of the comparison of figures with rows: the endpoints whose gauges were compared, the
-    gauges that were corrected, and the hours whose figures differ."""
-
     endpoints: int = 0
     corrected: int = 0
     hours: int = 0

@@ -94,7 +94,7 @@ async def roll_up(
     database: Database, old: Ages, *, record: Record, heartbeat: Heartbeat = lambda _: None
 ) -> None:
     """Add up the old figures of every scope, scope by scope. `heartbeat` is called with the last
-    scope of each page that is done."""
+    scope of each piece that is done."""
     after = ""
     while scopes := await _scopes_after(database, after):
         async for piece in _pieces(database, old, scopes):
@@ -102,6 +102,7 @@ async def roll_up(
             async with database.write() as connection:
                 await folding.lock(connection, wait=True)
                 await record(connection, await _move(connection, old, piece))
+            heartbeat(piece.scopes[-1])
             # As long as it took, so that others who wait for SQLite's one writer get a turn.
             await asyncio.sleep(time.monotonic() - begun)
         after = scopes[-1]

@@ -37,7 +37,6 @@ async def run(
     await environment.run(retention.begin_retention, input)
     if not dry_run:
         await environment.run(retention.prepare_retention, input)
-        await environment.run(retention.compare_figures, input)
     for name in (one for one in SWEEPS if one in only):
         while not (
             await environment.run(retention.sweep_rows, SweepInput(input.run_id, name, dry_run))
