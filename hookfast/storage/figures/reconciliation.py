@@ -138,7 +138,7 @@ async def compare(connection: AsyncConnection, endpoint_ids: Sequence[str]) -> D
     differing = {key: number for key, number in found.items() if number}
     if not differing:
         return {}
-    tenants |= dict((await connection.execute(TENANTS, ids)).tuples())
+    tenants |= {row.id: row.tenant_id for row in await connection.execute(TENANTS, ids)}
     return {
         key._replace(tenant_id=tenants[key.endpoint_id]): number
         for key, number in differing.items()
