@@ -110,31 +110,37 @@ async def roll_up(
 
 
 async def delete_empty_gauges(database: Database, *, heartbeat: Heartbeat = lambda _: None) -> None:
-    """Delete the rows of gauges that are 0."""
+    """Delete the rows of gauges that are 0, some endpoints at a time."""
     after = ""
     while True:
         async with database.read() as connection:
-            rows = await connection.execute(EMPTY_GAUGES, {"after": after})
-            endpoints = list(rows.scalars())
-        if not endpoints:
-            return
-        async with database.write() as connection:
-            await folding.lock(connection, wait=True)
-            await connection.execute(
-                delete(_GAUGES).where(_G.endpoint_id.in_(endpoints), _G.number == 0)
-            )
-        after = endpoints[-1]
+            page = list((await connection.execute(NEXT_GAUGES, {"after": after})).scalars())
+            if not page:
+                return
+            some = {"first": page[0], "last": page[-1]}
+            is_needed = (await connection.execute(EMPTY_GAUGES, some)).first() is not None
+        if is_needed:
+            async with database.write() as connection:
+                await folding.lock(connection, wait=True)
+                await connection.execute(DELETE_EMPTY_GAUGES, some)
+        after = page[-1]
         heartbeat(after)
 
 
-EMPTY_GAUGES: Final = (
+NEXT_GAUGES: Final = (
     select(_G.endpoint_id)
-    .where(_G.endpoint_id > bindparam("after"), _G.number == 0)
+    .where(_G.endpoint_id > bindparam("after"))
     .distinct()
     .order_by(_G.endpoint_id)
     .limit(_ENDPOINTS_AT_ONCE)
 )
-"""Selects the next endpoints that have a gauge of 0."""
+"""Selects the next endpoints that have gauges."""
+_IS_EMPTY: Final = (
+    _G.endpoint_id.between(bindparam("first"), bindparam("last")),
+    _G.number == 0,
+)
+EMPTY_GAUGES: Final = select(_G.endpoint_id).where(*_IS_EMPTY).limit(1)
+DELETE_EMPTY_GAUGES: Final = delete(_GAUGES).where(*_IS_EMPTY)
 
 
 def _next_scopes() -> Select[Any]:

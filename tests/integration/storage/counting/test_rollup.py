@@ -281,7 +281,7 @@ async def test_figures_past_their_age_and_zeros_are_deleted(database: Database) 
 async def test_gauges_of_zero_are_deleted(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollup, "_ENDPOINTS_AT_ONCE", 2)
+    monkeypatch.setattr(rollup, "NEXT_GAUGES", rollup.NEXT_GAUGES.limit(2))
     gauges = [
         (f"ep_{number}", kind, number % 3) for number in range(9) for kind in ("held", "dead:")
     ]
