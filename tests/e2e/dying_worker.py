@@ -39,6 +39,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
+from temporalio.common import RetryPolicy
 from temporalio.worker import Worker
 
 import worker
@@ -141,6 +142,8 @@ def shorten_timeouts(timeout: timedelta) -> None:
     heartbeat._EVERY_SECONDS = timeout.total_seconds() / 4
     # its activities report their progress, and not every second
     retention._HEARTBEAT_TIMEOUT = retention._QUICK = 5 * timeout
+    # one activity dies at several steps, and would wait for longer each time
+    retention._UNTIL_DONE = RetryPolicy(initial_interval=timeout, maximum_interval=timeout)
     circuit_breaker._HEARTBEAT_TIMEOUT = delivery.HEARTBEAT = timeout  # type: ignore[misc]
     circuit_breaker.CircuitBreakerWorkflow._run.__kwdefaults__["timeout"] = timeout
     worker.Worker = functools.partial(  # type: ignore[misc, assignment]
