@@ -2,8 +2,7 @@
 
 The cost is bounded, however many deliveries there are. Each step of a window is a range of an
 index, of which at most `MAX_READ` deliveries are read; if a step has more, the rest is estimated
-from the share of the step that those cover, and `estimated` is set. Whole past days come from
-`delivery_days` if they were counted.
+from the share of the step that those cover, and `estimated` is set.
 """
 
 from __future__ import annotations
