@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, Index, Integer, SmallInteger
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import ByteOrderText
-from hookfast.storage.tables.record import Record
+from hookfast.storage.tables.record import Record, partial_index
 
 _NUMBER: Any = BigInteger
 _ID: Any = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only INTEGER keys up
@@ -53,6 +53,8 @@ class Gauge(Record, table=True):
     __tablename__ = "gauges"
     __table_args__ = (
         Index("ix_gauges_tenant", "tenant_id"),
+        # the endpoints with the most deliveries that are held or retried
+        partial_index("ix_gauges_late", "number", where="kind IN ('held', 'retrying')"),
         {"sqlite_with_rowid": False},
     )
 
