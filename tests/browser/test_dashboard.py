@@ -61,7 +61,7 @@ def test_ids_keys_urls_and_types_are_found_from_the_headers_box(
         (EVENT_TYPE, f"/dashboard/event-types/{EVENT_TYPE}"),
         ("4/broken", f"/dashboard/endpoints/{scene.broken}"),
         ("invoice.pa", f"/dashboard/event-types/{EVENT_TYPE}"),
-        ("corner shop", f"/dashboard/endpoints?tenant_id={scene.tenant_id}"),
+        ("corner shop", f"/dashboard/tenants/{scene.tenant_id}"),
     )
     with browsing(chromium, site) as page:
         for text, path in found:

@@ -1,5 +1,5 @@
-"""The tenants that need attention: deliveries of theirs are held or retried, endpoints of theirs are
-not healthy, or they have dead letters.
+"""The tenants that need attention: some of their deliveries are held or retried, some of their
+endpoints are not healthy, or they have dead letters.
 
 The cost is bounded, however many tenants and endpoints there are. Tenants are found by the indexes
 of what is wrong: the largest gauges of held and retrying deliveries, the endpoints that are not

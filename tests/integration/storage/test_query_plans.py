@@ -658,7 +658,11 @@ async def test_tenants_that_need_attention_are_found_without_reading_the_others(
         (tenant_health.LATE, ["ix_gauges_late"]),
         (
             tenant_health.UNHEALTHY,
-            ["ix_endpoint_health_unhealthy", "sqlite_autoindex_endpoints_1", "ix_endpoints_stopped"],
+            [
+                "ix_endpoint_health_unhealthy",
+                "sqlite_autoindex_endpoints_1",
+                "ix_endpoints_stopped",
+            ],
         ),
         (tenant_health.DEAD, ["ix_deliveries_dead_finished", "sqlite_autoindex_tenants_1"]),
         (
