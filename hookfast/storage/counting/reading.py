@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    CompoundSelect,
     Integer,
     Select,
     Table,
@@ -80,14 +81,41 @@ def is_exact(moment: datetime, *, now: datetime) -> bool:
     return not since_epoch % precision(moment, now=now)
 
 
+async def oldest(connection: AsyncConnection, scope: Scope) -> datetime | None:
+    """Return the beginning of the oldest minute, hour or day that has figures; None if none has."""
+    moments = await connection.scalars(
+        oldest_statement(
+            by_endpoint=scope.endpoint_id is not None,
+            by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
+        ),
+        {"scope": scope.name, "owner": scope.endpoint_id or scope.tenant_id},
+    )
+    least = min((at for at in moments if at is not None), default=None)
+    return None if least is None else time_of_minute(least)
+
+
+@lru_cache
+def oldest_statement(*, by_endpoint: bool, by_tenant: bool) -> CompoundSelect[int]:
+    """Return the statement of `oldest`."""
+    added = select(func.min(_F.at)).where(_F.scope == bindparam("scope"))
+    new = select(func.min(_E.at)).where(~_E.gauge, *_owned(_E, by_endpoint, by_tenant))
+    return union_all(added, new)
+
+
 async def steps(
-    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime], *, prefix: str = ""
+    connection: AsyncConnection,
+    scope: Scope,
+    edges: Sequence[datetime],
+    *,
+    prefix: str = "",
+    event_type: str | None = None,
 ) -> list[Numbers]:
     """Return the figures between each two of these times: of all kinds, or those that begin with
     `prefix`. The times are exact (`is_exact`), and equally far apart; only the first and the last
-    step may be shorter than the others."""
+    step may be shorter than the others. Figures of one event type have no durations, and all times
+    are whole hours (UTC)."""
     found = [Numbers() for _ in edges[1:]]
-    for one in await _read(connection, scope, edges, prefix=prefix):
+    for one in await _read(connection, scope, edges, prefix=prefix, event_type=event_type):
         found[one.step].add(one.kind, one.bucket, one.number)
     return found
 
@@ -111,9 +139,11 @@ async def _read(
     *,
     by_type: bool = False,
     prefix: str = "",
+    event_type: str | None = None,
 ) -> list[Counted]:
     if len(edges) < 2:
         return []
+    by_type = by_type or event_type is not None
     length = max(end - start for start, end in pairwise(edges))
     rows = await connection.execute(
         figures_statement(
@@ -121,6 +151,7 @@ async def _read(
             by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
             by_type=by_type,
             filtered=bool(prefix),
+            of_type=event_type is not None,
         ),
         {
             "scope": scope.name + (BY_TYPE if by_type else ""),
@@ -131,6 +162,7 @@ async def _read(
             "origin": minute_of(edges[1] - length),
             "length": length // timedelta(minutes=1),
             "prefix": prefix,
+            "event_type": event_type,
         },
     )
     return [Counted(*row) for row in rows]
@@ -138,12 +170,15 @@ async def _read(
 
 @lru_cache
 def figures_statement(
-    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool
+    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool, of_type: bool
 ) -> Select[Any]:
     """Return the statement of `figures`: step, event type, kind, bucket, number."""
     at = _E.at - _E.at % 60 if by_type else _E.at
     added = select(_F.at, _F.event_type, _F.kind, _F.bucket, _F.number).where(
-        _F.scope == bindparam("scope"), *_within(_F.at), *_named(_F.kind, filtered)
+        _F.scope == bindparam("scope"),
+        *_within(_F.at),
+        *_named(_F.kind, filtered),
+        *_typed(_F.event_type, of_type),
     )
     new = select(
         at.label("at"),
@@ -152,7 +187,11 @@ def figures_statement(
         _E.bucket,
         _E.number,
     ).where(
-        ~_E.gauge, *_owned(_E, by_endpoint, by_tenant), *_within(at), *_named(_E.kind, filtered)
+        ~_E.gauge,
+        *_owned(_E, by_endpoint, by_tenant),
+        *_within(at),
+        *_named(_E.kind, filtered),
+        *_typed(_E.event_type, of_type),
     )
     rows = union_all(added, new).subquery().c
     key = (
@@ -224,3 +263,7 @@ def _within(at: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
 
 def _named(kind: ColumnElement[str], filtered: bool) -> tuple[ColumnElement[bool], ...]:
     return (kind.startswith(bindparam("prefix")),) if filtered else ()
+
+
+def _typed(event_type: ColumnElement[str], of_type: bool) -> tuple[ColumnElement[bool], ...]:
+    return (event_type == bindparam("event_type"),) if of_type else ()
