@@ -21,7 +21,7 @@ from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.figures import delivery_steps
 from hookfast.storage.figures.delivery_steps import MOST, TooMany
 
-_MAX_STEPS: Final = 48
+_MAX_STEPS: Final = 49  # half hours of a day that begins at a minute
 _MAX_LABELS: Final = 6
 _DEFAULT: Final = timedelta(hours=24)
 _SHORTEST: Final = timedelta(minutes=10)
@@ -83,11 +83,12 @@ def edges_of(
     if len(fine) < 3:
         return []
     least = delivery_steps.precision(chosen, fine[0], now=now)
-    counted = [] if least is None else times(least=least)
-    if not counted or not delivery_steps.are_counted(chosen, counted, now=now):
-        return [fine]
-    # one bar says little: draw the steps in it if its deliveries are few
-    return [counted] if len(counted) > 2 else [fine, counted]
+    counted = fine if least is None else times(least=least)
+    known = len(counted) > 2 and delivery_steps.are_counted(chosen, counted, now=now)
+    if known or counted == fine:
+        return [counted]
+    # one bar says little, and the ends are to be counted anyway: shorter steps if there are few
+    return [fine, counted]
 
 
 def edges_between(

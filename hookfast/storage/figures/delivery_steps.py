@@ -24,7 +24,8 @@ from hookfast.storage.tables import Delivery, Endpoint
 
 MOST: Final = 10_000
 """The most deliveries that are counted by their rows."""
-HOUR: Final = timedelta(hours=1)
+_HOUR: Final = timedelta(hours=1)
+_EPOCH: Final = time_of_minute(0)
 
 _D = Delivery.__table__.c
 _E = Endpoint.__table__.c
@@ -39,28 +40,44 @@ class TooMany(Enum):
 
 
 def precision(chosen: DeliveryFilter, since: datetime, *, now: datetime) -> timedelta | None:
-    """Return the length that steps from this time need to be counted by the counters; None if
-    those do not know the filter."""
+    """Return the length of the times from `since` that the counters know the deliveries of; None if
+    they do not know this filter."""
     if chosen.event_id or chosen.subscription_id or chosen.answer:
         return None
     least = reading.precision(since, now=now)
-    return least if chosen.event_type is None else max(HOUR, least)
+    return least if chosen.event_type is None else max(_HOUR, least)
 
 
 def are_counted(chosen: DeliveryFilter, edges: Sequence[datetime], *, now: datetime) -> bool:
-    """Whether the counters know the numbers of this filter between these times."""
+    """Whether the counters know the deliveries between each two of these times."""
     least = precision(chosen, edges[0], now=now)
-    origin = time_of_minute(0)
-    return least is not None and not any((each - origin) % least for each in edges)
+    return least is not None and not any((each - _EPOCH) % least for each in edges)
 
 
 async def read(
     connection: AsyncConnection, chosen: DeliveryFilter, edges: Sequence[datetime], *, now: datetime
 ) -> list[Numbers] | TooMany:
     """Return the deliveries created between each two of these times (`reading.steps`) that match
-    the filter, whose own times are ignored."""
-    if not are_counted(chosen, edges, now=now):
+    the filter, whose own times are ignored. If the counters know them between all times but the
+    first or the last, only the rows of the first or the last step are read."""
+    first = 0 if are_counted(chosen, edges[:1], now=now) else 1
+    last = len(edges) if are_counted(chosen, edges[-1:], now=now) else len(edges) - 1
+    inner = edges[first:last]
+    if len(inner) < 2 or not are_counted(chosen, inner, now=now):
         return await _rows(connection, chosen, edges)
+    found = await _counted(connection, chosen, inner)
+    for side, ends in ((0, edges[: first + 1]), (len(edges), edges[last - 1 :])):
+        if len(ends) > 1:
+            rows = await _rows(connection, chosen, ends)
+            if isinstance(rows, TooMany):
+                return rows
+            found[side:side] = rows
+    return found
+
+
+async def _counted(
+    connection: AsyncConnection, chosen: DeliveryFilter, edges: Sequence[datetime]
+) -> list[Numbers]:
     if not await _exists(connection, chosen):
         return [Numbers() for _ in edges[1:]]
     return await reading.steps(
@@ -88,7 +105,8 @@ async def _rows(
     found = [Numbers() for _ in edges[1:]]
     matching = 0
     for each in _ranges(chosen):
-        rows = (await connection.execute(rows_statement(each, edges[0], edges[-1]))).all()
+        statement = rows_statement(each, edges[0], edges[-1], limit=MOST + 1)
+        rows = (await connection.execute(statement)).all()
         for id_, status, matches in rows:
             if matches:
                 matching += 1
@@ -108,7 +126,7 @@ def _ranges(chosen: DeliveryFilter) -> list[DeliveryFilter]:
 
 
 def rows_statement(
-    chosen: DeliveryFilter, since: datetime, until: datetime
+    chosen: DeliveryFilter, since: datetime, until: datetime, *, limit: int
 ) -> Select[str, str, int]:
     """Return the statement that reads a range of an index: id, status, and whether the delivery
     matches. The limit is on the rows of the range, so that a filter which few of them match does
@@ -119,5 +137,5 @@ def rows_statement(
         select(_D.id, _D.status, matches)
         .where(*indexed, *created_between(_D.id, "dlv", since, until))
         .order_by(_D.id)
-        .limit(MOST + 1)
+        .limit(limit)
     )
