@@ -30,7 +30,6 @@ _PAGES: Final[Mapping[str, str]] = {
     "job": "jobs",
     "source": "sources",
     "inbox": "inbox",
-    "tenant": "tenants",
 }
 """The kinds of resources that have a page, and the folder of its path."""
 

@@ -23,5 +23,9 @@ async def load(view: View, *tenant_ids: str | None) -> None:
 
 
 async def load_owners(view: View, listed: Iterable[_Owned]) -> None:
-    """Load the names of the tenants that own what a list shows."""
+    """Load the names of the tenants that own what a list shows. It says whose each row is if the
+    visitor sees several tenants, also while all rows are of one."""
     await load(view, *(each.tenant_id for each in listed))
+    if view.is_operator and view.tenant_id is None:
+        async with view.context.database.read() as connection:
+            view.has_several_tenants = await tenants.are_several(connection)
