@@ -2,8 +2,8 @@
 endpoints are not healthy, or they have dead letters.
 
 The cost is bounded, however many tenants and endpoints there are. Tenants are found by the indexes
-of what is wrong: the largest gauges of held and retrying deliveries, the endpoints that are not
-healthy, and the newest dead letters. Those that are returned are counted exactly.
+of what is wrong: the highest numbers of held and of retrying deliveries, the endpoints that are
+not healthy, and the newest dead letters. Those that are returned are counted exactly.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from hookfast.endpoints.circuit import EndpointState
 from hookfast.endpoints.health import DISABLED_BY_REQUEST, Health
 from hookfast.storage.accounts import tenants
 from hookfast.storage.counting import reading
+from hookfast.storage.counting.folding import EVERYTHING
 from hookfast.storage.database.planner_hints import constant
 from hookfast.storage.deliveries import dead_letters
 from hookfast.storage.endpoints.derived_health import IS_STOPPED, health_of
 from hookfast.storage.figures.endpoint_counts import MAX_COUNTED, SOME_UNHEALTHY
-from hookfast.storage.tables import Delivery, Endpoint, FigureEntry, Gauge, Tenant
+from hookfast.storage.tables import Delivery, Endpoint, FigureEntry, GaugeTotal, Tenant
 
-MAX_GAUGES: Final = 5_000
-"""The most gauges of held and retrying deliveries that are read, the largest first."""
+MAX_NUMBERS: Final = 5_000
+"""The most numbers of held and retrying deliveries that are read, the highest first."""
 MAX_DEAD: Final = 1_000
 """The most dead letters that are read, the newest first."""
 _MOST_FOUND: Final = 32
@@ -36,8 +37,8 @@ _MOST_FOUND: Final = 32
 
 _D = Delivery.__table__.c
 _E = Endpoint.__table__.c
-_G = Gauge.__table__.c
 _NEW = FigureEntry.__table__.c
+_TOTAL = GaugeTotal.__table__.c
 _TENANTS: Table = Tenant.__table__
 _LATE = (DeliveryStatus.HELD, DeliveryStatus.RETRYING)
 _DEAD: Final = ("dead", "gone")
@@ -113,15 +114,15 @@ def _most(columns: Any, number: Any) -> Select[Any]:
 
 def _late() -> Select[Any]:
     kinds = [constant(status.value) for status in _LATE]
-    largest = (
-        select(_G.tenant_id, _G.number)
-        .where(_G.kind.in_(kinds), _G.number > 0)
-        .order_by(_G.number.desc())
-        .limit(MAX_GAUGES)
+    highest = (
+        select(_TOTAL.scope.label("tenant_id"), _TOTAL.number)
+        .where(_TOTAL.kind.in_(kinds), _TOTAL.number > 0, _TOTAL.scope != constant(EVERYTHING))
+        .order_by(_TOTAL.number.desc())
+        .limit(MAX_NUMBERS)
         .subquery()
     )
     new = select(_NEW.tenant_id, _NEW.number).where(_NEW.gauge, _NEW.kind.in_(kinds))
-    rows = union_all(select(largest), new).subquery().c
+    rows = union_all(select(highest), new).subquery().c
     return _most(rows, func.sum(rows.number))
 
 
