@@ -87,6 +87,10 @@ async def test_page_of_a_tenant_leads_to_its_pages_alone_and_to_a_portal_link(
         assert "Show only this tenant" not in page
         assert "Create a portal link" in page
         assert f'<a href="{path}">Baker</a>' in page.partition("<main")[0]
+        # all rows are this tenant's, so none says so
+        await new_endpoint(client, tenant)
+        listed = (await operator.get("/dashboard/endpoints")).text
+        assert path not in listed.partition("<main")[2]
     finally:
         await operator.submit("/dashboard/settings/tenant", tenant_id="")
     assert "Show only this tenant" in (await operator.get(path)).text
@@ -116,6 +120,7 @@ async def test_key_of_a_tenant_opens_the_page_of_its_own_tenant_only(
 async def test_tenants_are_shown_by_their_names(
     client: httpx2.AsyncClient, operator: Visitor
 ) -> None:
+    await new_tenant(client)
     tenant = await new_tenant(client, "Named & Sons")
     endpoint = await new_endpoint(client, tenant)
     delivery = await emit(client, tenant)
@@ -134,8 +139,9 @@ async def test_tenants_are_shown_by_their_names(
 
 
 async def test_every_page_of_a_tenants_object_names_it(
-    operator: Visitor, owned: dict[str, str]
+    client: httpx2.AsyncClient, operator: Visitor, owned: dict[str, str]
 ) -> None:
+    await new_tenant(client)  # lists say whose a row is where there are several
     tenant = owned["tenant_id"]
     link = f'<a href="/dashboard/tenants/{tenant}" title="{tenant}">Victim</a>'
     for path in (
@@ -176,6 +182,7 @@ async def test_names_of_a_list_take_one_statement(
 async def test_overview_names_the_tenants_that_need_attention(
     app: FastAPI, client: httpx2.AsyncClient, context: Context, operator: Visitor
 ) -> None:
+    await new_tenant(client)
     tenant, _ = await new_shop(client, context, "Troubled")
     page = (await operator.get("/dashboard")).text
     table = page.partition('aria-label="Tenants that need attention"')[2].partition("</table>")[0]
