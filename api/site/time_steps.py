@@ -88,12 +88,15 @@ class Span:
     def zone_at(self, now: datetime, zone: ZoneInfo) -> ZoneInfo:
         """Return the zone at whose round times the steps begin: the reader's, or UTC if some of
         those times are not exact, as in India before the last two days. A day is one of UTC."""
-        edges = self.edges(now, zone) if self.length < _DAY else []
+        edges = self._edges(now, zone) if self.length < _DAY else []
         return zone if edges and all(is_exact(each, now=now) for each in edges) else UTC_ZONE
 
     def edges(self, now: datetime, zone: ZoneInfo) -> list[datetime]:
-        """Return the times at which the steps begin and end. They are round times of the zone, so
-        that a step stays the same each time the page is rendered."""
+        """Return the times at which the steps begin and end. They are round times of the zone, or
+        of UTC (`zone_at`), so that a step stays the same each time the page is rendered."""
+        return self._edges(now, self.zone_at(now, zone))
+
+    def _edges(self, now: datetime, zone: ZoneInfo) -> list[datetime]:
         day = midnight_in(zone, now)
         end = day + ((now - day) // self.length + 1) * self.length
         first = end - self.count * self.length

@@ -138,8 +138,7 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     async with context.database.read() as connection:
         oldest = await reading.oldest(connection, scope)
         span = WINDOWS[window].begun_at(oldest, view.now)
-        zone = span.zone_at(view.now, view.zone)
-        edges = span.edges(view.now, zone)
+        edges = span.edges(view.now, view.zone)
         numbers = await reading.steps(connection, scope, edges)
         waiting = await overview.waiting(connection, scope)
         held_since = await overview.oldest_held(connection, tenant_id=tenant_id)
@@ -150,13 +149,14 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         failures = await newest_failures.read(
             connection,
             tenant_id=tenant_id,
-            since=WINDOWS[window].edges(view.now, zone)[0],
+            since=WINDOWS[window].edges(view.now, view.zone)[0],
             outages=[each.endpoint_id for each in attention],
             limit=_FAILURES_SHOWN,
         )
         tenants = [] if tenant_id else await tenant_health.read(connection, limit=_TENANTS_SHOWN)
         alive = await workers.count_alive(connection, now=view.now)
     steps = steps_between(edges, numbers)
+    zone = span.zone_at(view.now, view.zone)
     labels = [span.labels.of(step.start, step.end, zone) for step in steps]
     figures = Overview(
         window=window,

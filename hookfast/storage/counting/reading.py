@@ -105,30 +105,28 @@ def oldest_statement(*, by_endpoint: bool, by_tenant: bool) -> CompoundSelect[in
 
 
 async def steps(
-    connection: AsyncConnection,
-    scope: Scope,
-    edges: Sequence[datetime],
-    *,
-    prefix: str = "",
-    event_type: str | None = None,
+    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime], *, prefix: str = ""
 ) -> list[Numbers]:
     """Return the figures between each two of these times: of all kinds, or those that begin with
     `prefix`. The times are exact (`is_exact`), and equally far apart; only the first and the last
-    step may be shorter than the others. Figures of one event type have no durations, and all times
-    are whole hours (UTC)."""
+    step may be shorter than the others."""
     found = [Numbers() for _ in edges[1:]]
-    for one in await _read(connection, scope, edges, prefix=prefix, event_type=event_type):
+    for one in await _read(connection, scope, edges, prefix=prefix):
         found[one.step].add(one.kind, one.bucket, one.number)
     return found
 
 
 async def steps_by_type(
-    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime]
+    connection: AsyncConnection,
+    scope: Scope,
+    edges: Sequence[datetime],
+    *,
+    only: Sequence[str] | None = None,
 ) -> dict[str, list[Numbers]]:
-    """Return the figures of each event type that has some, as `steps` does, without durations. All
-    times are whole hours (UTC)."""
+    """Return the figures of each event type that has some, or of `only` these, as `steps` does,
+    without durations. All times are whole hours (UTC)."""
     found: dict[str, list[Numbers]] = {}
-    for one in await _read(connection, scope, edges, by_type=True):
+    for one in await _read(connection, scope, edges, by_type=True, only=only):
         numbers = found.setdefault(one.event_type, [Numbers() for _ in edges[1:]])
         numbers[one.step].add(one.kind, one.bucket, one.number)
     return found
@@ -140,20 +138,19 @@ async def _read(
     edges: Sequence[datetime],
     *,
     by_type: bool = False,
+    only: Sequence[str] | None = None,
     prefix: str = "",
-    event_type: str | None = None,
 ) -> list[Counted]:
     if len(edges) < 2:
         return []
-    by_type = by_type or event_type is not None
     length = max(end - start for start, end in pairwise(edges))
     rows = await connection.execute(
         figures_statement(
             by_endpoint=scope.endpoint_id is not None,
             by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
             by_type=by_type,
+            of_types=only is not None,
             filtered=bool(prefix),
-            of_type=event_type is not None,
         ),
         {
             "scope": scope.name + (BY_TYPE if by_type else ""),
@@ -164,7 +161,7 @@ async def _read(
             "origin": minute_of(edges[1] - length),
             "length": length // timedelta(minutes=1),
             "prefix": prefix,
-            "event_type": event_type,
+            "event_types": list(only or ()),
         },
     )
     return [Counted(*row) for row in rows]
@@ -172,15 +169,15 @@ async def _read(
 
 @lru_cache
 def figures_statement(
-    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool, of_type: bool
+    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool, of_types: bool = False
 ) -> Select[Any]:
     """Return the statement of `figures`: step, event type, kind, bucket, number."""
     at = _E.at - _E.at % 60 if by_type else _E.at
     added = select(_F.at, _F.event_type, _F.kind, _F.bucket, _F.number).where(
         _F.scope == bindparam("scope"),
         *_within(_F.at),
+        *_of_types(_F.event_type, of_types),
         *_named(_F.kind, filtered),
-        *_typed(_F.event_type, of_type),
     )
     new = select(
         at.label("at"),
@@ -192,8 +189,8 @@ def figures_statement(
         ~_E.gauge,
         *_owned(_E, by_endpoint, by_tenant),
         *_within(at),
+        *_of_types(_E.event_type, of_types),
         *_named(_E.kind, filtered),
-        *_typed(_E.event_type, of_type),
     )
     rows = union_all(added, new).subquery().c
     key = (
@@ -270,9 +267,9 @@ def _within(at: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
     return at >= bindparam("since"), at < bindparam("until")
 
 
+def _of_types(column: ColumnElement[str], chosen: bool) -> tuple[ColumnElement[bool], ...]:
+    return (column.in_(bindparam("event_types", expanding=True)),) if chosen else ()
+
+
 def _named(kind: ColumnElement[str], filtered: bool) -> tuple[ColumnElement[bool], ...]:
     return (kind.startswith(bindparam("prefix")),) if filtered else ()
-
-
-def _typed(event_type: ColumnElement[str], of_type: bool) -> tuple[ColumnElement[bool], ...]:
-    return (event_type == bindparam("event_type"),) if of_type else ()

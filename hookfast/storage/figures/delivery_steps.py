@@ -4,6 +4,7 @@ counters know the filter, else by reading their rows, of which at most `MOST` ar
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -78,15 +79,19 @@ async def read(
 async def _counted(
     connection: AsyncConnection, chosen: DeliveryFilter, edges: Sequence[datetime]
 ) -> list[Numbers]:
-    if not await _exists(connection, chosen):
-        return [Numbers() for _ in edges[1:]]
-    return await reading.steps(
-        connection,
-        Scope(chosen.tenant_id, chosen.endpoint_id),
-        edges,
-        prefix=f"delivery:{chosen.status or ''}",
-        event_type=chosen.event_type,
-    )
+    scope, only = Scope(chosen.tenant_id, chosen.endpoint_id), chosen.event_type
+    found: list[Numbers] | None = None
+    if await _exists(connection, chosen):
+        if only is None:
+            found = await reading.steps(connection, scope, edges, prefix="delivery:")
+        else:
+            by_type = await reading.steps_by_type(connection, scope, edges, only=[only])
+            found = by_type.get(only)
+    statuses = DeliveryStatus if chosen.status is None else (chosen.status,)
+    return [
+        Numbers(deliveries=Counter({status: each.deliveries[status] for status in statuses}))
+        for each in found or [Numbers() for _ in edges[1:]]
+    ]
 
 
 async def _exists(connection: AsyncConnection, chosen: DeliveryFilter) -> bool:

@@ -624,7 +624,7 @@ async def test_figures_are_ranges_of_the_primary_key(connection: AsyncConnection
         edges = [time_of_minute(minute) for minute in (6_000, 6_600, 7_200)]
         steps = reading.steps(connection, scope, edges)
         await check(connection, steps, index="PRIMARY", may_sort=True)
-        of_type = reading.steps(connection, scope, edges, event_type=RARE, prefix="delivery:")
+        of_type = reading.steps_by_type(connection, scope, edges, only=[RARE])
         await check(connection, of_type, index="PRIMARY", may_sort=True)
 
 

@@ -271,7 +271,7 @@ def test_figures_can_be_read_for_every_step_in_every_zone(zone: ZoneInfo, now: s
     for window, age in product(get_args(Window), ages):
         began = None if age is None else moment - age
         span = WINDOWS[window].begun_at(began, moment)
-        edges = span.edges(moment, span.zone_at(moment, zone))
+        edges = span.edges(moment, zone)
         assert all(is_exact(each, now=moment) for each in edges), (window, age)
 
 
@@ -281,6 +281,6 @@ def test_steps_begin_at_round_times_of_utc_where_the_readers_are_not_kept() -> N
     assert week.zone_at(NOW, KOLKATA) == UTC_ZONE
     assert week.zone_at(NOW, NEW_YORK) == NEW_YORK  # hours are kept for 40 days
     assert WINDOWS["30d"].zone_at(NOW, NEW_YORK) == UTC_ZONE
-    edges = week.edges(NOW, week.zone_at(NOW, KOLKATA))
+    edges = week.edges(NOW, KOLKATA)
     assert edges[0] == utc("2026-11-18 12:00")
     assert step_name(edges[0], edges[1], UTC_ZONE) == "18 Nov 12:00 UTC"
