@@ -24,7 +24,7 @@ from hookfast.retention.ages import (
     Swept,
 )
 from hookfast.storage.accounts import tenant_days
-from hookfast.storage.counting import rollup
+from hookfast.storage.counting import rollup, totals
 from hookfast.storage.counting.rollup import Moved
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
@@ -118,8 +118,8 @@ class RetentionActivities:
         await rollup.delete_empty_gauges(self._database, heartbeat=activity.heartbeat)
 
     async def _compare_gauges(self, run_id: str) -> tuple[int, int]:
-        """Compare the gauges of all endpoints with the rows, and correct those that differ. Return
-        the numbers of endpoints, and of gauges that were corrected."""
+        """Compare the gauges of all endpoints with the rows, and their totals with the gauges, and
+        correct those that differ. Return the numbers of endpoints, and of what was corrected."""
         endpoints = corrected = 0
 
         async def record(connection: AsyncConnection, drift: Drift) -> None:
@@ -138,6 +138,15 @@ class RetentionActivities:
                         gauges=reconciliation.in_words(drift),
                     )
             activity.heartbeat(page.endpoint_ids[-1])
+        if wrong := await totals.correct(self._database):
+            corrected += wrong
+            async with self._database.write() as connection:
+                await retention_runs.count_corrected(connection, run_id, gauges=wrong)
+            log.warning(
+                "Totals of gauges differed from the gauges and were corrected.",
+                run_id=run_id,
+                count=wrong,
+            )
         return endpoints, corrected
 
     async def _compare_hours(self, run_id: str, now: datetime) -> int:

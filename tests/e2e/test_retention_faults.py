@@ -25,7 +25,7 @@ from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import reconciliation
 from hookfast.storage.retention import retention_runs
-from hookfast.storage.tables import Attempt, Delivery, Event, Figure, Gauge
+from hookfast.storage.tables import Attempt, Delivery, Event, Figure, FigureEntry
 from tests.e2e.processes import environment, run_dying_worker, running, worker
 from tests.e2e.traffic import LONG, traffic
 from tests.integration.storage.retention.old_rows import (
@@ -93,12 +93,13 @@ async def seed_figures(database: Database) -> Counter[int]:
     hour = hour_of(minute_of(utc_now() - timedelta(days=20)))
     minutes = range(hour, hour + 240)
     row = {"scope": ENDPOINT, "event_type": "", "kind": "delivery:delivered", "bucket": -1}
-    gauge = {"endpoint_id": ENDPOINT, "kind": "held", "event_type": "", "at": 0, "number": 5}
+    gauge = {"gauge": True, "at": 0, "tenant_id": TENANT, "endpoint_id": ENDPOINT, "number": 5}
+    gauge |= {"event_type": "", "kind": "held", "bucket": -1}
     async with database.write() as connection:
         await connection.execute(
             insert(Figure.__table__), [row | {"at": at, "number": at % 7} for at in minutes]
         )
-        await connection.execute(insert(Gauge.__table__), gauge | {"tenant_id": TENANT})
+        await connection.execute(insert(FigureEntry.__table__), gauge)
     sums: Counter[int] = Counter()
     for at in minutes:
         sums[hour_of(at)] += at % 7

@@ -14,7 +14,7 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action, Held
 from hookfast.deliveries.outcome import Reason
 from hookfast.ids import new_id
-from hookfast.storage.counting import folding, reading
+from hookfast.storage.counting import folding, reading, totals
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
@@ -120,6 +120,7 @@ async def test_drift_of_each_gauge_is_found_and_corrected(
     assert (await compared(database))[1] == {}
     await folding.fold(database)
     assert (await compared(database))[1] == {}
+    assert await totals.correct(database)  # only the gauges had been changed
     assert await recount.differences(database) == {}
 
 

@@ -27,6 +27,7 @@ from hookfast.storage.tables import (
     Event,
     Figure,
     Gauge,
+    GaugeTotal,
     IdempotencyKey,
     RetentionRun,
     RetentionSweep,
@@ -266,11 +267,11 @@ async def test_run_adds_figures_up_and_corrects_gauges_and_says_so(database: Dat
         await add_delivery(database, event, at, ended=at)
     await count_rows(database)
     await folding.fold(database)
-    gauges, figures = Gauge.__table__, Figure.__table__
+    gauges, figures, sums = Gauge.__table__, Figure.__table__, GaugeTotal.__table__
     async with database.write() as connection:
-        one = gauges.c.kind == "held"
-        await connection.execute(update(gauges).where(one).values(number=9))
-        await connection.execute(delete(gauges).where(gauges.c.kind.startswith("dead")))
+        for table, kind, number in ((gauges, "held", 9), (gauges, "dead:", 0), (sums, "held", 9)):
+            wrong = update(table).where(table.c.kind == kind).values(number=number)
+            await connection.execute(wrong)
         attempts = figures.c.kind.startswith("attempt")
         await connection.execute(delete(figures).where(attempts))
     with capture_logs() as lines:
@@ -281,16 +282,19 @@ async def test_run_adds_figures_up_and_corrects_gauges_and_says_so(database: Dat
     # five minutes of three scopes, by two kinds, of which one minute is the hour's first
     assert first.run.rolled_up == 4 * 3 * 2
     assert days.deliveries == {"delivered": 5}
-    assert (first.run.endpoints_compared, first.run.gauges_corrected) == (1, 2)
+    # of the totals, those of dead letters were right, which the gauge was not: of a tenant, of all
+    assert (first.run.endpoints_compared, first.run.gauges_corrected) == (1, 2 + 2)
     assert (first.run.hours_different, first.run.figures_deleted) == (1, 0)
     warnings = [line for line in lines if line["log_level"] == "warning"]
     assert [set(line) - {"event", "log_level"} for line in warnings] == [
         {"run_id", "endpoint_id", "gauges"},
+        {"run_id", "count"},
         {"run_id", "hour", "figures"},
     ]
     assert warnings[0]["gauges"] == ["dead: +1", "held -8"]
-    assert warnings[1]["hour"] == "2026-11-20T00:00:00.000000Z"
-    assert warnings[1]["figures"] == ["attempts 0, rows 1", "deliveries 2, rows 2"]
+    assert warnings[1]["count"] == 2
+    assert warnings[2]["hour"] == "2026-11-20T00:00:00.000000Z"
+    assert warnings[2]["figures"] == ["attempts 0, rows 1", "deliveries 2, rows 2"]
 
     with capture_logs() as lines:
         await run(database, now=NOW + MINUTE, only=())
