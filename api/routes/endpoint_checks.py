@@ -76,17 +76,14 @@ class AttemptCounts(BaseModel):
     by_result: dict[Result, int] = Field(description="The same by their result.")
 
 
-_COUNTED = (
-    "The time is counted in whole minutes; in whole hours (UTC) if it was two days ago, and in "
-    "whole days if forty."
-)
-
-
 class StatsView(BaseModel):
     """The deliveries and attempts of a time window."""
 
     endpoint_id: str
-    since: Time = Field(description=f"Start of the counted time. {_COUNTED}")
+    since: Time = Field(
+        description="Start of the counted time, which may be longer than the requested one: figures "
+        "are kept by the minute, after two days by the hour, and after forty by the day (UTC)."
+    )
     until: Time = Field(description="End of the counted time.")
     deliveries: DeliveryCounts = Field(description="The deliveries created in that time.")
     success_rate: float | None = Field(
@@ -147,9 +144,11 @@ async def get_endpoint_stats(
     context: AppContext,
     principal: Reader,
     since: Annotated[
-        TimeInput | None, Query(description="At this time or later; default: a day ago.")
+        TimeInput | None, Query(description="Start of the time window; default: a day ago.")
     ] = None,
-    until: Annotated[TimeInput | None, Query(description="Before this time; default: now.")] = None,
+    until: Annotated[
+        TimeInput | None, Query(description="End of the time window; default: now.")
+    ] = None,
 ) -> StatsView:
     """The deliveries and attempts of a time window by their results, and how fast it responds."""
     now = context.clock()
