@@ -26,7 +26,6 @@ from sqlalchemy import (
     cast,
     func,
     literal,
-    or_,
     select,
     union_all,
 )
@@ -132,7 +131,7 @@ def stats_statement(owners: tuple[str, ...]) -> Select[Any]:
     names = ("endpoint_id", "event_type", "kind", "at")
 
     def chosen(columns: Any) -> list[ColumnElement[bool]]:
-        is_dead = or_(*(columns.kind.startswith(f"{status}:") for status in DEAD))
+        is_dead = columns.event_type != ""  # no other gauge has one
         return [is_dead, *(columns[name] == bindparam(name) for name in owners)]
 
     rows = reading.gauge_rows(names, chosen).subquery().c
