@@ -81,8 +81,9 @@ class StatsView(BaseModel):
 
     endpoint_id: str
     since: Time = Field(
-        description="Start of the counted time, which may be longer than the requested one: figures "
-        "are kept by the minute, after two days by the hour, and after forty by the day (UTC)."
+        description="Start of the counted time, which may be longer than the requested one: "
+        "figures are kept by the minute, after two days by the hour, and after forty by the day "
+        "(UTC)."
     )
     until: Time = Field(description="End of the counted time.")
     deliveries: DeliveryCounts = Field(description="The deliveries created in that time.")
