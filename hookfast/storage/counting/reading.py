@@ -198,14 +198,18 @@ async def gauges(
 @lru_cache
 def gauges_statement(by: tuple[str, ...], *, by_endpoint: bool, by_tenant: bool) -> Select[Any]:
     """Return the statement of `gauges`."""
-    rows = gauge_rows(by, lambda columns: _owned(columns, by_endpoint, by_tenant)).subquery().c
+    added = select(*(_G[name] for name in by), _G.number).where(*_owned(_G, by_endpoint, by_tenant))
+    new = select(*(_E[name] for name in by), _E.number).where(
+        _E.gauge, *_owned(_E, by_endpoint, by_tenant)
+    )
+    rows = union_all(added, new).subquery().c
     key = [rows[name] for name in by]
     number = func.sum(rows.number)
     return select(*key, cast(number, BigInteger).label("number")).group_by(*key).having(number != 0)
 
 
 def gauge_rows(
-    names: tuple[str, ...], chosen: Callable[[Any], Iterable[ColumnElement[bool]]] = lambda _: ()
+    names: tuple[str, ...], chosen: Callable[[Any], Iterable[ColumnElement[bool]]]
 ) -> CompoundSelect[Any]:
     """Return the statement of rows of gauges, and of changes that are not added to them yet: these
     columns, and `number`, to sum up. `chosen` returns the conditions of the columns."""
