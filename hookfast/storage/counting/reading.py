@@ -92,6 +92,27 @@ def extended(since: datetime, until: datetime, *, now: datetime) -> tuple[dateti
     return since, until + left if until < _LAST_MINUTE else until
 
 
+async def oldest(connection: AsyncConnection, scope: Scope) -> datetime | None:
+    """Return the beginning of the oldest minute, hour or day that has figures; None if none has."""
+    moments = await connection.scalars(
+        oldest_statement(
+            by_endpoint=scope.endpoint_id is not None,
+            by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
+        ),
+        {"scope": scope.name, "owner": scope.endpoint_id or scope.tenant_id},
+    )
+    least = min((at for at in moments if at is not None), default=None)
+    return None if least is None else time_of_minute(least)
+
+
+@lru_cache
+def oldest_statement(*, by_endpoint: bool, by_tenant: bool) -> CompoundSelect[int]:
+    """Return the statement of `oldest`."""
+    added = select(func.min(_F.at)).where(_F.scope == bindparam("scope"))
+    new = select(func.min(_E.at)).where(~_E.gauge, *_owned(_E, by_endpoint, by_tenant))
+    return union_all(added, new)
+
+
 async def steps(
     connection: AsyncConnection, scope: Scope, edges: Sequence[datetime], *, prefix: str = ""
 ) -> list[Numbers]:
@@ -105,12 +126,16 @@ async def steps(
 
 
 async def steps_by_type(
-    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime]
+    connection: AsyncConnection,
+    scope: Scope,
+    edges: Sequence[datetime],
+    *,
+    only: Sequence[str] | None = None,
 ) -> dict[str, list[Numbers]]:
-    """Return the figures of each event type that has some, as `steps` does, without durations. All
-    times are whole hours (UTC)."""
+    """Return the figures of each event type that has some, or of `only` these, as `steps` does,
+    without durations. All times are whole hours (UTC)."""
     found: dict[str, list[Numbers]] = {}
-    for one in await _read(connection, scope, edges, by_type=True):
+    for one in await _read(connection, scope, edges, by_type=True, only=only):
         numbers = found.setdefault(one.event_type, [Numbers() for _ in edges[1:]])
         numbers[one.step].add(one.kind, one.bucket, one.number)
     return found
@@ -122,6 +147,7 @@ async def _read(
     edges: Sequence[datetime],
     *,
     by_type: bool = False,
+    only: Sequence[str] | None = None,
     prefix: str = "",
 ) -> list[Counted]:
     if len(edges) < 2:
@@ -132,6 +158,7 @@ async def _read(
             by_endpoint=scope.endpoint_id is not None,
             by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
             by_type=by_type,
+            of_types=only is not None,
             filtered=bool(prefix),
         ),
         {
@@ -143,6 +170,7 @@ async def _read(
             "origin": min(minute_of(edges[1] - length), _LARGEST),
             "length": length // timedelta(minutes=1),
             "prefix": prefix,
+            "event_types": list(only or ()),
         },
     )
     return [Counted(*row) for row in rows]
@@ -150,12 +178,15 @@ async def _read(
 
 @lru_cache
 def figures_statement(
-    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool
+    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool, of_types: bool = False
 ) -> Select[Any]:
     """Return the statement of `figures`: step, event type, kind, bucket, number."""
     at = _E.at - _E.at % 60 if by_type else _E.at
     added = select(_F.at, _F.event_type, _F.kind, _F.bucket, _F.number).where(
-        _F.scope == bindparam("scope"), *_within(_F.at), *_named(_F.kind, filtered)
+        _F.scope == bindparam("scope"),
+        *_within(_F.at),
+        *_of_types(_F.event_type, of_types),
+        *_named(_F.kind, filtered),
     )
     new = select(
         at.label("at"),
@@ -164,7 +195,11 @@ def figures_statement(
         _E.bucket,
         _E.number,
     ).where(
-        ~_E.gauge, *_owned(_E, by_endpoint, by_tenant), *_within(at), *_named(_E.kind, filtered)
+        ~_E.gauge,
+        *_owned(_E, by_endpoint, by_tenant),
+        *_within(at),
+        *_of_types(_E.event_type, of_types),
+        *_named(_E.kind, filtered),
     )
     rows = union_all(added, new).subquery().c
     key = (
@@ -226,6 +261,10 @@ def _owned(columns: Any, by_endpoint: bool, by_tenant: bool) -> tuple[ColumnElem
 
 def _within(at: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
     return at >= bindparam("since"), at < bindparam("until")
+
+
+def _of_types(column: ColumnElement[str], chosen: bool) -> tuple[ColumnElement[bool], ...]:
+    return (column.in_(bindparam("event_types", expanding=True)),) if chosen else ()
 
 
 def _named(kind: ColumnElement[str], filtered: bool) -> tuple[ColumnElement[bool], ...]:
