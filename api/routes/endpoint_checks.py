@@ -53,7 +53,7 @@ class LatencyView(BaseModel):
     def of(cls, response_ms: Counter[int]) -> Self | None:
         """Return the percentiles of these buckets; None if there are no attempts."""
         found = {name: percentile(response_ms, share) for name, share in _SHARES.items()}
-        known = {name: round(value, 1) for name, value in found.items() if value is not None}
+        known = {name: round(value, 3) for name, value in found.items() if value is not None}
         return cls(**known) if known else None
 
 
