@@ -611,11 +611,14 @@ async def test_newest_deliveries_of_endpoints_are_ranges_of_an_index(
 async def test_newest_failures_are_ranges_of_indexes(
     connection: AsyncConnection,
 ) -> None:
-    query = newest_failures.read(
-        connection, tenant_id=None, since=EPOCH, outages=[ENDPOINT, "ep_8"], limit=5
-    )
-    indexes = ["dead_finished", "undelivered", "endpoint_undelivered"]
-    await check(connection, query, index=[f"ix_deliveries_{name}" for name in indexes])
+    for tenant_id, found_by in (
+        (None, ("dead_finished", "undelivered", "endpoint_undelivered")),
+        (TENANT, ("tenant_dead", "tenant_undelivered", "endpoint_undelivered")),
+    ):
+        query = newest_failures.read(
+            connection, tenant_id=tenant_id, since=EPOCH, outages=[ENDPOINT, "ep_8"], limit=5
+        )
+        await check(connection, query, index=[f"ix_deliveries_{name}" for name in found_by])
 
 
 async def test_figures_of_the_overview_read_ranges_of_indexes(
