@@ -3,6 +3,7 @@ which sees one state of the database."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,6 +22,7 @@ from sqlalchemy import (
     func,
     literal,
     select,
+    text,
     union_all,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -92,13 +94,33 @@ async def steps(
     return found
 
 
+async def freeze(connection: AsyncConnection) -> None:
+    """Let everything that this transaction reads be of one state of the database. Call it first."""
+    if connection.dialect.name == "postgresql":  # a transaction of SQLite sees one state anyway
+        await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+
+
+async def most_frequent_types(
+    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime], *, limit: int
+) -> list[str]:
+    """Return the event types with the most deliveries and attempts between the first and the last
+    of these times, which are whole hours (UTC)."""
+    counted = await steps_by_type(connection, scope, [edges[0], edges[-1]])
+    sums = Counter({name: one.accepted + one.attempted for name, [one] in counted.items()})
+    return [name for name, _ in sums.most_common(limit)]
+
+
 async def steps_by_type(
-    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime]
+    connection: AsyncConnection,
+    scope: Scope,
+    edges: Sequence[datetime],
+    *,
+    only: Sequence[str] | None = None,
 ) -> dict[str, list[Numbers]]:
-    """Return the figures of each event type that has some, as `steps` does, without durations. All
-    times are whole hours (UTC)."""
+    """Return the figures of each event type that has some, or of `only` these, as `steps` does,
+    without durations. All times are whole hours (UTC)."""
     found: dict[str, list[Numbers]] = {}
-    for one in await _read(connection, scope, edges, by_type=True):
+    for one in await _read(connection, scope, edges, by_type=True, only=only):
         numbers = found.setdefault(one.event_type, [Numbers() for _ in edges[1:]])
         numbers[one.step].add(one.kind, one.bucket, one.number)
     return found
@@ -110,6 +132,7 @@ async def _read(
     edges: Sequence[datetime],
     *,
     by_type: bool = False,
+    only: Sequence[str] | None = None,
     prefix: str = "",
 ) -> list[Counted]:
     if len(edges) < 2:
@@ -120,6 +143,7 @@ async def _read(
             by_endpoint=scope.endpoint_id is not None,
             by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
             by_type=by_type,
+            of_types=only is not None,
             filtered=bool(prefix),
         ),
         {
@@ -131,6 +155,7 @@ async def _read(
             "origin": minute_of(edges[1] - length),
             "length": length // timedelta(minutes=1),
             "prefix": prefix,
+            "event_types": list(only or ()),
         },
     )
     return [Counted(*row) for row in rows]
@@ -138,12 +163,15 @@ async def _read(
 
 @lru_cache
 def figures_statement(
-    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool
+    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool, of_types: bool = False
 ) -> Select[Any]:
     """Return the statement of `figures`: step, event type, kind, bucket, number."""
     at = _E.at - _E.at % 60 if by_type else _E.at
     added = select(_F.at, _F.event_type, _F.kind, _F.bucket, _F.number).where(
-        _F.scope == bindparam("scope"), *_within(_F.at), *_named(_F.kind, filtered)
+        _F.scope == bindparam("scope"),
+        *_within(_F.at),
+        *_of_types(_F.event_type, of_types),
+        *_named(_F.kind, filtered),
     )
     new = select(
         at.label("at"),
@@ -152,7 +180,11 @@ def figures_statement(
         _E.bucket,
         _E.number,
     ).where(
-        ~_E.gauge, *_owned(_E, by_endpoint, by_tenant), *_within(at), *_named(_E.kind, filtered)
+        ~_E.gauge,
+        *_owned(_E, by_endpoint, by_tenant),
+        *_within(at),
+        *_of_types(_E.event_type, of_types),
+        *_named(_E.kind, filtered),
     )
     rows = union_all(added, new).subquery().c
     key = (
@@ -204,6 +236,10 @@ def _owned(columns: Any, by_endpoint: bool, by_tenant: bool) -> tuple[ColumnElem
 
 def _within(at: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
     return at >= bindparam("since"), at < bindparam("until")
+
+
+def _of_types(column: ColumnElement[str], chosen: bool) -> tuple[ColumnElement[bool], ...]:
+    return (column.in_(bindparam("event_types", expanding=True)),) if chosen else ()
 
 
 def _named(kind: ColumnElement[str], filtered: bool) -> tuple[ColumnElement[bool], ...]:
