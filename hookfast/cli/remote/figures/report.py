@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+
+from rich.text import Text
 
 from hookfast.cli.remote.figures.sparkline import sparkline
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, Columns, Row, print_facts
 from hookfast.cli.remote.times import format_seconds, format_time
+from hookfast.clock import format_duration
 
 _SUMS: Final = ("accepted", "attempts", "succeeded", "delivered", "dead", "gone", "cancelled")
 _RARE: Final = ("gone", "cancelled")
 _SHARES: Final = (50, 95, 99)
+_OVER_TIME: Final = Column(value="steps", priority=2)
 _STEP_COLUMNS: Final[Columns] = {
     "from": Column(value=lambda step: _short(step["at"]), priority=0),
     "accepted": "accepted",
@@ -32,17 +36,12 @@ _STEP_COLUMNS: Final[Columns] = {
 def print_figures(remote: Remote, figures: Row) -> None:
     """Print the figures for a person."""
     steps, total = figures["data"], figures["total"]
-    sums = {
-        name: f"{_sum(total, name)}  {sparkline([step[name] for step in steps])}"
-        for name in _SUMS
-        if total[name] or name not in _RARE
-    }
     print_facts(
         {
             "from": format_time(figures["since"]),
             "to": format_time(figures["until"]),
-            "step": format_seconds(figures["step_seconds"]),
-            **sums,
+            "step": format_duration(timedelta(seconds=figures["step_seconds"])),
+            **_sums(steps, total),
             "response time": _times(figures, ""),
             "time to delivery": _times(figures, "delivery_"),
         }
@@ -72,11 +71,14 @@ def _print_numbers(remote: Remote, figures: Row, group: str, heading: str, count
         for name, number in sorted(numbers.items(), key=lambda item: -item[1])
         if number
     ]
-    remote.print_table(
-        rows,
-        {heading: "name", counted: "number", "share": "share", "over time": _OVER_TIME},
-        if_empty="",
-    )
+    if rows:
+        columns: Columns = {
+            heading: "name",
+            counted: "number",
+            "share": "share",
+            "over time": _OVER_TIME,
+        }
+        remote.print_table(rows, columns, if_empty="")
 
 
 def _print_types(remote: Remote, figures: Row) -> None:
@@ -100,17 +102,20 @@ def _print_types(remote: Remote, figures: Row) -> None:
             "dead": "dead",
             "attempts over time": _OVER_TIME,
         },
-        if_empty="",
+        if_empty="No event type has figures in this time.",
     )
 
 
-_OVER_TIME: Final = Column(value="steps", priority=2)
-
-
-def _sum(total: Row, name: str) -> str:
-    if name == "succeeded" and total["attempts"]:
-        return f"{total[name]:,} ({_percent(total[name], total['attempts'])})"
-    return f"{total[name]:,}"
+def _sums(steps: Sequence[Row], total: Row) -> dict[str, Text]:
+    """Return the sums, each with a sparkline; of what is rare, only if it happened."""
+    texts = {name: f"{total[name]:,}" for name in _SUMS if total[name] or name not in _RARE}
+    if total["attempts"]:
+        texts["succeeded"] += f" ({_percent(total['succeeded'], total['attempts'])})"
+    width = max(map(len, texts.values()))
+    return {
+        name: Text(f"{text:<{width}}  {sparkline([step[name] for step in steps])}")
+        for name, text in texts.items()
+    }
 
 
 def _percent(part: int, whole: int) -> str | None:
