@@ -174,7 +174,6 @@ VALUES: Final[Mapping[str, Any]] = {
     "JobView.started_at": TIME,
     "JobView.status": "running",
     "KeyView.name": "Acme's backend",
-    "LatencyView.max": 412.7,
     "ListedTest.id": IDS["delivery"],
     "kept": True,
     "request_body": _BODY % (IDS["event"], _TYPE),

@@ -8,20 +8,20 @@ from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
 from api.site.zone import midnight_in
+from hookfast.storage.counting.reading import is_exact
 
 Window = Literal["1h", "24h", "7d", "30d"]
 """The windows that a page offers: each ends now."""
 
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1)
+_UTC = ZoneInfo("UTC")
 
 _FILLED: Final = 0.6
 """From this share of a window on, it is shown whole."""
 _STEPS: Final = 24
 _LABELS: Final = 6
 _LENGTHS: Final[dict[timedelta, str]] = {
-    timedelta(seconds=10): "ten seconds",
-    timedelta(seconds=30): "half a minute",
     _MINUTE: "the minute",
     2 * _MINUTE: "two minutes",
     5 * _MINUTE: "five minutes",
@@ -85,7 +85,13 @@ class Span:
 
     def edges(self, now: datetime, zone: ZoneInfo) -> list[datetime]:
         """Return the times at which the steps begin and end. They are round times of the zone, so
-        that a step stays the same each time the page is rendered."""
+        that a step stays the same each time the page is rendered; or of UTC, if figures are not
+        counted by the zone's hours."""
+        edges = self._edges(now, zone)
+        exact = all(is_exact(each, now=now) for each in edges)
+        return edges if exact else self._edges(now, _UTC)
+
+    def _edges(self, now: datetime, zone: ZoneInfo) -> list[datetime]:
         day = midnight_in(zone, now)
         end = day + ((now - day) // self.length + 1) * self.length
         first = end - self.count * self.length
@@ -104,9 +110,7 @@ WINDOWS: Final[dict[Window, Span]] = {
 
 def _form(every: timedelta) -> str:
     """Return the form of labels at this distance, in which no two of them are the same."""
-    if every >= _DAY:
-        return "%-d %b"
-    return "%H:%M" if every >= _MINUTE else "%H:%M:%S"
+    return "%-d %b" if every >= _DAY else "%H:%M"
 
 
 def step_name(start: datetime, end: datetime, zone: ZoneInfo) -> str:

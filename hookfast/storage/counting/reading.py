@@ -4,9 +4,9 @@ which sees one state of the database."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    CompoundSelect,
     Integer,
     Select,
     Table,
@@ -35,6 +36,8 @@ MINUTES_KEPT = timedelta(days=2)
 """Older figures are of whole hours (UTC)."""
 HOURS_KEPT = timedelta(days=40)
 """Older figures are of whole days (UTC)."""
+_LAST_MINUTE = datetime.max.replace(second=0, microsecond=0, tzinfo=UTC)
+_LARGEST = 2**31 - 1  # what the column `at` can hold
 
 _ENTRIES: Table = FigureEntry.__table__
 _E = _ENTRIES.c
@@ -80,6 +83,15 @@ def is_exact(moment: datetime, *, now: datetime) -> bool:
     """Whether figures can be read from or up to this moment."""
     since_epoch = moment - time_of_minute(0)
     return not since_epoch % precision(moment, now=now)
+
+
+def extended(since: datetime, until: datetime, *, now: datetime) -> tuple[datetime, datetime]:
+    """Return the shortest time around this one that figures can be read of: whole minutes, hours or
+    days."""
+    while not is_exact(since, now=now):
+        since -= (since - time_of_minute(0)) % precision(since, now=now)
+    left = (time_of_minute(0) - until) % precision(until, now=now)
+    return since, until + left if until < _LAST_MINUTE else until
 
 
 async def steps(
@@ -149,10 +161,10 @@ async def _read(
         {
             "scope": scope.name + (BY_TYPE if by_type else ""),
             "owner": scope.endpoint_id or scope.tenant_id,
-            "since": minute_of(edges[0]),
-            "until": minute_of(edges[-1]),
+            "since": min(minute_of(edges[0]), _LARGEST),
+            "until": min(minute_of(edges[-1]), _LARGEST),
             # the first step may be shorter: count from where it would have begun
-            "origin": minute_of(edges[1] - length),
+            "origin": min(minute_of(edges[1] - length), _LARGEST),
             "length": length // timedelta(minutes=1),
             "prefix": prefix,
             "event_types": list(only or ()),
@@ -218,14 +230,20 @@ async def gauges(
 @lru_cache
 def gauges_statement(by: tuple[str, ...], *, by_endpoint: bool, by_tenant: bool) -> Select[Any]:
     """Return the statement of `gauges`."""
-    added = select(*(_G[name] for name in by), _G.number).where(*_owned(_G, by_endpoint, by_tenant))
-    new = select(*(_E[name] for name in by), _E.number).where(
-        _E.gauge, *_owned(_E, by_endpoint, by_tenant)
-    )
-    rows = union_all(added, new).subquery().c
+    rows = gauge_rows(by, lambda columns: _owned(columns, by_endpoint, by_tenant)).subquery().c
     key = [rows[name] for name in by]
     number = func.sum(rows.number)
     return select(*key, cast(number, BigInteger).label("number")).group_by(*key).having(number != 0)
+
+
+def gauge_rows(
+    names: tuple[str, ...], chosen: Callable[[Any], Iterable[ColumnElement[bool]]] = lambda _: ()
+) -> CompoundSelect[Any]:
+    """Return the statement of rows of gauges, and of changes that are not added to them yet: these
+    columns, and `number`, to sum up. `chosen` returns the conditions of the columns."""
+    added = select(*(_G[name] for name in names), _G.number).where(*chosen(_G))
+    new = select(*(_E[name] for name in names), _E.number).where(_E.gauge, *chosen(_E))
+    return union_all(added, new)
 
 
 def _owned(columns: Any, by_endpoint: bool, by_tenant: bool) -> tuple[ColumnElement[bool], ...]:

@@ -1106,10 +1106,10 @@ class GetEndpointStatsQuery(TypedDict):
     """Query parameters of `GET /v1/endpoints/{endpoint_id}/stats`."""
 
     since: NotRequired[datetime | str | None]
-    """Created at this time or later; default: a day ago."""
+    """Start of the time window; default: a day ago."""
 
     until: NotRequired[datetime | str | None]
-    """Created before this time; default: now."""
+    """End of the time window; default: now."""
 
 
 class DeliveryCounts(TypedDict):
@@ -1126,14 +1126,15 @@ class AttemptCounts(TypedDict):
     """Attempts by their result."""
 
     total: int
-    """All attempts of these deliveries."""
+    """All attempts of the time window."""
 
     by_result: dict[str, int]
     """The same by their result."""
 
 
 class Latency(TypedDict):
-    """Durations of the attempts that got a response, in milliseconds."""
+    """Durations of the attempts that got a response, in milliseconds, at most 12 % away from the
+    exact ones."""
 
     p50: float
     """Half of them were as fast or faster (the median)."""
@@ -1144,26 +1145,19 @@ class Latency(TypedDict):
     p99: float
     """99 % of them were as fast or faster."""
 
-    max: float
-    """The slowest of them took so long."""
-
 
 class Stats(TypedDict):
-    """The deliveries of a time window, and their attempts so far."""
+    """The deliveries and attempts of a time window."""
 
     endpoint_id: str
     """Id of the endpoint that this is about, `ep_…`."""
 
     since: str
-    """Start of the counted time."""
+    """Start of the counted time, which may be longer than the requested one: figures are kept by
+    the minute, after two days by the hour, and after forty by the day (UTC)."""
 
     until: str
     """End of the counted time."""
-
-    complete: bool
-    """False if there were more than 5,000 deliveries or 20,000 attempts, of which only the newest
-    are counted; or if retention has deleted some of them, so that only whole days that are kept are
-    counted. `since` is the start of the counted time."""
 
     deliveries: DeliveryCounts
     """The deliveries created in that time."""
@@ -1173,7 +1167,7 @@ class Stats(TypedDict):
     none has ended."""
 
     attempts: AttemptCounts
-    """The attempts of these deliveries."""
+    """The attempts made in that time, of earlier deliveries too."""
 
     latency_ms: Latency | None
     """How fast the receiver responded; null if it never did."""

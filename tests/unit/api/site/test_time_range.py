@@ -212,6 +212,8 @@ def test_times_show_the_zone_and_utc() -> None:
         # local hours of a zone whose clocks are at the half hour of UTC
         ("24h", KOLKATA, "2026-11-25 06:00", "2026-11-24 06:30", HOURS),
         ("7d", NEW_YORK, "2026-11-25 09:30", "2026-11-18 11:00", "19 20 21 22 23 24 25"),
+        # figures of more than two days ago are of whole hours of UTC
+        ("7d", KOLKATA, "2026-11-25 06:00", "2026-11-18 12:00", "19 20 21 22 23 24 25"),
         # before clocks are set back, days begin in the middle of a step
         ("7d", BERLIN, "2026-10-27 10:00", "2026-10-20 11:00", "21 22 23 24 25 26 27"),
     ],
@@ -232,7 +234,7 @@ def test_steps_of_the_overview_begin_at_round_local_times(
 @pytest.mark.parametrize(
     ("window", "age", "length", "words"),
     [
-        ("1h", 5, 10, "the last hour, by ten seconds"),
+        ("1h", 5, 60, "the last hour, by the minute"),
         ("1h", 20 * 60, 60, "the last hour, by the minute"),
         ("24h", 20 * 60, 60, "the last 24 hours, by the minute"),
         ("24h", 5 * 3_600, 15 * 60, "the last 24 hours, by the quarter of an hour"),
