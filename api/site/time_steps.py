@@ -1,4 +1,7 @@
-"""The steps of a chart over time, their labels and their names, in the reader's zone. Pure."""
+"""The steps of a chart over time, their labels and their names, in the reader's zone. Pure.
+
+The times of steps are exact: figures can be read from and up to each of them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
-from api.site.zone import midnight_in
+from api.site.zone import UTC_ZONE, midnight_in
 from hookfast.storage.counting.reading import is_exact
 
 Window = Literal["1h", "24h", "7d", "30d"]
@@ -15,7 +18,6 @@ Window = Literal["1h", "24h", "7d", "30d"]
 
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1)
-_UTC = ZoneInfo("UTC")
 
 _FILLED: Final = 0.6
 """From this share of a window on, it is shown whole."""
@@ -83,13 +85,16 @@ class Span:
             labels=Labels(every, _form(every)),
         )
 
+    def zone_at(self, now: datetime, zone: ZoneInfo) -> ZoneInfo:
+        """Return the zone at whose round times the steps begin: the reader's, or UTC if some of
+        those times are not exact, as in India before the last two days. A day is one of UTC."""
+        edges = self._edges(now, zone) if self.length < _DAY else []
+        return zone if edges and all(is_exact(each, now=now) for each in edges) else UTC_ZONE
+
     def edges(self, now: datetime, zone: ZoneInfo) -> list[datetime]:
-        """Return the times at which the steps begin and end. They are round times of the zone, so
-        that a step stays the same each time the page is rendered; or of UTC, if figures are not
-        counted by the zone's hours."""
-        edges = self._edges(now, zone)
-        exact = all(is_exact(each, now=now) for each in edges)
-        return edges if exact else self._edges(now, _UTC)
+        """Return the times at which the steps begin and end. They are round times of the zone, or
+        of UTC (`zone_at`), so that a step stays the same each time the page is rendered."""
+        return self._edges(now, self.zone_at(now, zone))
 
     def _edges(self, now: datetime, zone: ZoneInfo) -> list[datetime]:
         day = midnight_in(zone, now)
@@ -115,5 +120,5 @@ def _form(every: timedelta) -> str:
 
 def step_name(start: datetime, end: datetime, zone: ZoneInfo) -> str:
     """Return when a step begins, e.g. `24 Nov 14:30 CET`; of a day or more, without the time."""
-    form = "%-d %b %Z" if end - start >= _DAY else f"%-d %b {_form(end - start)} %Z"
+    form = "%-d %b %Z" if end - start >= _DAY else "%-d %b %H:%M %Z"
     return start.astimezone(zone).strftime(form)

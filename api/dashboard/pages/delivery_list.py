@@ -87,10 +87,11 @@ async def deliveries_page(
     """List the deliveries, newest first."""
     endpoints = await endpoints_to_choose(view, context, principal)
     listing = await _list(page, context, principal, view=view, chosen=chosen)
+    volume = await delivery_chart.read(view, principal, chosen.stored(view))
     return view.render(
         "deliveries.html",
         listing=listing,
-        volume=await delivery_chart.read(view, principal, chosen.stored(view)),
+        volume=volume,
         chosen=chosen,
         members=chosen.members(view),
         endpoints=endpoints,

@@ -91,8 +91,9 @@ async def read(
         AttemptStep.of(start, end, numbers)
         for (start, end), numbers in zip(times, found, strict=True)
     ]
-    labels = [span.labels.of(start, end, view.zone) for start, end in times]
-    moments = [step_name(start, end, view.zone) for start, end in times]
+    zone = span.zone_at(view.now, view.zone)
+    labels = [span.labels.of(start, end, zone) for start, end in times]
+    moments = [step_name(start, end, zone) for start, end in times]
     links = [deliveries_between(start, end, endpoint_id=endpoint_id) for start, end in times]
     whole = Numbers()
     for numbers in found:

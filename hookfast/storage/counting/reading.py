@@ -94,6 +94,27 @@ def extended(since: datetime, until: datetime, *, now: datetime) -> tuple[dateti
     return since, until + left if until < _LAST_MINUTE else until
 
 
+async def oldest(connection: AsyncConnection, scope: Scope) -> datetime | None:
+    """Return the beginning of the oldest minute, hour or day that has figures; None if none has."""
+    moments = await connection.scalars(
+        oldest_statement(
+            by_endpoint=scope.endpoint_id is not None,
+            by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
+        ),
+        {"scope": scope.name, "owner": scope.endpoint_id or scope.tenant_id},
+    )
+    least = min((at for at in moments if at is not None), default=None)
+    return None if least is None else time_of_minute(least)
+
+
+@lru_cache
+def oldest_statement(*, by_endpoint: bool, by_tenant: bool) -> CompoundSelect[int]:
+    """Return the statement of `oldest`."""
+    added = select(func.min(_F.at)).where(_F.scope == bindparam("scope"))
+    new = select(func.min(_E.at)).where(~_E.gauge, *_owned(_E, by_endpoint, by_tenant))
+    return union_all(added, new)
+
+
 async def steps(
     connection: AsyncConnection, scope: Scope, edges: Sequence[datetime], *, prefix: str = ""
 ) -> list[Numbers]:
@@ -230,14 +251,18 @@ async def gauges(
 @lru_cache
 def gauges_statement(by: tuple[str, ...], *, by_endpoint: bool, by_tenant: bool) -> Select[Any]:
     """Return the statement of `gauges`."""
-    rows = gauge_rows(by, lambda columns: _owned(columns, by_endpoint, by_tenant)).subquery().c
+    added = select(*(_G[name] for name in by), _G.number).where(*_owned(_G, by_endpoint, by_tenant))
+    new = select(*(_E[name] for name in by), _E.number).where(
+        _E.gauge, *_owned(_E, by_endpoint, by_tenant)
+    )
+    rows = union_all(added, new).subquery().c
     key = [rows[name] for name in by]
     number = func.sum(rows.number)
     return select(*key, cast(number, BigInteger).label("number")).group_by(*key).having(number != 0)
 
 
 def gauge_rows(
-    names: tuple[str, ...], chosen: Callable[[Any], Iterable[ColumnElement[bool]]] = lambda _: ()
+    names: tuple[str, ...], chosen: Callable[[Any], Iterable[ColumnElement[bool]]]
 ) -> CompoundSelect[Any]:
     """Return the statement of rows of gauges, and of changes that are not added to them yet: these
     columns, and `number`, to sum up. `chosen` returns the conditions of the columns."""

@@ -1,4 +1,4 @@
-"""The values of the gauges that are read from the database, in three statements.
+"""The values of the gauges that are read from the database, in four statements.
 
 Deliveries that wait and dead letters are read from what was counted with them. Each other value
 counts a range of an index with little else in it (not started, not closed), and counting stops at
@@ -14,11 +14,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sqlalchemy import (
-    BigInteger,
     ColumnElement,
     CompoundSelect,
     Select,
-    cast,
     func,
     literal,
     select,
@@ -31,6 +29,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
 from hookfast.owners.notice import NoticeStatus
 from hookfast.storage.counting import reading
+from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.planner_hints import Implied, constant
 from hookfast.storage.figures import workers
 from hookfast.storage.tables import Delivery, EndpointHealth, Notice, WorkerHeartbeat
@@ -87,7 +86,7 @@ async def read_gauges(
         max(first + mail_gather, last + mail_digest_every if last is not None else first)
         for first, last in await connection.execute(NOTICES_BY_KIND)
     ]
-    kept = numbers["gauges"]
+    kept = Counter(dict(await reading.gauges(connection, Scope())))
     return GaugeValues(
         outbox=numbers["outbox"][""],
         oldest_waits=_since(oldest, now=now),
@@ -109,22 +108,12 @@ def _since(moment: datetime | None, *, now: datetime) -> timedelta:
 def counts(now: datetime) -> CompoundSelect[str, str, int]:
     """Return the statement that counts: rows of name, label, number."""
     return union_all(
-        GAUGES,
         _count("outbox", "", _D.started_at.is_(None)),
         _count("past_due", "", _D.next_attempt_at.is_not(None), _D.next_attempt_at < now - LATE),
         *(_count("circuits", one.value, *_is_in(one)) for one in _CIRCUITS),
         _count("notices", "", _PENDING),
         _count("workers", "", _W.seen_at > now - workers.ALIVE_FOR),
     )
-
-
-_KEPT = reading.gauge_rows(("kind",)).subquery().c
-GAUGES = select(
-    literal("gauges").label("name"),
-    _KEPT.kind.label("label"),
-    cast(func.sum(_KEPT.number), BigInteger).label("number"),
-).group_by(_KEPT.kind)
-"""Selects how many deliveries each kind of gauge counts."""
 
 
 def _count(name: str, label: str, *conditions: ColumnElement[bool]) -> Select[str, str, int]:
