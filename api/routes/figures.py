@@ -26,7 +26,7 @@ from api.http.routing import router
 from hookfast.deliveries.figures import Numbers, percentile
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.errors import NotFound
-from hookfast.storage.counting import reading
+from hookfast.storage.counting import folding, reading
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.endpoints import endpoints
 
@@ -147,7 +147,7 @@ async def get_figures(
     """
     edges = choose_edges(since, until, step, by=by, now=context.clock())
     async with context.database.read() as connection:
-        await reading.freeze(connection)
+        await folding.freeze(connection)
         scope = await _scope(connection, principal, tenant_id, endpoint_id)
         steps = await reading.steps(connection, scope, edges)
         types = await _types(connection, scope, edges) if by == "type" else {}

@@ -23,7 +23,6 @@ from sqlalchemy import (
     func,
     literal,
     select,
-    text,
     union_all,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -125,12 +124,6 @@ async def steps(
     for one in await _read(connection, scope, edges, prefix=prefix):
         found[one.step].add(one.kind, one.bucket, one.number)
     return found
-
-
-async def freeze(connection: AsyncConnection) -> None:
-    """Let everything that this transaction reads be of one state of the database. Call it first."""
-    if connection.dialect.name == "postgresql":  # a transaction of SQLite sees one state anyway
-        await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
 
 
 async def most_frequent_types(

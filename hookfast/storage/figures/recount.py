@@ -14,7 +14,7 @@ from hookfast.deliveries.facts import Trigger
 from hookfast.deliveries.figures import Key, Owner, State, Tally, minute_of_id
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Result
-from hookfast.storage.counting.reading import freeze
+from hookfast.storage.counting import folding
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, Figure, FigureEntry, Gauge
 
@@ -32,7 +32,7 @@ async def differences(database: Database) -> dict[Key, int]:
     not compared: a row does not know that it had ended before it was sent again."""
     tally = Tally()
     async with database.read() as connection:
-        await freeze(connection)
+        await folding.freeze(connection)
         await count_rows(connection, tally)
         found = await _counted(connection)
     for key, number in tally.numbers():

@@ -43,7 +43,7 @@ async def test_the_most_frequent_types_are_read_step_by_step(
     if folded:
         await folding.fold(database)
     async with database.read() as connection:
-        await reading.freeze(connection)
+        await folding.freeze(connection)
         for scope in (Scope(), Scope(tenant_id="tnt_1"), Scope(endpoint_id="ep_1")):
             names = await reading.most_frequent_types(connection, scope, EDGES, limit=2)
             assert names == ["frequent", "usual"]
@@ -58,7 +58,7 @@ async def test_the_most_frequent_types_are_read_step_by_step(
 async def test_what_is_counted_meanwhile_is_in_no_later_read(database: Database) -> None:
     await _count(database, NOON, usual=2)
     async with database.read() as connection:
-        await reading.freeze(connection)
+        await folding.freeze(connection)
         [before, _] = await reading.steps(connection, Scope(), EDGES)
         await _count(database, NOON, usual=1)
         await folding.fold(database)
