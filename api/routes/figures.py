@@ -116,11 +116,14 @@ async def get_figures(
     ] = None,
     since: Annotated[
         TimeInput | None,
-        Query(description="The first step contains this time; default: 24 hours of steps."),
+        Query(
+            description="The first step contains this time. Default: 24 hours before the last step "
+            "ends."
+        ),
     ] = None,
     until: Annotated[
         TimeInput | None,
-        Query(description="The last step ends at this time or contains it; default: now."),
+        Query(description="The last step contains this time or ends at it. Default: now."),
     ] = None,
     step: Annotated[
         Step | None,

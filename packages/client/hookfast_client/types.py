@@ -1552,10 +1552,10 @@ class GetFiguresQuery(TypedDict):
     """Only the figures of this endpoint."""
 
     since: NotRequired[datetime | str | None]
-    """The first step contains this time; default: 24 hours of steps."""
+    """The first step contains this time. Default: 24 hours before the last step ends."""
 
     until: NotRequired[datetime | str | None]
-    """The last step ends at this time or contains it; default: now."""
+    """The last step contains this time or ends at it. Default: now."""
 
     step: NotRequired[
         Literal[
