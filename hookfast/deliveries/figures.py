@@ -203,6 +203,14 @@ class Numbers:
             counted[answer] += number
         return counted
 
+    def by_reason(self) -> Counter[str]:
+        """Return the number of dead letters that ended in this time, by reason."""
+        counted: Counter[str] = Counter()
+        for (status, reason), number in self.ended.items():
+            if status in DEAD:
+                counted[reason] += number
+        return counted
+
 
 def answer_of(result: Result, status_code: int | None) -> str:
     """Return the answer by which an attempt is counted: `success`, `5xx`, `timeout`, …"""

@@ -90,6 +90,7 @@ async def set_scene(database: Database, settings: Settings) -> Scene:
 
 
 async def _create_resources(client: httpx2.AsyncClient) -> dict[str, str]:
+    await maker(client, "/tenants")(name="Flower Stall")  # nothing is wrong there
     tenant = (await maker(client, "/tenants")(name="Corner Shop"))["id"]
     schema = {"type": "object", "examples": [{"invoice_id": "in_1", "amount": 129900}]}
     await event_type_maker(client)(EVENT_TYPE, description="An invoice was paid.", schema=schema)

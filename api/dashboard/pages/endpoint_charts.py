@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from itertools import pairwise
 from typing import Annotated, Final, Literal
 
 from fastapi import Query
 
 from api.site import charts
+from api.site.attempt_chart import Counts, Legend, attempt_chart, classified, legend_of
 from api.site.charts import Chart
-from api.site.formatting import millis, number
+from api.site.formatting import millis
 from api.site.navigation import deliveries_between
 from api.site.page import View
 from api.site.time_steps import WINDOWS, step_name
@@ -28,31 +27,6 @@ NAMES: Final[dict[Window, str]] = {"1h": "1 hour", "24h": "24 hours", "7d": "7 d
 DEFAULT: Final[Window] = "24h"
 
 
-class AttemptClass(StrEnum):
-    """What an attempt resulted in, as coarse as a chart can show it."""
-
-    SUCCESS = "success"
-    CLIENT_ERROR = "4xx"
-    SERVER_ERROR = "5xx"
-    TIMEOUT = "timeout"
-    OTHER = "other"  # no answer for another reason, or a status such as a redirect
-
-    @classmethod
-    def of(cls, answer: str) -> AttemptClass:
-        """Return the class of an answer by which attempts are counted."""
-        return next((one for one in cls if one == answer), cls.OTHER)
-
-
-_SERIES: Final[dict[AttemptClass, tuple[str, str]]] = {
-    AttemptClass.SUCCESS: ("good", "success"),
-    AttemptClass.CLIENT_ERROR: ("client", "4xx"),
-    AttemptClass.SERVER_ERROR: ("server", "5xx"),
-    AttemptClass.TIMEOUT: ("timeout", "timeout"),
-    AttemptClass.OTHER: ("other", "other failure"),
-}
-"""The colour of each class of answers, and its name, in the order of the bars' parts."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStep:
     """The attempts that began from `start` to before `end`, and the percentiles of the response
@@ -60,16 +34,14 @@ class AttemptStep:
 
     start: datetime
     end: datetime
-    counts: Mapping[AttemptClass, int]
+    counts: Counts
     p50: float | None
     p95: float | None
 
     @classmethod
     def of(cls, start: datetime, end: datetime, numbers: Numbers) -> AttemptStep:
         """Return the step of these figures."""
-        counts: Counter[AttemptClass] = Counter()
-        for answer, counted in numbers.by_answer().items():
-            counts[AttemptClass.of(answer)] += counted
+        counts = classified(numbers.by_answer())
         p50, p95 = (percentile(numbers.response_ms, share) for share in (50, 95))
         return cls(start=start, end=end, counts=counts, p50=p50, p95=p95)
 
@@ -77,16 +49,6 @@ class AttemptStep:
     def total(self) -> int:
         """The number of all attempts of the step."""
         return sum(self.counts.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Legend:
-    """A line of the legend: a series' answer, colour and name, and the sum of its values."""
-
-    answer: AttemptClass
-    series: str
-    name: str
-    total: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,56 +96,19 @@ async def read(
     moments = [step_name(start, end, zone) for start, end in times]
     links = [deliveries_between(start, end, endpoint_id=endpoint_id) for start, end in times]
     whole = Numbers()
-    totals: Counter[AttemptClass] = Counter()
-    for step, numbers in zip(steps, found, strict=True):
-        totals.update(step.counts)
+    for numbers in found:
         whole.update(numbers)
     return EndpointCharts(
         window=window,
         words=span.words,
         began=created_at if span is not WINDOWS[window] else None,
         steps=steps,
-        results=_results(steps, moments=moments, labels=labels, links=links),
+        results=attempt_chart(
+            [step.counts for step in steps], moments=moments, labels=labels, links=links
+        ),
         latency=_latency(steps, moments=moments, labels=labels, links=links),
-        legend=[
-            Legend(answer=answer, series=series, name=name, total=totals[answer])
-            for answer, (series, name) in _SERIES.items()
-        ],
+        legend=legend_of(classified(whole.by_answer())),
         whole=whole,
-    )
-
-
-def _results(
-    steps: Sequence[AttemptStep],
-    *,
-    moments: Sequence[str],
-    labels: Sequence[str],
-    links: Sequence[str],
-) -> Chart:
-    return charts.stacked_bars(
-        [
-            [(series, step.counts.get(answer, 0)) for answer, (series, _) in _SERIES.items()]
-            for step in steps
-        ],
-        tooltips=[
-            f"{moment}: {_in_words(step)}" for moment, step in zip(moments, steps, strict=True)
-        ],
-        labels=labels,
-        links=links,
-    )
-
-
-def _in_words(step: AttemptStep) -> str:
-    """Return a step's attempts by result, such as `3 attempts: 2 success, 1 timeout`."""
-    if not step.total:
-        return "no attempts"
-    parts = [
-        f"{number(step.counts[answer])} {name}"
-        for answer, (_, name) in _SERIES.items()
-        if step.counts.get(answer)
-    ]
-    return (
-        f"{number(step.total)} {'attempt' if step.total == 1 else 'attempts'}: {', '.join(parts)}"
     )
 
 

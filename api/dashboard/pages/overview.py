@@ -29,7 +29,13 @@ from hookfast.deliveries.figures import DEAD, WAITING, percentile
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.counting import reading
 from hookfast.storage.counting.reading import Scope
-from hookfast.storage.figures import endpoint_counts, newest_failures, overview, workers
+from hookfast.storage.figures import (
+    endpoint_counts,
+    newest_failures,
+    overview,
+    tenant_health,
+    workers,
+)
 from hookfast.storage.figures.endpoint_counts import EndpointCounts
 from hookfast.storage.figures.overview import AttentionItem
 from hookfast.storage.figures.workers import Alive
@@ -40,6 +46,7 @@ WindowQuery = Annotated[Window, Query(alias="window")]
 
 _ATTENTION_SHOWN = 8
 _FAILURES_SHOWN = 8
+_TENANTS_SHOWN = 8
 _EVERY_SECONDS = 5.0
 _MOST_ROWS = 48
 _MINUTES_OF_ROW = 5
@@ -146,6 +153,7 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
             outages=[each.endpoint_id for each in attention],
             limit=_FAILURES_SHOWN,
         )
+        tenants = [] if tenant_id else await tenant_health.read(connection, limit=_TENANTS_SHOWN)
         alive = await workers.count_alive(connection, now=view.now)
     steps = steps_between(edges, numbers)
     zone = span.zone_at(view.now, view.zone)
@@ -180,6 +188,7 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     return {
         "overview": figures,
         "failures": failures,
+        "tenants": tenants,
         "first_steps": await first_steps.read(view, endpoints=endpoints.total)
         if oldest is None
         else None,

@@ -3,6 +3,7 @@ which sees one state of the database."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ColumnElement,
     CompoundSelect,
     Integer,
@@ -28,7 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.figures import Numbers, minute_of, time_of_minute
 from hookfast.storage.counting.folding import BY_TYPE, EVERYTHING
-from hookfast.storage.tables import Figure, FigureEntry, Gauge
+from hookfast.storage.tables import Figure, FigureEntry, Gauge, GaugeTotal
 
 MINUTES_KEPT = timedelta(days=2)
 """Older figures are of whole hours (UTC)."""
@@ -43,6 +45,7 @@ _FIGURES: Table = Figure.__table__
 _F = _FIGURES.c
 _GAUGES: Table = Gauge.__table__
 _G = _GAUGES.c
+_T = GaugeTotal.__table__.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,16 @@ async def steps(
     for one in await _read(connection, scope, edges, prefix=prefix):
         found[one.step].add(one.kind, one.bucket, one.number)
     return found
+
+
+async def most_frequent_types(
+    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime], *, limit: int
+) -> list[str]:
+    """Return the event types with the most deliveries and attempts between the first and the last
+    of these times, which are whole hours (UTC)."""
+    counted = await steps_by_type(connection, scope, [edges[0], edges[-1]])
+    sums = Counter({name: one.accepted + one.attempted for name, [one] in counted.items()})
+    return [name for name, _ in sums.most_common(limit)]
 
 
 async def steps_by_type(
@@ -225,22 +238,45 @@ async def gauges(
             by_endpoint=scope.endpoint_id is not None,
             by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
         ),
-        {"owner": scope.endpoint_id or scope.tenant_id},
+        {"scope": scope.name, "owner": scope.endpoint_id or scope.tenant_id},
     )
     return list(rows)
 
 
 @lru_cache
 def gauges_statement(by: tuple[str, ...], *, by_endpoint: bool, by_tenant: bool) -> Select[Any]:
-    """Return the statement of `gauges`."""
-    added = select(*(_G[name] for name in by), _G.number).where(*_owned(_G, by_endpoint, by_tenant))
-    new = select(*(_E[name] for name in by), _E.number).where(
-        _E.gauge, *_owned(_E, by_endpoint, by_tenant)
-    )
+    """Return the statement of `gauges`. By kind alone, those of a tenant or of all are read from
+    their totals: few rows, however many endpoints there are."""
+    if by == ("kind",) and not by_endpoint:
+        added: Select[Any] = select(_T.kind, _T.number).where(_T.scope == bindparam("scope"))
+    else:
+        columns = [_G[name] for name in by]
+        added = select(*columns, _G.number).where(*_owned(_G, by_endpoint, by_tenant))
+    new = select(*(_E[name] for name in by), _E.number)
+    return _summed(by, added, new.where(_E.gauge, *_owned(_E, by_endpoint, by_tenant)))
+
+
+async def gauges_of_tenants(connection: AsyncConnection, tenant_ids: Sequence[str]) -> list[Any]:
+    """Return rows of `tenant_id`, `kind` and `number` of these tenants, as `gauges` does."""
+    return list(await connection.execute(GAUGES_OF_TENANTS, {"owners": tenant_ids}))
+
+
+def _gauges_of_tenants() -> Select[Any]:
+    owners: BindParameter[str] = bindparam("owners", expanding=True)
+    added = select(_T.scope.label("tenant_id"), _T.kind, _T.number).where(_T.scope.in_(owners))
+    new = select(_E.tenant_id, _E.kind, _E.number).where(_E.gauge, _E.tenant_id.in_(owners))
+    return _summed(("tenant_id", "kind"), added, new)
+
+
+def _summed(by: tuple[str, ...], added: Select[Any], new: Select[Any]) -> Select[Any]:
     rows = union_all(added, new).subquery().c
     key = [rows[name] for name in by]
     number = func.sum(rows.number)
     return select(*key, cast(number, BigInteger).label("number")).group_by(*key).having(number != 0)
+
+
+GAUGES_OF_TENANTS = _gauges_of_tenants()
+"""Selects the gauges of these tenants (`owners`) by tenant and kind."""
 
 
 def gauge_rows(

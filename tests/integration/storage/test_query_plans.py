@@ -51,6 +51,7 @@ from hookfast.storage.figures import (
     endpoint_summaries,
     newest_failures,
     overview,
+    tenant_health,
 )
 from hookfast.storage.search import ids, keys, names
 from hookfast.storage.search.hit import SCANNED, Scope
@@ -145,6 +146,20 @@ _TABLES = {
         "consecutive_failures": "CASE WHEN n % 1200 IN (4, 7) THEN 3 ELSE 0 END",
         "first_failure_at": "CASE WHEN n % 1200 IN (4, 7) THEN '2026-11-20T00:00:00.000000Z' END",
         "circuit": "CASE n % 2400 WHEN 4 THEN 'open' WHEN 8 THEN 'draining' ELSE 'closed' END",
+    },
+    # few deliveries are late, and nothing is left to add up
+    "gauge_totals": {
+        "scope": "'tnt_' || n",
+        "kind": "CASE WHEN n % 3 = 0 THEN 'dead:gone' WHEN n % 3 = 1 THEN 'retrying' "
+        "ELSE 'pending' END",
+        "number": "CASE WHEN n % 30 = 1 THEN n ELSE 0 END",
+    },
+    "tenants": {
+        "id": "'tnt_' || n",
+        "name": "'Acme'",
+        "meta": "'[]'",
+        "created_at": "'2026-11-20T00:00:00.000000Z'",
+        "updated_at": "'2026-11-20T00:00:00.000000Z'",
     },
     "subscriptions": {
         "id": "'sub_' || n",
@@ -637,6 +652,35 @@ async def test_figures_of_the_overview_read_ranges_of_indexes(
     ):
         # the few groups are sorted
         await check(connection, statement, index=index, may_sort=True)
+
+
+async def test_tenants_that_need_attention_are_found_without_reading_the_others(
+    connection: AsyncConnection,
+) -> None:
+    statements = (
+        (tenant_health.LATE, ["ix_gauge_totals_late"]),
+        (
+            tenant_health.UNHEALTHY,
+            [
+                "ix_endpoint_health_unhealthy",
+                "sqlite_autoindex_endpoints_1",
+                "ix_endpoints_stopped",
+            ],
+        ),
+        (tenant_health.DEAD, ["ix_deliveries_dead_finished", "sqlite_autoindex_tenants_1"]),
+        (
+            tenant_health.unhealthy_of([TENANT, SMALL_TENANT]),
+            ["ix_endpoint_health_unhealthy", "ix_endpoints_stopped"],
+        ),
+        (
+            reading.GAUGES_OF_TENANTS.params(owners=[SMALL_TENANT, "tnt_55"]),
+            ["PRIMARY"],
+        ),
+    )
+    for statement, indexes in statements:
+        for index in indexes:
+            # the tenants found are sorted
+            await check(connection, statement, index=index, may_sort=True)
 
 
 async def test_deliveries_of_a_page_of_events_are_found_by_event(

@@ -9,11 +9,11 @@ from sqlalchemy import Table, TextClause, text
 from sqlmodel import SQLModel
 
 from api.context.context import Context
-from hookfast.storage.tables import Figure, FigureEntry, Gauge
+from hookfast.storage.tables import Figure, FigureEntry, Gauge, GaugeTotal
 
 Row = tuple[str, str]
 """A table's name, and the row's values as text."""
-_ADDED_UP = frozenset(each.__table__ for each in (Figure, FigureEntry, Gauge))
+_ADDED_UP = frozenset(each.__table__ for each in (Figure, FigureEntry, Gauge, GaugeTotal))
 """The tables between which every process moves numbers all the time."""
 
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from api.dashboard.pages.endpoint_charts import AttemptClass, AttemptStep
+from api.dashboard.pages.endpoint_charts import AttemptStep
+from api.site.attempt_chart import AttemptClass
 from hookfast.deliveries.figures import Numbers, Owner, Tally
 from hookfast.deliveries.outcome import Result
 
