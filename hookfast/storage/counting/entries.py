@@ -6,9 +6,11 @@ Rows are only inserted, so no transaction waits for another one's. `folding` add
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.figures import Tally
+from hookfast.deliveries.figures import Key, Tally
 from hookfast.storage.database.plain_insert import PlainInsert
 from hookfast.storage.tables import FigureEntry
 
@@ -17,6 +19,11 @@ _ADD = PlainInsert(FigureEntry.__table__)
 
 async def add(connection: AsyncConnection, tally: Tally) -> None:
     """Write what was counted."""
-    rows = [{**key._asdict(), "number": number} for key, number in tally.numbers()]
+    await add_numbers(connection, tally.numbers())
+
+
+async def add_numbers(connection: AsyncConnection, numbers: Iterable[tuple[Key, int]]) -> None:
+    """Write these numbers."""
+    rows = [{**key._asdict(), "number": number} for key, number in numbers]
     if rows:
         await _ADD.execute(connection, rows)
