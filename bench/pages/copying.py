@@ -160,7 +160,10 @@ async def fill(
             await connection.execute(
                 _CHOOSE,
                 {
-                    **{"first": first, "last": last, "few": few, "events": originals.events},
+                    "first": first,
+                    "last": last,
+                    "few": few,
+                    "events": originals.events,
                     "step": days * 86_400 / total,
                 },
             )
@@ -207,19 +210,20 @@ async def _create_partitions(database: Database, since: datetime, until: datetim
 async def _keep_originals(connection: AsyncConnection) -> _Originals:
     """Copy the rows that are there to tables of their own, with what they count."""
     await connection.run_sync(_metadata.create_all)
-    e, d, a = (table.c for table in _TABLES)
-    events = (await connection.execute(select(e.id).order_by(e.id))).scalars()
-    numbers = {id_: number for number, id_ in enumerate(events)}
-    count, counts = len(numbers), []
+    events, deliveries, attempts = _TABLES
+    ids = (await connection.execute(select(events.c.id).order_by(events.c.id))).scalars()
+    numbers = {id_: number for number, id_ in enumerate(ids)}
+    count = len(numbers)
+    counts: list[dict[str, Any]] = []
     owners: dict[str, Owner] = {}
     unfinished: set[int] = set()
-    for row in await connection.execute(select(d)):
+    for row in await connection.execute(select(deliveries)):
         number = numbers[row.id] = numbers[row.event_id]
         owners[row.id] = owner = Owner(row.tenant_id, row.endpoint_id, row.event_type)
         if row.finished_at is None:
             unfinished.add(number)
         counts += _counted_delivery(number, owner, row)
-    for row in await connection.execute(select(a)):
+    for row in await connection.execute(select(attempts)):
         number = numbers[row.id] = numbers[row.delivery_id]
         counts += _counted_attempt(number, owners[row.delivery_id], row)
     open_ones = sum(numbers[id_] in unfinished for id_ in owners)
@@ -289,7 +293,8 @@ _CHOOSE: Final = text("""
         UNION ALL SELECT copy + 1 FROM n WHERE copy + 1 < CAST(:last AS INTEGER)
     )
     SELECT o.original, 1 + CAST(
-        (n.copy + CAST(o.original AS DOUBLE PRECISION) / CAST(:events AS DOUBLE PRECISION)) * CAST(:step AS DOUBLE PRECISION) AS INTEGER
+        CAST(:step AS DOUBLE PRECISION)
+        * (n.copy + CAST(o.original AS DOUBLE PRECISION) / CAST(:events AS INTEGER)) AS INTEGER
     )
     FROM bench_originals o, n
     WHERE NOT o.is_open OR n.copy < CAST(:few AS INTEGER)
@@ -314,8 +319,8 @@ def _copying(table: Table, dialect_name: str) -> str:
     return (
         f"INSERT INTO {table.name} ({', '.join(values)}) "  # noqa: S608 - names of ours
         f"SELECT {', '.join(values.values())} "
-        f"FROM bench_copies c JOIN bench_{table.name} t ON t.original = c.original {' '.join(joins)} "
-        "ORDER BY 1"
+        f"FROM bench_copies c JOIN bench_{table.name} t ON t.original = c.original "
+        f"{' '.join(joins)} ORDER BY 1"
     )
 
 

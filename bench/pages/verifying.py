@@ -68,7 +68,9 @@ async def verify(
         for (scope, kind), number in found.items()
         if number and (scope, kind) not in rows
     ]
-    wrong += [f"from {start}: {one} counted, {two} by rows" for start, one, two in steps if one != two]
+    wrong += [
+        f"from {start}: {one} counted, {two} by rows" for start, one, two in steps if one != two
+    ]
     return Verified(len(rows) + len(steps), wrong)
 
 
@@ -125,9 +127,7 @@ async def _figures(connection: AsyncConnection) -> _Counted:
 async def _steps(connection: AsyncConnection) -> list[tuple[datetime, int, int]]:
     """Return the deliveries accepted in each hour of the newest day and on each day: when it
     begins, as counted, and by rows."""
-    oldest, newest = (
-        await connection.execute(select(func.min(_D.id), func.max(_D.id)))
-    ).one()
+    oldest, newest = (await connection.execute(select(func.min(_D.id), func.max(_D.id)))).one()
     since, until = time_of(oldest), time_of(newest)
     assert since is not None
     assert until is not None
