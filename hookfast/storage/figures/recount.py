@@ -14,6 +14,7 @@ from hookfast.deliveries.facts import Trigger
 from hookfast.deliveries.figures import Key, Owner, State, Tally, minute_of_id
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Result
+from hookfast.storage.counting import totals
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, Figure, FigureEntry, Gauge
 
@@ -81,6 +82,8 @@ async def _counted(connection: AsyncConnection) -> Counter[Key]:
     for row in await connection.execute(select(_GAUGES)):
         key = Key(True, row.at, row.tenant_id, row.endpoint_id, row.event_type, row.kind, -1)
         counted[key] += row.number
+    for total in await totals.differences(connection):  # with the scope in the endpoint's place
+        counted[Key(True, 0, "", total["scope"], "", total["kind"], -1)] -= total["number"]
     for row in await connection.execute(
         select(_FIGURES).where(_FIGURES.c.scope.startswith("ep_"), _FIGURES.c.event_type == "")
     ):
