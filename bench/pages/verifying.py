@@ -19,7 +19,7 @@ from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.ids import first_id_at, time_of
 from hookfast.storage.counting import reading
-from hookfast.storage.counting.folding import BY_TYPE, EVERYTHING
+from hookfast.storage.counting.folding import BY_HOUR, BY_TYPE, EVERYTHING
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, Endpoint, Figure
@@ -86,8 +86,8 @@ async def _count_deliveries(connection: AsyncConnection) -> _Counted:
             kinds.append(f"ended:{status}:{reason}")
         for kind in kinds:
             for scope in (EVERYTHING, tenant, endpoint):
-                counted[scope, kind] += number
-                counted[scope + BY_TYPE, kind] += number
+                for name in (scope, BY_HOUR + scope, scope + BY_TYPE):
+                    counted[name, kind] += number
         if status in WAITING:
             counted[endpoint, _GAUGE + status] += number
             if is_queued:
@@ -108,8 +108,8 @@ async def _count_attempts(connection: AsyncConnection) -> _Counted:
     ):
         kind = f"attempt:{answer_of(Result(result), code)}:{turn}"
         for scope in (EVERYTHING, tenants[endpoint], endpoint):
-            counted[scope, kind] += number
-            counted[scope + BY_TYPE, kind] += number
+            for name in (scope, BY_HOUR + scope, scope + BY_TYPE):
+                counted[name, kind] += number
     return counted
 
 
