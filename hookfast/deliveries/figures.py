@@ -22,7 +22,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 
@@ -157,17 +158,10 @@ class Numbers:
 
     def add(self, kind: str, bucket: int, number: int) -> None:
         """Add a figure."""
-        family, first, second = f"{kind}:".split(":")[:3]
-        if family == "delivery":
-            self.deliveries[DeliveryStatus(first)] += number
-        elif family == "ended":
-            self.ended[DeliveryStatus(first), second] += number
-            if bucket != NO_BUCKET:
-                self.delivery_ms[bucket] += number
-        else:
-            self.attempts[first, second] += number
-            if bucket != NO_BUCKET:
-                self.response_ms[bucket] += number
+        counted, durations, key = _place_of(kind)
+        getattr(self, counted)[key] += number
+        if bucket != NO_BUCKET:
+            getattr(self, durations)[bucket] += number
 
     def update(self, other: Numbers) -> None:
         """Add the figures of another time."""
@@ -204,6 +198,17 @@ class Numbers:
         for (answer, _), number in self.attempts.items():
             counted[answer] += number
         return counted
+
+
+@lru_cache(maxsize=256)  # a page reads thousands of figures, of some twenty kinds
+def _place_of(kind: str) -> tuple[str, str, Any]:
+    """Return where `Numbers` has the figures of a kind, and their durations, and its key there."""
+    family, first, second = f"{kind}:".split(":")[:3]
+    if family == "delivery":
+        return "deliveries", "", DeliveryStatus(first)
+    if family == "ended":
+        return "ended", "delivery_ms", (DeliveryStatus(first), second)
+    return "attempts", "response_ms", (first, second)
 
 
 def answer_of(result: Result, status_code: int | None) -> str:
