@@ -58,6 +58,11 @@ class Bar:
     link: str | None = None
     empty: bool = False
 
+    @property
+    def is_group(self) -> bool:
+        """Whether it is more than one link."""
+        return self.link is None or any(part.link for part in self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -182,11 +187,6 @@ def seconds_ceiling(value: float) -> float:
     if value <= 50:
         return ceiling(value)
     return next((each for each in _LONG_SCALES if each >= value), ceiling(value))
-
-
-def percentile(ascending: Sequence[float], share: int) -> float | None:
-    """Return a percentile by the nearest-rank method; None if there are no values."""
-    return ascending[-(-len(ascending) * share // 100) - 1] if ascending else None
 
 
 def _segments(values: Sequence[float | None], *, top: float, slot: float) -> tuple[Segment, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,6 +16,7 @@ from api.site.navigation import short_rfc3339
 from api.site.page import View
 from api.site.time_steps import Labels
 from api.site.zone import UTC_ZONE
+from hookfast.settings.settings import Settings
 from hookfast.storage.counting import reading
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
@@ -44,10 +46,12 @@ _TOO_MANY: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryChart:
-    """The chart, and all of its steps as one."""
+    """The chart, and all of its steps as one. `deleted`: retention has deleted some of these
+    deliveries, which are counted but not listed."""
 
     chart: Chart
     whole: Step
+    deleted: bool
 
 
 async def read(
@@ -68,7 +72,11 @@ async def read(
             found = await delivery_steps.read(connection, own, edges, now=view.now)
             if not isinstance(found, TooMany):
                 steps = steps_between(edges, found)
-                return DeliveryChart(chart=_drawn(view, steps), whole=merged(steps))
+                return DeliveryChart(
+                    chart=_drawn(view, steps),
+                    whole=merged(steps),
+                    deleted=_are_deleted(steps, view.context.settings, now=view.now),
+                )
             too_many = _TOO_MANY[found]
     return too_many
 
@@ -125,6 +133,12 @@ def _fitting(duration: timedelta, count: int) -> timedelta:
     longest = _LENGTHS[-1]
     years = longest * -(-duration // (longest * count))
     return next((each for each in _LENGTHS if each * count >= duration), years)
+
+
+def _are_deleted(steps: Sequence[Step], settings: Settings, *, now: datetime) -> bool:
+    """Whether some of these deliveries are older than retention keeps them."""
+    ages = [age for age in (settings.delivery_retention, settings.dead_letter_retention) if age]
+    return bool(ages) and any(each.total and each.end < now - min(ages) for each in steps)
 
 
 def _drawn(view: View, steps: list[Step]) -> Chart:

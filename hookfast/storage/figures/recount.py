@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from sqlalchemy import Table, select, text
+from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.facts import Trigger
 from hookfast.deliveries.figures import Key, Owner, State, Tally, minute_of_id
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Result
-from hookfast.storage.counting import totals
+from hookfast.storage.counting import folding, totals
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, Figure, FigureEntry, Gauge
 
@@ -32,7 +32,7 @@ async def differences(database: Database) -> dict[Key, int]:
     not compared: a row does not know that it had ended before it was sent again."""
     tally = Tally()
     async with database.read() as connection:
-        await _freeze(connection)
+        await folding.freeze(connection)
         await count_rows(connection, tally)
         found = await _counted(connection)
     for key, number in tally.numbers():
@@ -101,8 +101,3 @@ async def _counted(connection: AsyncConnection) -> Counter[Key]:
 def _comparable(key: Key) -> Key:
     """Return the key of a figure as `figures` has it for an endpoint: without tenant and type."""
     return key if key.gauge else key._replace(tenant_id="", event_type="")
-
-
-async def _freeze(connection: AsyncConnection) -> None:
-    if connection.dialect.name == "postgresql":  # a transaction of SQLite sees one state anyway
-        await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))

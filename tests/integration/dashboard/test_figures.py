@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 
 from api.context.context import Context
 from api.site.formatting import number, percent, seconds
@@ -279,3 +279,36 @@ async def test_deliveries_that_are_too_many_to_count_are_not_guessed(
         assert "volume-heading" not in page
         # of these, only the rows of the first and the last step are read
         assert "volume-heading" in (await visitor.get(path)).text
+
+
+async def test_chart_counts_deliveries_that_retention_has_deleted_and_says_so(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context
+) -> None:
+    tenant_id = await new_tenant(client)
+    endpoint_id = await new_endpoint(client, tenant_id)
+    now = context.clock()
+    rows = [
+        delivery_row(
+            now - timedelta(days=age), tenant_id=tenant_id, endpoint_id=endpoint_id, status=status
+        )
+        for age, status in ((35, "delivered"), (35, "held"), (25, "delivered"))
+    ]
+    deliveries = Delivery.__table__
+    async with context.database.write() as connection:
+        await connection.execute(insert(deliveries), rows)
+    await count_rows(context.database)
+    async with context.database.write() as connection:
+        await connection.execute(delete(deliveries).where(deliveries.c.id == rows[0]["id"]))
+    old, young = (
+        f"since={now - timedelta(days=days):%Y-%m-%dT00:00:00Z}&until={now:%Y-%m-%dT00:00:00Z}"
+        for days in (38, 28)
+    )
+    said = "the list has those that retention has not deleted"
+    async with tenant_visitor(app, client, tenant_id) as visitor:
+        text = text_of((await visitor.get(f"/dashboard/deliveries?{old}")).text)
+        assert "3 deliveries created from" in text
+        assert "delivered 2 in progress 1 failed 0" in text
+        assert said in text
+        text = text_of((await visitor.get(f"/dashboard/deliveries?{young}")).text)
+        assert "1 delivery created from" in text
+        assert said not in text
