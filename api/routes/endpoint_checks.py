@@ -51,9 +51,9 @@ class LatencyView(BaseModel):
 
     @classmethod
     def of(cls, response_ms: Counter[int]) -> Self | None:
-        """Return the percentiles of these buckets; None if there are no attempts."""
+        """Return the percentiles of these buckets, to three digits; None if there are none."""
         found = {name: percentile(response_ms, share) for name, share in _SHARES.items()}
-        known = {name: round(value, 1) for name, value in found.items() if value is not None}
+        known = {name: float(f"{ms:.3g}") for name, ms in found.items() if ms is not None}
         return cls(**known) if known else None
 
 

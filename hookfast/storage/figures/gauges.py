@@ -78,7 +78,7 @@ async def read_gauges(
 ) -> GaugeValues:
     """Read the values. A notice is due when it has gathered for `mail_gather`, and its owner has
     got no mail of its kind for `mail_digest_every`."""
-    numbers: dict[str, Counter[str]] = defaultdict(Counter)
+    numbers: dict[str, dict[str, int]] = defaultdict(dict)
     for name, label, number in await connection.execute(counts(now)):
         numbers[name][label] = number
     oldest: datetime | None = (await connection.execute(OLDEST)).scalar_one()
