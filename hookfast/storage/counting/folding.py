@@ -40,6 +40,9 @@ EVERYTHING: Final = "all"
 """The scope of all tenants."""
 BY_TYPE: Final = "/types"
 """Follows a scope whose numbers are of one event type each."""
+BY_HOUR: Final = "hours/"
+"""Stands before a scope whose numbers are of whole hours. Charts of days read these: the minutes of
+an hour have forty times as many rows."""
 
 EVERY_SECONDS: Final = 10.0
 """How often each process adds the entries up."""
@@ -54,13 +57,18 @@ _E = _ENTRIES.c
 
 
 def _figures() -> Select[Any]:
-    """Select what the entries add to `figures`: six rows for each, by scope."""
+    """Select what the entries add to `figures`: nine rows for each, by scope."""
     hour = _E.at - _E.at % 60
     plain = (literal(""), _E.at, _E.bucket)
+    hourly = (literal(""), hour, _E.bucket)
     typed = (_E.event_type, hour, literal(NO_BUCKET, SmallInteger))
     parts = []
     for scope in (cast(literal(EVERYTHING), Text), _E.tenant_id, _E.endpoint_id):
-        for name, (event_type, at, bucket) in ((scope, plain), (scope + BY_TYPE, typed)):
+        for name, (event_type, at, bucket) in (
+            (scope, plain),
+            (literal(BY_HOUR, Text) + scope, hourly),
+            (scope + BY_TYPE, typed),
+        ):
             parts.append(
                 select(
                     name.label("scope"),
