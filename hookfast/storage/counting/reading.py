@@ -96,13 +96,13 @@ def extended(since: datetime, until: datetime, *, now: datetime) -> tuple[dateti
 
 
 async def oldest(connection: AsyncConnection, scope: Scope) -> datetime | None:
-    """Return the beginning of the oldest minute, hour or day that has figures; None if none has."""
+    """Return the beginning of the oldest hour or day that has figures; None if none has."""
     moments = await connection.scalars(
         oldest_statement(
             by_endpoint=scope.endpoint_id is not None,
             by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
         ),
-        {"scope": scope.name, "owner": scope.endpoint_id or scope.tenant_id},
+        {"scope": BY_HOUR + scope.name, "owner": scope.endpoint_id or scope.tenant_id},
     )
     least = min((at for at in moments if at is not None), default=None)
     return None if least is None else time_of_minute(least)
