@@ -49,7 +49,7 @@ async def differences(database: Database, *, ends: bool = False) -> dict[Key, in
         await count_rows(connection, tally)
         found = await _counted(connection)
     for key, number in tally.numbers():
-        for one in _rows_of(key):
+        for one in rows_of(key):
             found[one] -= number
     return {
         key: number
@@ -97,6 +97,19 @@ def count_delivery(tally: Tally, row: Any) -> Owner:
     return owner
 
 
+def rows_of(key: Key) -> Iterator[Key]:
+    """Yield the keys of the rows that a counted number is in: a gauge's own, and six of a figure's,
+    for everything, its tenant and its endpoint, without and with its type."""
+    if key.gauge:
+        yield key
+        return
+    by_type = key._replace(at=hour_of(key.at), bucket=NO_BUCKET)
+    for one in (key._replace(event_type=""), by_type):
+        yield one._replace(tenant_id="", endpoint_id="")
+        yield one._replace(endpoint_id="")
+        yield one._replace(tenant_id="")
+
+
 async def _counted(connection: AsyncConnection) -> Counter[Key]:
     """Return what was counted: the rows of gauges and figures, with the entries added up."""
     counted: Counter[Key] = Counter()
@@ -116,22 +129,9 @@ async def _counted(connection: AsyncConnection) -> Counter[Key]:
             *(row.gauge, row.at, row.tenant_id, row.endpoint_id, row.event_type, row.kind),
             row.bucket,
         )
-        for one in _rows_of(key):
+        for one in rows_of(key):
             counted[one] += row.number
     return counted
-
-
-def _rows_of(key: Key) -> Iterator[Key]:
-    """Yield the keys of the rows that a counted number is in: a gauge's own, and six of a figure's,
-    for everything, its tenant and its endpoint, without and with its type."""
-    if key.gauge:
-        yield key
-        return
-    by_type = key._replace(at=hour_of(key.at), bucket=NO_BUCKET)
-    for one in (key._replace(event_type=""), by_type):
-        yield one._replace(tenant_id="", endpoint_id="")
-        yield one._replace(endpoint_id="")
-        yield one._replace(tenant_id="")
 
 
 async def _freeze(connection: AsyncConnection) -> None:
