@@ -244,8 +244,9 @@ class Walker:
     async def move_up(self) -> None:
         """Let a worker look for lanes without a head."""
         lanes = {row.lane for row in self._rows.values() if row.lane is not None}
-        async with self._database.write() as connection:
-            await lives.advance(connection, lanes, now=self.now)
+        if lanes:
+            async with self._database.write() as connection:
+                await lives.advance(connection, lanes, now=self.now)
 
     async def switch(self) -> None:
         """Disable an endpoint, or enable it."""
