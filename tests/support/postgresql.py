@@ -145,13 +145,14 @@ class _Template:
             tables = [sql.Identifier(row[0]) for row in connection.execute(_TABLES)]
             inserts = [_insert(connection, table) for table in tables]
             sequences = connection.execute(
-                "SELECT sequencename, start_value FROM pg_sequences WHERE schemaname = 'public'"
+                "SELECT sequencename, coalesce(last_value, start_value), last_value IS NOT NULL "
+                "FROM pg_sequences WHERE schemaname = 'public'"
             )
             self.restore = sql.SQL("; ").join(
                 [
                     *(sql.SQL("DELETE FROM {}").format(table) for table in tables),
                     *(insert for insert in inserts if insert is not None),
-                    *(sql.SQL("SELECT setval({}, {}, false)").format(*row) for row in sequences),
+                    *(sql.SQL("SELECT setval({}, {}, {})").format(*row) for row in sequences),
                 ]
             )
 

@@ -15,6 +15,7 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.dispatch import lane_sweep
+from hookfast.ids import new_id
 from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import life_rows
@@ -78,23 +79,21 @@ async def test_event_that_is_emitted_while_the_head_ends_is_not_lost(
 async def test_head_that_ends_while_an_event_is_emitted_finds_it(postgresql: Database) -> None:
     await seed_ordered(postgresql)
     [one] = await emit(postgresql, "a")
-    lane = (await delivery_row(postgresql, one)).lane
+    lane, new = (await delivery_row(postgresql, one)).lane, new_id("dlv")
     async with asyncio.timeout(PATIENCE):
         async with postgresql.write() as api:  # has locked the lane, and inserts after that
             await lanes.lock(api, [lane], now=utc_now())
             ending = asyncio.create_task(end(postgresql, one))
             await asyncio.sleep(0.2)
             assert not ending.done()
-            entered = await lanes.enter(
-                api, [lanes.Entrant(lane, "dlv_new", ended=False)], now=utc_now()
-            )
-            assert entered["dlv_new"].place == "queued"
+            entered = await lanes.enter(api, [lanes.Entrant(lane, new, ended=False)], now=utc_now())
+            assert entered[new].place == "queued"
             row = dict((await delivery_row(postgresql, one))._mapping)
-            row |= {"id": "dlv_new", "place": "queued"}
-            row |= {"lane_position": entered["dlv_new"].position}
+            row |= {"id": new, "place": "queued"}
+            row |= {"lane_position": entered[new].position}
             await api.execute(Delivery.__table__.insert(), row)
         await ending
-    assert await ordered.heads(postgresql) == ["dlv_new"]
+    assert await ordered.heads(postgresql) == [new]
 
 
 async def test_random_transactions_at_once_keep_every_lane_in_order(

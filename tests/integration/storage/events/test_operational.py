@@ -108,7 +108,7 @@ async def test_a_rolled_back_transaction_stores_no_operational_event(
     assert await rows(database, Delivery.__table__) == []
 
 
-async def test_hundreds_of_events_keep_their_order_and_need_three_statements(
+async def test_hundreds_of_events_keep_their_order_and_need_four_statements(
     database: Database, monitor: str
 ) -> None:
     statements: list[str] = []
@@ -122,8 +122,8 @@ async def test_hundreds_of_events_keep_their_order_and_need_three_statements(
             connection, [dead(number) for number in range(400)], now=utc_now()
         )
     assert number == 400
-    # the subscribers, the events, their deliveries
-    assert len(statements) == 3, statements
+    # the subscribers, the events, their deliveries, the figures
+    assert len(statements) == 4, statements
     events = await rows(database, Event.__table__)
     assert [json.loads(event.body)["data"]["number"] for event in events] == list(range(400))
     assert len({event.traceparent for event in events}) == 400
