@@ -30,6 +30,7 @@ from api.dashboard.pages import (
     source_actions,
     sources,
     subscriptions,
+    tenant,
     tenants,
 )
 from api.dashboard.site import DASHBOARD
@@ -63,6 +64,7 @@ _PAGES = (
     portal_links,
     retention,
     tenants,
+    tenant,
 )
 
 

@@ -145,7 +145,7 @@ _PAGES: Final[Mapping[Kind, str]] = {
     "endpoint": "/dashboard/endpoints/{id}",
     "subscription": "/dashboard/endpoints/{shown_with}",
     "event_type": "/dashboard/event-types/{id}",
-    "tenant": "/dashboard/endpoints?tenant_id={id}",
+    "tenant": "/dashboard/tenants/{id}",
     "source": "/dashboard/sources/{id}",
     "inbox_entry": "/dashboard/inbox/{id}",
     "job": "/dashboard/jobs/{id}",

@@ -58,6 +58,11 @@ class Bar:
     link: str | None = None
     empty: bool = False
 
+    @property
+    def is_group(self) -> bool:
+        """Whether it is more than one link."""
+        return self.link is None or any(part.link for part in self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:

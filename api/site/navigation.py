@@ -55,9 +55,10 @@ def deliveries_between(since: datetime, until: datetime, **filters: str | None) 
     return f"/dashboard/deliveries?{_query(since, until, filters)}"
 
 
-def dead_letters_between(since: datetime, until: datetime) -> str:
-    """Return the address of the list of dead letters that were created in this time."""
-    return f"/dashboard/dead-letters?{_query(since, until, {})}"
+def dead_letters_between(since: datetime, until: datetime, **filters: str | None) -> str:
+    """Return the address of the list of dead letters that were created in this time and match the
+    filters that are not None."""
+    return f"/dashboard/dead-letters?{_query(since, until, filters)}"
 
 
 def _query(since: datetime, until: datetime, filters: Mapping[str, str | None]) -> str:

@@ -111,6 +111,10 @@ class View:
     """What was picked in the fields of `choices`, by their names."""
     offered: dict[str, tuple[list[Choice], str | None]] = field(default_factory=dict)
     """What the fields of `choices` suggest, and where the script asks for more."""
+    tenant_names: dict[str, str] = field(default_factory=dict)
+    """The names of the tenants that the page shows, by their ids."""
+    has_several_tenants: bool = False
+    """Whether the list on the page has the rows of several tenants."""
     live: bool = False
     """Whether a live part is rendered. Then times are absolute, so that the HTML changes only with
     the data, and the script shows how long ago they are."""

@@ -1,16 +1,17 @@
 """The time range of a list: the last hour, yesterday, or from one time to another.
 
 A range is in the query as `within` (a span that ends now, or a day) or as `since` (inclusive) and
-`until` (exclusive), which win. Both are RFC 3339, or local times of the reader. A page with a local
-time or a day redirects to itself with RFC 3339 in UTC (`canonical_query`), so that its address
-means the same to a reader in another zone, and tomorrow.
+`until` (exclusive), which win. A span begins at a whole minute or hour, from which figures can be
+read, so that a list and its chart agree. Times are RFC 3339, or local times of the reader. A page
+with a local time or a day redirects to itself with RFC 3339 in UTC (`canonical_query`), so that its
+address means the same to a reader in another zone, and tomorrow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal, Self, cast, get_args
 from zoneinfo import ZoneInfo
 
@@ -23,6 +24,7 @@ from api.site.page import PageView, View
 from api.site.zone import is_local, local_text, midnight_in, parse_local
 from hookfast.clock import rfc3339
 from hookfast.errors import InvalidInput
+from hookfast.storage.counting.reading import precision
 
 Span = Literal["15m", "1h", "24h", "7d"]
 Day = Literal["today", "yesterday"]
@@ -36,6 +38,7 @@ SPANS: Final[Mapping[Span, tuple[timedelta, str, str]]] = {
 _NAMES: Final = ("within", "since", "until")
 _MAX_LENGTH: Final = 64
 _FIRST_YEAR, _LAST_YEAR = 1970, 9998
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME: Final = TypeAdapter[datetime](TimeInput)
 
 
@@ -105,7 +108,10 @@ class TimeRange:
 
     def start(self, now: datetime) -> datetime | None:
         """Return when the range begins; None if it has no beginning."""
-        return self.since if self.span is None else now - SPANS[self.span][0]
+        if self.span is None:
+            return self.since
+        start = now - SPANS[self.span][0]
+        return start - (start - _EPOCH) % precision(start, now=now)
 
     def members(self, now: datetime) -> dict[str, str | None]:
         """Return the range as members of the API's filters. A span becomes a time, so that an

@@ -1,4 +1,7 @@
-"""The steps of a chart over time, their labels and their names, in the reader's zone. Pure."""
+"""The steps of a chart over time, their labels and their names, in the reader's zone. Pure.
+
+The times of steps are exact: figures can be read from and up to each of them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 from zoneinfo import ZoneInfo
 
-from api.site.zone import midnight_in
+from api.site.zone import UTC_ZONE, midnight_in
+from hookfast.storage.counting.reading import is_exact
 
 Window = Literal["1h", "24h", "7d", "30d"]
 """The windows that a page offers: each ends now."""
@@ -20,8 +24,6 @@ _FILLED: Final = 0.6
 _STEPS: Final = 24
 _LABELS: Final = 6
 _LENGTHS: Final[dict[timedelta, str]] = {
-    timedelta(seconds=10): "ten seconds",
-    timedelta(seconds=30): "half a minute",
     _MINUTE: "the minute",
     2 * _MINUTE: "two minutes",
     5 * _MINUTE: "five minutes",
@@ -83,9 +85,18 @@ class Span:
             labels=Labels(every, _form(every)),
         )
 
+    def zone_at(self, now: datetime, zone: ZoneInfo) -> ZoneInfo:
+        """Return the zone at whose round times the steps begin: the reader's, or UTC if some of
+        those times are not exact, as in India before the last two days. A day is one of UTC."""
+        edges = self._edges(now, zone) if self.length < _DAY else []
+        return zone if edges and all(is_exact(each, now=now) for each in edges) else UTC_ZONE
+
     def edges(self, now: datetime, zone: ZoneInfo) -> list[datetime]:
-        """Return the times at which the steps begin and end. They are round times of the zone, so
-        that a step stays the same each time the page is rendered."""
+        """Return the times at which the steps begin and end. They are round times of the zone, or
+        of UTC (`zone_at`), so that a step stays the same each time the page is rendered."""
+        return self._edges(now, self.zone_at(now, zone))
+
+    def _edges(self, now: datetime, zone: ZoneInfo) -> list[datetime]:
         day = midnight_in(zone, now)
         end = day + ((now - day) // self.length + 1) * self.length
         first = end - self.count * self.length
@@ -104,12 +115,10 @@ WINDOWS: Final[dict[Window, Span]] = {
 
 def _form(every: timedelta) -> str:
     """Return the form of labels at this distance, in which no two of them are the same."""
-    if every >= _DAY:
-        return "%-d %b"
-    return "%H:%M" if every >= _MINUTE else "%H:%M:%S"
+    return "%-d %b" if every >= _DAY else "%H:%M"
 
 
 def step_name(start: datetime, end: datetime, zone: ZoneInfo) -> str:
     """Return when a step begins, e.g. `24 Nov 14:30 CET`; of a day or more, without the time."""
-    form = "%-d %b %Z" if end - start >= _DAY else f"%-d %b {_form(end - start)} %Z"
+    form = "%-d %b %Z" if end - start >= _DAY else "%-d %b %H:%M %Z"
     return start.astimezone(zone).strftime(form)

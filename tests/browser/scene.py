@@ -27,6 +27,7 @@ from tests.support.api_client import (
     started,
 )
 from tests.support.certificates import client_identity, pem
+from tests.support.figures import count_rows
 from tests.support.rows import attempt_row, delivery_row
 
 EVENT_TYPE = "order.invoice.paid"
@@ -71,6 +72,7 @@ async def set_scene(database: Database, settings: Settings) -> Scene:
         ]
         await _outage(database, ids["broken"], now)
         await _retention(database, now)
+        await count_rows(database)
     return Scene(
         tenant_id=ids["tenant"],
         fine=ids["fine"],
@@ -88,6 +90,7 @@ async def set_scene(database: Database, settings: Settings) -> Scene:
 
 
 async def _create_resources(client: httpx2.AsyncClient) -> dict[str, str]:
+    await maker(client, "/tenants")(name="Flower Stall")  # nothing is wrong there
     tenant = (await maker(client, "/tenants")(name="Corner Shop"))["id"]
     schema = {"type": "object", "examples": [{"invoice_id": "in_1", "amount": 129900}]}
     await event_type_maker(client)(EVENT_TYPE, description="An invoice was paid.", schema=schema)

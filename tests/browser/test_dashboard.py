@@ -27,7 +27,7 @@ def test_failing_endpoint_is_found_on_the_overview_and_recovered(
         expect(page.get_by_text("1 of 3 endpoints is down, 1 is disabled; ")).to_have_class(
             "verdict bad"
         )
-        page.get_by_role("link", name="1 circuit open").click()
+        page.get_by_role("link", name="1 circuit open").first.click()
         listed = page.get_by_role("table", name="Endpoints").get_by_role("rowheader")
         expect(listed).to_have_text([re.compile("Warehouse")])
         badge = page.get_by_text("circuit open", exact=True).last
@@ -46,6 +46,25 @@ def test_failing_endpoint_is_found_on_the_overview_and_recovered(
         expect(page.get_by_role("progressbar")).to_be_visible()
 
 
+def test_tenant_in_trouble_is_found_on_the_overview_and_opened(
+    chromium: Chromium, site: Site
+) -> None:
+    with browsing(chromium, site) as page:
+        table = page.get_by_role("table", name="Tenants that need attention")
+        expect(table.get_by_role("rowheader")).to_have_text(["Corner Shop"])
+        expect(table.get_by_role("row").nth(1)).to_contain_text("1 circuit open")
+        table.get_by_role("link", name="Corner Shop").click()
+        page.wait_for_url(f"**/dashboard/tenants/{site.scene.tenant_id}")
+        expect(page.get_by_role("heading", name="Corner Shop")).to_be_visible()
+        expect(page.get_by_text("1 of 3 down")).to_be_visible()
+        page.get_by_role("link", name="1 circuit open").click()
+        expect(page.get_by_role("rowheader")).to_contain_text(["Warehouse"])
+        # each row says whose it is, and leads back
+        page.get_by_role("rowheader").get_by_role("link", name="Corner Shop").click()
+        page.get_by_role("navigation", name="Lists").get_by_role("link", name="Audit log").click()
+        expect(page.get_by_role("combobox", name="Tenant")).to_have_value("Corner Shop")
+
+
 def test_ids_keys_urls_and_types_are_found_from_the_headers_box(
     chromium: Chromium, site: Site
 ) -> None:
@@ -61,7 +80,7 @@ def test_ids_keys_urls_and_types_are_found_from_the_headers_box(
         (EVENT_TYPE, f"/dashboard/event-types/{EVENT_TYPE}"),
         ("4/broken", f"/dashboard/endpoints/{scene.broken}"),
         ("invoice.pa", f"/dashboard/event-types/{EVENT_TYPE}"),
-        ("corner shop", f"/dashboard/endpoints?tenant_id={scene.tenant_id}"),
+        ("corner shop", f"/dashboard/tenants/{scene.tenant_id}"),
     )
     with browsing(chromium, site) as page:
         for text, path in found:

@@ -8,14 +8,14 @@ from hookfast.deliveries.figures import Tally
 from hookfast.storage.counting import entries
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import recount
-from hookfast.storage.tables import Figure, FigureEntry, Gauge
+from hookfast.storage.tables import Figure, FigureEntry, Gauge, GaugeTotal
 
 
 async def count_rows(database: Database) -> None:
     """Replace all figures by those of the rows that are there."""
     tally = Tally()
     async with database.write() as connection:
-        for table in (Figure, FigureEntry, Gauge):
+        for table in (Figure, FigureEntry, Gauge, GaugeTotal):
             await connection.execute(delete(table.__table__))
         await recount.count_rows(connection, tally)
         await entries.add(connection, tally)

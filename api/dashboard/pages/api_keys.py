@@ -9,6 +9,7 @@ from fastapi import Response
 from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Principal, Writer
 from api.access.ownership import found
+from api.dashboard.pages import tenant_names
 from api.dashboard.site import DASHBOARD
 from api.http.fields import ApiKeyPath, TenantId
 from api.http.pagination import Page, PageQuery
@@ -83,6 +84,7 @@ async def _list(
         listing = await list_operator_keys(page, view.context, principal)
     else:
         listing = await list_tenant_keys(tenant, page, view.context, principal)
+    await tenant_names.load(view, tenant)
     scopes = _OPERATOR_SCOPES if tenant is None else _TENANT_SCOPES
     return view.render(
         "api_keys.html",
@@ -90,7 +92,7 @@ async def _list(
         listing=listing,
         scopes=scopes.items(),
         tenant_id=tenant_id,
-        of_operator=tenant is None,
+        owner=tenant,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, get_args
 from fastapi import Query, Response
 
 from api.access.authentication import Reader
+from api.dashboard.pages import tenant_names
 from api.dashboard.site import DASHBOARD
 from api.http.fields import TenantId
 from api.http.pagination import PageQuery
@@ -52,6 +53,7 @@ async def audit_page(
         "tenant_id": tenant_id,
     }
     listing = await list_audit(page, view.context, principal, **times.narrowed(given, view))
+    await tenant_names.load_owners(view, listing.data)
     return view.render(
         "audit.html",
         listing=listing,

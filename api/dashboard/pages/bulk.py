@@ -9,6 +9,7 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
+from api.dashboard.pages import tenant_names
 from api.dashboard.site import DASHBOARD
 from api.forms.jobs import JobView, count
 from api.routes.deliveries import DeliveryActionForm, act_on_deliveries
@@ -38,13 +39,15 @@ async def preview(view: PageView, principal: Writer) -> Response:
         action=form.action,
     )
     action = ACTIONS[form.action]
+    given = _given(view.form)
+    await tenant_names.load(view, given.get("tenant_id"))
     return view.preview(
         "bulk.html",
         verb=action.label,
         ends=action.ends,
         nouns=("delivery", "deliveries"),
         counted=counted,
-        given=_given(view.form),
+        given=given,
         effect=action.effect_on_each,
         no_effect="This does nothing for any of them now.",
     )

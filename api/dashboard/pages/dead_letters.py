@@ -9,6 +9,7 @@ from fastapi import Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
+from api.dashboard.pages import tenant_names
 from api.dashboard.pages.bulk import given_filter, selection
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
 from api.dashboard.site import DASHBOARD
@@ -59,6 +60,7 @@ async def dead_letters_page(
         "answer": answer,
     }
     listing = await list_dead_letters(page, view.context, principal, **times.narrowed(given, view))
+    await tenant_names.load_owners(view, listing.data)
     stats = await count_dead_letters(
         view.context, principal, tenant_id=tenant, endpoint_id=view.endpoint_id
     )
@@ -95,13 +97,15 @@ async def preview(view: PageView, audit: Audit, principal: Writer) -> Response:
     answer = await redrive_dead_letters(form, view.context, audit, principal)
     assert isinstance(answer, Response)  # noqa: S101 - a dry run creates no job
     counted = DryRun.model_validate(json.loads(bytes(answer.body))).by_status
+    given = given_filter(view.form, _FILTERS)
+    await tenant_names.load(view, given.get("tenant_id"))
     return view.preview(
         "bulk.html",
         verb="Redrive",
         ends=False,
         nouns=("dead letter", "dead letters"),
         counted={status: count for status, count in counted.items() if count},
-        given=given_filter(view.form, _FILTERS),
+        given=given,
         effect="Each starts its retry plan again, with its own message id. Dead letters of "
         "disabled endpoints are skipped.",
         no_effect="No dead letter matches any more.",

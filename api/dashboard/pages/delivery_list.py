@@ -9,7 +9,7 @@ from fastapi import Depends, Query, Response
 
 from api.access.authentication import Principal, Reader
 from api.context.context import AppContext, Context
-from api.dashboard.pages import delivery_chart
+from api.dashboard.pages import delivery_chart, tenant_names
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
 from api.dashboard.site import DASHBOARD
 from api.http.fields import AnswerQuery, EndpointId, EventId, SubscriptionId, TenantId
@@ -87,10 +87,11 @@ async def deliveries_page(
     """List the deliveries, newest first."""
     endpoints = await endpoints_to_choose(view, context, principal)
     listing = await _list(page, context, principal, view=view, chosen=chosen)
+    volume = await delivery_chart.read(view, principal, chosen.stored(view))
     return view.render(
         "deliveries.html",
         listing=listing,
-        volume=await delivery_chart.read(view, principal, chosen.stored(view)),
+        volume=volume,
         chosen=chosen,
         members=chosen.members(view),
         endpoints=endpoints,
@@ -119,7 +120,7 @@ async def deliveries_live(
 async def _list(
     page: Page, context: Context, principal: Principal, *, view: View, chosen: DeliveryFilter
 ) -> Listing[DeliveryView]:
-    return await list_deliveries(
+    listing = await list_deliveries(
         replace(page, limit=min(page.limit, _MOST_ROWS)),
         context,
         principal,
@@ -133,3 +134,5 @@ async def _list(
         since=chosen.times.start(view.now),
         until=chosen.times.until,
     )
+    await tenant_names.load_owners(view, listing.data)
+    return listing

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Query, Response
 
 from api.access.authentication import Principal, Reader
-from api.dashboard.pages import endpoint_charts
+from api.dashboard.pages import endpoint_charts, tenant_names
 from api.dashboard.pages.endpoint_charts import Window, WindowQuery
 from api.dashboard.site import DASHBOARD
 from api.forms.unmatched import explain_unmatched
@@ -84,6 +84,7 @@ async def render_endpoint(
     """Render the endpoint's page, with the data that was typed for a test, the preview of a
     subscription, or the errors of one of its forms."""
     figures = await _figures(endpoint_id, view, principal, window)
+    await tenant_names.load(view, figures["endpoint"].tenant_id)
     subscribed = await list_subscriptions(_ALL, view.context, principal, endpoint_id=endpoint_id)
     async with view.context.database.read() as connection:
         unmatched = await explain_unmatched(

@@ -8,6 +8,7 @@ from fastapi import Depends, Response
 
 from api.access.authentication import Principal, Reader, Writer
 from api.answers.problems import problem_of
+from api.dashboard.pages import tenant_names
 from api.dashboard.pages.endpoint import render_endpoint
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import EndpointView
@@ -79,6 +80,7 @@ async def _render(
         indented, is_complete = pretty(data)
         if "\n" not in data and is_complete:  # else it has the lines that were typed
             data = indented
+    await tenant_names.load(view, test.tenant_id)
     return view.render(
         "endpoint_test.html",
         endpoint=endpoint,

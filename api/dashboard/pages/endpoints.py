@@ -8,6 +8,7 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
+from api.dashboard.pages import tenant_names
 from api.dashboard.site import DASHBOARD
 from api.forms.endpoint import NewEndpoint
 from api.http.fields import TenantId
@@ -43,6 +44,7 @@ async def endpoints_page(
     )
     async with view.context.database.read() as connection:
         summaries = await endpoint_summaries.read(connection, [each.id for each in listing.data])
+    await tenant_names.load_owners(view, listing.data)
     return view.render(
         "endpoints.html",
         listing=listing,

@@ -10,6 +10,7 @@ from fastapi import Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
+from api.dashboard.pages import tenant_names
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
 from api.dashboard.site import DASHBOARD
 from api.forms.event import MAX_KEY
@@ -69,6 +70,7 @@ async def events_page(
     endpoints = []
     if view.can_write and times.any:
         endpoints = await endpoints_to_choose(view, view.context, principal)
+    await tenant_names.load_owners(view, listing.data)
     replayed = {"event_type": type} | times.query()
     return view.render(
         "events.html",
@@ -89,6 +91,7 @@ async def event_page(
     """Show an event: its body and its deliveries."""
     event = await read_event(event_id, view.context, principal)
     text, is_complete = pretty(event.body.decode())
+    await tenant_names.load(view, event.tenant_id)
     return view.render(
         "event.html",
         event=EventSummaryView.of(event, principal=principal),

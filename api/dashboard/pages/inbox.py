@@ -8,6 +8,7 @@ from fastapi import Query, Response
 
 from api.access.authentication import Reader
 from api.context.context import AppContext
+from api.dashboard.pages import tenant_names
 from api.dashboard.pages.filter_choices import sources_to_choose
 from api.dashboard.site import DASHBOARD
 from api.http.fields import InboxPath, SourceId, TenantId
@@ -56,9 +57,11 @@ async def inbox_page(
         "tenant_id": tenant_id,
     }
     sources = await sources_to_choose(view, view.context, principal)
+    listing = await list_inbox(page, view.context, principal, **times.narrowed(given, view))
+    await tenant_names.load_owners(view, listing.data)
     return view.render(
         "inbox.html",
-        listing=await list_inbox(page, view.context, principal, **times.narrowed(given, view)),
+        listing=listing,
         sources=sources,
         names={each.id: each.name for each in sources},
         given=given,
@@ -73,6 +76,7 @@ async def entry_page(inbox_id: InboxPath, view: PageView, principal: Reader) -> 
     body = bytes((await get_inbox_body(inbox_id, view.context, principal)).body)
     sources = await sources_to_choose(view, view.context, principal)
     text, is_complete = _readable(body, entry.content_type)
+    await tenant_names.load(view, entry.tenant_id)
     return view.render(
         "inbox_entry.html",
         entry=entry,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fastapi import Depends, Response
 
-from api.access.authentication import Reader
+from api.access.authentication import Principal, Reader
+from api.dashboard.pages import tenant_names
 from api.dashboard.site import DASHBOARD
 from api.http.fields import JobPath, TenantId
 from api.http.pagination import PageQuery
 from api.routes.jobs import cancel_job, get_job, list_jobs
 from api.site import live
-from api.site.page import PageView
+from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.deliveries.job import JobStatus
 
@@ -45,18 +47,21 @@ async def jobs_page(
 @routes.get("/jobs/{job_id}")
 async def job_page(job_id: JobPath, view: PageView, principal: Reader) -> Response:
     """Show a job and its progress."""
-    return view.render("job.html", job=await get_job(job_id, view.context, principal))
+    return view.render("job.html", **await _progress(job_id, view, principal))
 
 
 # an unknown job answers 404 here: later, the stream would only end
 @routes.get("/live/jobs/{job_id}", dependencies=[Depends(get_job)])
 async def job_live(job_id: JobPath, view: PageView, principal: Reader) -> Response:
     """Stream the progress of a job."""
-
-    async def read() -> dict[str, Any]:
-        return {"job": await get_job(job_id, view.context, principal)}
-
+    read = partial(_progress, job_id, view, principal)
     return live.stream(view, "job_progress.html", read, every=_EVERY_SECONDS)
+
+
+async def _progress(job_id: str, view: View, principal: Principal) -> dict[str, Any]:
+    job = await get_job(job_id, view.context, principal)
+    await tenant_names.load(view, job.filter.get("tenant_id"))
+    return {"job": job}
 
 
 routes.action(

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 from fastapi import Query, Response
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Reader
 from api.context.context import Context
 from api.dashboard.pages import first_steps
 from api.dashboard.pages.overview_summary import Summary, summarize
-from api.dashboard.pages.volume_chart import merged, volume_chart
+from api.dashboard.pages.volume_chart import Step, merged, steps_between, volume_chart
 from api.dashboard.site import DASHBOARD
 from api.routes.tenant_usage import get_tenant_usage
 from api.site import charts, live
@@ -26,21 +25,20 @@ from api.site.navigation import dead_letters_between, deliveries_between
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.time_steps import WINDOWS, Window, step_name
-from api.site.zone import UTC_ZONE
+from hookfast.deliveries.figures import DEAD, WAITING, percentile
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.storage.deliveries.deliveries import DeliveryFilter
+from hookfast.storage.counting import reading
+from hookfast.storage.counting.reading import Scope
 from hookfast.storage.figures import (
-    attempt_success,
     endpoint_counts,
     newest_failures,
     overview,
+    tenant_health,
     workers,
 )
-from hookfast.storage.figures.attempt_success import AttemptSuccess
 from hookfast.storage.figures.endpoint_counts import EndpointCounts
-from hookfast.storage.figures.overview import MAX_WAITING, AttentionItem, Step
+from hookfast.storage.figures.overview import AttentionItem
 from hookfast.storage.figures.workers import Alive
-from hookfast.storage.retention import delivery_days
 
 routes = PageRouter(DASHBOARD)
 
@@ -48,7 +46,7 @@ WindowQuery = Annotated[Window, Query(alias="window")]
 
 _ATTENTION_SHOWN = 8
 _FAILURES_SHOWN = 8
-_DAY = timedelta(days=1)
+_TENANTS_SHOWN = 8
 _EVERY_SECONDS = 5.0
 _MOST_ROWS = 48
 _MINUTES_OF_ROW = 5
@@ -61,12 +59,13 @@ class Overview:
     window: Window
     words: str
     began: datetime | None
-    """When the oldest delivery was created, if the charts begin there."""
+    """The minute of the oldest delivery, if the charts begin there."""
     steps: Sequence[Step]
+    whole: Step
+    """All steps as one."""
     volume: Chart
     latency: Chart
-    attempts: AttemptSuccess
-    waiting: dict[DeliveryStatus, int]
+    waiting: Mapping[DeliveryStatus, int]
     held_since: datetime | None
     endpoints: EndpointCounts
     summary: Summary
@@ -85,11 +84,6 @@ class Overview:
         return self.alive.workers > 0
 
     @property
-    def whole(self) -> Step:
-        """All steps as one."""
-        return merged(self.steps)
-
-    @property
     def success_rate(self) -> float | None:
         """The share of the ended deliveries that succeeded; None if none has ended."""
         ended = self.whole.delivered + self.whole.failed
@@ -104,31 +98,21 @@ class Overview:
 
     @property
     def backlog(self) -> int:
-        return sum(self.waiting[status] for status in overview.WAITING)
+        return sum(self.waiting[status] for status in WAITING)
 
     @property
     def dead(self) -> int:
-        return self.waiting[DeliveryStatus.DEAD] + self.waiting[DeliveryStatus.GONE]
+        return sum(self.waiting[status] for status in DEAD)
 
     @property
-    def at_least(self) -> bool:
-        """Whether counting stopped at its limit, so that more deliveries may wait."""
-        return any(count >= MAX_WAITING for count in self.waiting.values())
+    def attempts_rate(self) -> float | None:
+        """The share of the attempts that succeeded; None if there were none."""
+        numbers = self.whole.numbers
+        return numbers.succeeded / numbers.attempted if numbers.attempted else None
 
     def percentile(self, share: int) -> float | None:
-        """Return a percentile of the seconds to delivery. Each step has the weight of its number of
-        successes, because only some of their times are read."""
-        weighted = sorted(
-            (value, step.delivered / len(step.seconds))
-            for step in self.steps
-            for value in step.seconds
-        )
-        rest = sum(weight for _, weight in weighted) * share / 100
-        for value, weight in weighted:
-            rest -= weight
-            if rest <= 1e-9:
-                return value
-        return None
+        """Return a percentile of the times to delivery, in seconds."""
+        return _seconds_of(self.whole, share)
 
 
 @routes.get("")
@@ -150,24 +134,13 @@ async def overview_live(view: PageView, _: Reader, window: WindowQuery = "1h") -
 
 async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     tenant_id = view.tenant_id
+    scope = Scope(tenant_id)
     async with context.database.read() as connection:
-        oldest = await overview.oldest(connection, tenant_id=tenant_id)
-        days, began = {}, oldest
-        if window == "30d":
-            whole = WINDOWS[window].edges(view.now, UTC_ZONE)
-            days = await _days(connection, whole, tenant_id=tenant_id)
-            if days and began is not None:
-                began = min(began, datetime.combine(min(days), time(), UTC))
-        span = WINDOWS[window].begun_at(began, view.now)
-        zone = view.zone if span.length < _DAY else UTC_ZONE
-        edges = span.edges(view.now, zone)
-        if span.length < _DAY:
-            days = {}  # the counts are of whole days
-        chosen = DeliveryFilter(tenant_id=tenant_id)
-        counted = await overview.steps(connection, edges, chosen, now=view.now)
-        times = await overview.seconds(connection, edges, tenant_id=tenant_id)
-        attempts = await _attempts(connection, edges, days, tenant_id=tenant_id)
-        waiting = await overview.waiting(connection, tenant_id=tenant_id)
+        oldest = await reading.oldest(connection, scope)
+        span = WINDOWS[window].begun_at(oldest, view.now)
+        edges = span.edges(view.now, view.zone)
+        numbers = await reading.steps(connection, scope, edges)
+        waiting = await overview.waiting(connection, scope)
         held_since = await overview.oldest_held(connection, tenant_id=tenant_id)
         endpoints = await endpoint_counts.read(connection, tenant_id=tenant_id)
         attention = await overview.attention_items(
@@ -176,19 +149,21 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         failures = await newest_failures.read(
             connection,
             tenant_id=tenant_id,
-            since=WINDOWS[window].edges(view.now, zone)[0],
+            since=WINDOWS[window].edges(view.now, view.zone)[0],
             outages=[each.endpoint_id for each in attention],
             limit=_FAILURES_SHOWN,
         )
+        tenants = [] if tenant_id else await tenant_health.read(connection, limit=_TENANTS_SHOWN)
         alive = await workers.count_alive(connection, now=view.now)
-    counted = [_counted(step, days.get(step.start.date())) for step in counted]
-    steps = [replace(step, seconds=took) for step, took in zip(counted, times, strict=True)]
+    steps = steps_between(edges, numbers)
+    zone = span.zone_at(view.now, view.zone)
     labels = [span.labels.of(step.start, step.end, zone) for step in steps]
     figures = Overview(
         window=window,
         words=span.words,
-        began=began if span is not WINDOWS[window] else None,
+        began=oldest if span is not WINDOWS[window] else None,
         steps=steps,
+        whole=merged(steps),
         volume=volume_chart(
             steps,
             zone=zone,
@@ -197,7 +172,6 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
             part_links={"bad": [dead_letters_between(step.start, step.end) for step in steps]},
         ),
         latency=_latency(steps, labels, zone),
-        attempts=attempts,
         waiting=waiting,
         held_since=held_since,
         endpoints=endpoints,
@@ -214,58 +188,11 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     return {
         "overview": figures,
         "failures": failures,
+        "tenants": tenants,
         "first_steps": await first_steps.read(view, endpoints=endpoints.total)
-        if oldest is None and not days
+        if oldest is None
         else None,
     }
-
-
-async def _days(
-    connection: AsyncConnection, edges: Sequence[datetime], *, tenant_id: str | None
-) -> dict[date, dict[str, int]]:
-    """Return the stored daily counts, which outlive the rows."""
-    since = edges[0].date()
-    rows = await delivery_days.list_days(connection, since=since, tenant_id=tenant_id)
-    return {row["day"]: row for row in rows}
-
-
-async def _attempts(
-    connection: AsyncConnection,
-    edges: Sequence[datetime],
-    days: Mapping[date, dict[str, int]],
-    *,
-    tenant_id: str | None,
-) -> AttemptSuccess:
-    """Return the success of the attempts in the window: of these whole days as they were counted,
-    and of the time after them."""
-    start = edges[0]
-    if days:
-        start = max(start, datetime.combine(max(days) + _DAY, time(), UTC))
-    rest = await attempt_success.read(connection, start, edges[-1], tenant_id=tenant_id)
-    return rest + AttemptSuccess(
-        total=int(sum(row["attempts"] for row in days.values())),
-        succeeded=int(sum(row["succeeded"] for row in days.values())),
-    )
-
-
-def _counted(step: Step, row: dict[str, int] | None) -> Step:
-    """Return the step with the day's stored counts, because its rows may be deleted by retention or
-    too many to read. While all rows are there they win: deliveries that were open when the day was
-    counted may have ended since."""
-    if row is None or (not step.estimated and step.total >= _total(row)):
-        return step
-    return replace(
-        step,
-        delivered=int(row["delivered"]),
-        failed=int(row["dead"] + row["gone"]),
-        cancelled=int(row["cancelled"]),
-        open=int(row["open"]),
-        estimated=False,
-    )
-
-
-def _total(row: dict[str, int]) -> int:
-    return int(sum(row[name] for name in ("delivered", "dead", "gone", "cancelled", "open")))
 
 
 def _links(steps: Sequence[Step]) -> list[str]:
@@ -274,8 +201,8 @@ def _links(steps: Sequence[Step]) -> list[str]:
 
 
 def _latency(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Chart:
-    medians = [charts.percentile(step.seconds, 50) for step in steps]
-    slow = [charts.percentile(step.seconds, 95) for step in steps]
+    medians = [_seconds_of(step, 50) for step in steps]
+    slow = [_seconds_of(step, 95) for step in steps]
     names = [step_name(step.start, step.end, zone) for step in steps]
     return charts.lines(
         [("p95", slow), ("p50", medians)],
@@ -288,6 +215,12 @@ def _latency(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Ch
         unit=_on_scale,
         top_of=charts.seconds_ceiling,
     )
+
+
+def _seconds_of(step: Step, share: int) -> float | None:
+    """Return a percentile of a step's times to delivery, in seconds."""
+    found = percentile(step.numbers.delivery_ms, share)
+    return None if found is None else found / 1_000
 
 
 def _on_scale(value: float) -> str:

@@ -18,7 +18,6 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.health import Health
 from hookfast.plural import are
 from hookfast.storage.figures.endpoint_counts import EndpointCounts
-from hookfast.storage.figures.overview import MAX_WAITING
 
 Level = Literal["good", "warn", "bad"]
 _SEVERITY: Final[Mapping[Level, int]] = {"good": 0, "warn": 1, "bad": 2}
@@ -99,7 +98,6 @@ def _outstanding(waiting: Mapping[DeliveryStatus, int]) -> str:
     parts: list[str] = []
     for status, word in words.items():
         if count := waiting[status]:
-            more = "more than " if count >= MAX_WAITING else ""
             noun = "" if parts else " delivery" if count == 1 else " deliveries"
-            parts.append(f"{more}{number(count)}{noun} {are(count)} {word}")
+            parts.append(f"{number(count)}{noun} {are(count)} {word}")
     return ", ".join(parts)

@@ -8,6 +8,7 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
+from api.dashboard.pages import tenant_names
 from api.dashboard.pages.filter_choices import endpoints_to_choose
 from api.dashboard.site import DASHBOARD
 from api.http.fields import EndpointId
@@ -35,6 +36,7 @@ async def portal_links_page(
     """Show the form, with the endpoint selected. Raises InvalidInput for another tenant's endpoint:
     with nothing selected, the link would show everything of this tenant."""
     endpoints = []
+    await tenant_names.load(view, view.tenant_id)
     if view.tenant_id is not None:
         endpoints = await endpoints_to_choose(view, view.context, principal)
         if endpoint_id is not None and endpoint_id not in {each.id for each in endpoints}:

@@ -9,6 +9,7 @@ from fastapi import Query, Response
 from fastapi.responses import HTMLResponse
 
 from api.access.authentication import OperatorOnly, Reader, Writer
+from api.dashboard.pages import tenant_names
 from api.dashboard.site import DASHBOARD
 from api.forms.search import MAX_TEXT, SearchHit, SearchResults
 from api.routes.search import search
@@ -17,7 +18,6 @@ from api.site.choices import OFFERED, Kind
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter, error_sentence
 from hookfast.errors import InvalidInput
-from hookfast.storage.accounts import tenants
 
 routes = PageRouter(DASHBOARD)
 
@@ -58,8 +58,8 @@ async def search_page(view: PageView, principal: Reader, q: Text = None) -> Resp
     only = _only_hit(results)
     if only is not None and not elsewhere:
         return view.redirect(only.page)
-    names = await _tenant_names(view, results)
-    return _page(view, results, text=q, names=names, elsewhere=elsewhere and bool(results.data))
+    await tenant_names.load_owners(view, results.data)
+    return _page(view, results, text=q, elsewhere=elsewhere and bool(results.data))
 
 
 def _only_hit(results: SearchResults) -> SearchHit | None:
@@ -68,21 +68,12 @@ def _only_hit(results: SearchResults) -> SearchHit | None:
     return exact[0] if len(exact) == 1 else None
 
 
-async def _tenant_names(view: View, results: SearchResults) -> dict[str, str]:
-    if not view.is_operator:
-        return {}
-    ids = {hit.tenant_id for hit in results.data if hit.tenant_id is not None}
-    async with view.context.database.read() as connection:
-        return await tenants.names_of(connection, ids)
-
-
 def _page(
     view: View,
     results: SearchResults | None,
     *,
     text: str = "",
     error: str | None = None,
-    names: dict[str, str] | None = None,
     elsewhere: bool = False,
     status: int = 200,
 ) -> Response:
@@ -95,7 +86,6 @@ def _page(
         error=error,
         hint=None if results is None else results.hint,
         groups=[(title, found) for title, found in groups if found],
-        names=names or {},
         elsewhere=elsewhere,
     )
 

@@ -8,7 +8,7 @@ from fastapi import Depends, Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
-from api.dashboard.pages import source_fields
+from api.dashboard.pages import source_fields, tenant_names
 from api.dashboard.site import DASHBOARD
 from api.forms.source import NewSource, SourceView
 from api.http.fields import TenantId
@@ -52,6 +52,7 @@ async def sources_page(
     )
     async with view.context.database.read() as connection:
         stats = await source_stats.list_by_source(connection, [each.id for each in listing.data])
+    await tenant_names.load_owners(view, listing.data)
     return view.render(
         "sources.html",
         listing=listing,
@@ -98,6 +99,7 @@ def secret_page(source: CreatedSource, view: View, *, rotated: bool) -> Response
 @routes.get("/sources/{source_id}")
 async def source_page(source: StoredSource, view: PageView, principal: Reader) -> Response:
     """Show a source: the URL to set at the provider, its counts and its newest requests."""
+    await tenant_names.load(view, source.tenant_id)
     return view.render(
         "source.html",
         source=source,

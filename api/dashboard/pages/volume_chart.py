@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -10,14 +13,58 @@ from api.site import charts
 from api.site.charts import Chart
 from api.site.formatting import number
 from api.site.time_steps import step_name
-from hookfast.storage.figures.overview import Step
+from hookfast.deliveries.figures import DEAD, Numbers
+from hookfast.deliveries.outcome import DeliveryStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The figures from `start` to before `end`. The deliveries created in this time are counted by
+    their result so far."""
+
+    start: datetime
+    end: datetime
+    numbers: Numbers
+
+    @property
+    def delivered(self) -> int:
+        return self.numbers.deliveries[DeliveryStatus.DELIVERED]
+
+    @property
+    def failed(self) -> int:
+        return sum(self.numbers.deliveries[status] for status in DEAD)
+
+    @property
+    def cancelled(self) -> int:
+        return self.numbers.deliveries[DeliveryStatus.CANCELLED]
+
+    @property
+    def open(self) -> int:
+        return self.numbers.open
+
+    @property
+    def total(self) -> int:
+        return self.numbers.accepted
+
+
+def steps_between(edges: Sequence[datetime], numbers: Sequence[Numbers]) -> list[Step]:
+    """Return the steps between each two of these times."""
+    return [
+        Step(start=start, end=end, numbers=each)
+        for (start, end), each in zip(pairwise(edges), numbers, strict=True)
+    ]
 
 
 def volume_chart(steps: Sequence[Step], *, zone: ZoneInfo, **options: Any) -> Chart:
     """Draw a bar for each step. The `options` are those of `charts.stacked_bars`."""
     return charts.stacked_bars(
         [
-            [("good", step.delivered), ("wait", step.open + step.cancelled), ("bad", step.failed)]
+            [
+                ("good", step.delivered),
+                ("wait", step.open),
+                ("bad", step.failed),
+                ("other", step.cancelled),
+            ]
             for step in steps
         ],
         tooltips=[
@@ -29,15 +76,10 @@ def volume_chart(steps: Sequence[Step], *, zone: ZoneInfo, **options: Any) -> Ch
 
 def merged(steps: Sequence[Step]) -> Step:
     """Return steps that follow each other as one."""
-    return Step(
-        start=steps[0].start,
-        end=steps[-1].end,
-        delivered=sum(step.delivered for step in steps),
-        failed=sum(step.failed for step in steps),
-        cancelled=sum(step.cancelled for step in steps),
-        open=sum(step.open for step in steps),
-        estimated=any(step.estimated for step in steps),
-    )
+    numbers = Numbers()
+    for step in steps:
+        numbers.update(step.numbers)
+    return Step(start=steps[0].start, end=steps[-1].end, numbers=numbers)
 
 
 def counted_words(step: Step) -> str:

@@ -309,9 +309,9 @@ setInterval(() => tick(document), 1000);
     if (event.key === "Escape") return clear();
     const chart = document.activeElement.closest?.("svg[data-brush]");
     if (!chart) return;
-    const group = document.activeElement.closest("g");
+    const group = document.activeElement.closest("g") ?? document.activeElement;
     const bars = barsOf(chart);
-    const place = bars.indexOf(group.querySelector("a.step"));
+    const place = bars.indexOf(group.querySelector("a.step") ?? group);
     if (event.key === "Enter" && range?.chart === chart) {
       event.preventDefault();
       return open(range);

@@ -37,6 +37,12 @@ async def list_page(connection: AsyncConnection, *, after: str | None, limit: in
     return await fetch_all(connection, page, Tenant)
 
 
+async def are_several(connection: AsyncConnection) -> bool:
+    """Return whether there are two tenants or more, without the system tenant."""
+    some = select(_TENANTS.c.id).where(_LIVE, _TENANTS.c.id != SYSTEM_TENANT).limit(2)
+    return len((await connection.execute(some)).all()) > 1
+
+
 async def find_existing(connection: AsyncConnection, tenant_ids: Collection[str]) -> set[str]:
     """Return the ids of those of these tenants that exist."""
     statement = select(_TENANTS.c.id).where(_TENANTS.c.id.in_(tenant_ids), _LIVE)
@@ -44,9 +50,9 @@ async def find_existing(connection: AsyncConnection, tenant_ids: Collection[str]
 
 
 async def names_of(connection: AsyncConnection, tenant_ids: Collection[str]) -> dict[str, str]:
-    """Return the names of these tenants by id, also of deleted ones."""
+    """Return the names of those of these tenants that exist, by id."""
     rows = await connection.execute(
-        select(_TENANTS.c.id, _TENANTS.c.name).where(_TENANTS.c.id.in_(sorted(tenant_ids)))
+        select(_TENANTS.c.id, _TENANTS.c.name).where(_TENANTS.c.id.in_(sorted(tenant_ids)), _LIVE)
     )
     return {row.id: row.name for row in rows}
 

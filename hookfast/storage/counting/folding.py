@@ -1,4 +1,5 @@
-"""Adds the entries that transactions have written to `figures` and `gauges`, and deletes them.
+"""Adds the entries that transactions have written to `figures`, `gauges` and `gauge_totals`, and
+deletes them.
 
 Every process does so, every few seconds, whoever wrote the entries: what is left of a process that
 was killed is added by another. Adding and deleting is one transaction, so a crash neither loses nor
@@ -33,7 +34,7 @@ from hookfast.deliveries.figures import NO_BUCKET
 from hookfast.outage_log import DATABASE
 from hookfast.storage.database.availability import sqlstate
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Figure, FigureEntry, Gauge
+from hookfast.storage.tables import Figure, FigureEntry, Gauge, GaugeTotal
 
 EVERYTHING: Final = "all"
 """The scope of all tenants."""
@@ -47,6 +48,7 @@ _SERIALIZATION_FAILURE: Final = "40001"
 _ENTRIES: Table = FigureEntry.__table__
 _FIGURES: Table = Figure.__table__
 _GAUGES: Table = Gauge.__table__
+_TOTALS: Table = GaugeTotal.__table__
 _E = _ENTRIES.c
 
 
@@ -87,6 +89,16 @@ def _gauges() -> Select[Any]:
     )
 
 
+def _totals() -> Select[Any]:
+    """Select what the entries add to `gauge_totals`: two rows for each, by scope."""
+    scopes = (cast(literal(EVERYTHING), Text), _E.tenant_id)
+    parts = (select(scope.label("scope"), _E.kind, _E.number).where(_E.gauge) for scope in scopes)
+    rows = union_all(*parts).subquery().c
+    summed = func.sum(rows.number)
+    key = (rows.scope, rows.kind)
+    return select(*key, summed).where(true()).group_by(*key).having(summed != 0)
+
+
 def _adding(dialect: Any, table: Table, rows: Select[Any]) -> Any:
     names = [column.name for column in table.c]
     adding = dialect.insert(table).from_select(names, rows)
@@ -100,6 +112,7 @@ _STATEMENTS: Final = {
     name: (
         _adding(dialect, _FIGURES, _figures()),
         _adding(dialect, _GAUGES, _gauges()),
+        _adding(dialect, _TOTALS, _totals()),
         delete(_ENTRIES),
     )
     for name, dialect in (("postgresql", postgresql), ("sqlite", sqlite))

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ColumnElement,
+    CompoundSelect,
     Integer,
     Select,
     Table,
@@ -27,7 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.figures import Numbers, minute_of, time_of_minute
 from hookfast.storage.counting.folding import BY_TYPE, EVERYTHING
-from hookfast.storage.tables import Figure, FigureEntry, Gauge
+from hookfast.storage.tables import Figure, FigureEntry, Gauge, GaugeTotal
 
 MINUTES_KEPT = timedelta(days=2)
 """Older figures are of whole hours (UTC)."""
@@ -40,6 +42,7 @@ _FIGURES: Table = Figure.__table__
 _F = _FIGURES.c
 _GAUGES: Table = Gauge.__table__
 _G = _GAUGES.c
+_T = GaugeTotal.__table__.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,27 @@ def is_exact(moment: datetime, *, now: datetime) -> bool:
     return not since_epoch % precision(moment, now=now)
 
 
+async def oldest(connection: AsyncConnection, scope: Scope) -> datetime | None:
+    """Return the beginning of the oldest minute, hour or day that has figures; None if none has."""
+    moments = await connection.scalars(
+        oldest_statement(
+            by_endpoint=scope.endpoint_id is not None,
+            by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
+        ),
+        {"scope": scope.name, "owner": scope.endpoint_id or scope.tenant_id},
+    )
+    least = min((at for at in moments if at is not None), default=None)
+    return None if least is None else time_of_minute(least)
+
+
+@lru_cache
+def oldest_statement(*, by_endpoint: bool, by_tenant: bool) -> CompoundSelect[int]:
+    """Return the statement of `oldest`."""
+    added = select(func.min(_F.at)).where(_F.scope == bindparam("scope"))
+    new = select(func.min(_E.at)).where(~_E.gauge, *_owned(_E, by_endpoint, by_tenant))
+    return union_all(added, new)
+
+
 async def steps(
     connection: AsyncConnection, scope: Scope, edges: Sequence[datetime], *, prefix: str = ""
 ) -> list[Numbers]:
@@ -93,12 +117,16 @@ async def steps(
 
 
 async def steps_by_type(
-    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime]
+    connection: AsyncConnection,
+    scope: Scope,
+    edges: Sequence[datetime],
+    *,
+    only: Sequence[str] | None = None,
 ) -> dict[str, list[Numbers]]:
-    """Return the figures of each event type that has some, as `steps` does, without durations. All
-    times are whole hours (UTC)."""
+    """Return the figures of each event type that has some, or of `only` these, as `steps` does,
+    without durations. All times are whole hours (UTC)."""
     found: dict[str, list[Numbers]] = {}
-    for one in await _read(connection, scope, edges, by_type=True):
+    for one in await _read(connection, scope, edges, by_type=True, only=only):
         numbers = found.setdefault(one.event_type, [Numbers() for _ in edges[1:]])
         numbers[one.step].add(one.kind, one.bucket, one.number)
     return found
@@ -110,6 +138,7 @@ async def _read(
     edges: Sequence[datetime],
     *,
     by_type: bool = False,
+    only: Sequence[str] | None = None,
     prefix: str = "",
 ) -> list[Counted]:
     if len(edges) < 2:
@@ -120,6 +149,7 @@ async def _read(
             by_endpoint=scope.endpoint_id is not None,
             by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
             by_type=by_type,
+            of_types=only is not None,
             filtered=bool(prefix),
         ),
         {
@@ -131,6 +161,7 @@ async def _read(
             "origin": minute_of(edges[1] - length),
             "length": length // timedelta(minutes=1),
             "prefix": prefix,
+            "event_types": list(only or ()),
         },
     )
     return [Counted(*row) for row in rows]
@@ -138,12 +169,15 @@ async def _read(
 
 @lru_cache
 def figures_statement(
-    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool
+    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool, of_types: bool = False
 ) -> Select[Any]:
     """Return the statement of `figures`: step, event type, kind, bucket, number."""
     at = _E.at - _E.at % 60 if by_type else _E.at
     added = select(_F.at, _F.event_type, _F.kind, _F.bucket, _F.number).where(
-        _F.scope == bindparam("scope"), *_within(_F.at), *_named(_F.kind, filtered)
+        _F.scope == bindparam("scope"),
+        *_within(_F.at),
+        *_of_types(_F.event_type, of_types),
+        *_named(_F.kind, filtered),
     )
     new = select(
         at.label("at"),
@@ -152,7 +186,11 @@ def figures_statement(
         _E.bucket,
         _E.number,
     ).where(
-        ~_E.gauge, *_owned(_E, by_endpoint, by_tenant), *_within(at), *_named(_E.kind, filtered)
+        ~_E.gauge,
+        *_owned(_E, by_endpoint, by_tenant),
+        *_within(at),
+        *_of_types(_E.event_type, of_types),
+        *_named(_E.kind, filtered),
     )
     rows = union_all(added, new).subquery().c
     key = (
@@ -178,22 +216,45 @@ async def gauges(
             by_endpoint=scope.endpoint_id is not None,
             by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
         ),
-        {"owner": scope.endpoint_id or scope.tenant_id},
+        {"scope": scope.name, "owner": scope.endpoint_id or scope.tenant_id},
     )
     return list(rows)
 
 
 @lru_cache
 def gauges_statement(by: tuple[str, ...], *, by_endpoint: bool, by_tenant: bool) -> Select[Any]:
-    """Return the statement of `gauges`."""
-    added = select(*(_G[name] for name in by), _G.number).where(*_owned(_G, by_endpoint, by_tenant))
-    new = select(*(_E[name] for name in by), _E.number).where(
-        _E.gauge, *_owned(_E, by_endpoint, by_tenant)
-    )
+    """Return the statement of `gauges`. By kind alone, those of a tenant or of all are read from
+    their totals: few rows, however many endpoints there are."""
+    if by == ("kind",) and not by_endpoint:
+        added: Select[Any] = select(_T.kind, _T.number).where(_T.scope == bindparam("scope"))
+    else:
+        columns = [_G[name] for name in by]
+        added = select(*columns, _G.number).where(*_owned(_G, by_endpoint, by_tenant))
+    new = select(*(_E[name] for name in by), _E.number)
+    return _summed(by, added, new.where(_E.gauge, *_owned(_E, by_endpoint, by_tenant)))
+
+
+async def gauges_of_tenants(connection: AsyncConnection, tenant_ids: Sequence[str]) -> list[Any]:
+    """Return rows of `tenant_id`, `kind` and `number` of these tenants, as `gauges` does."""
+    return list(await connection.execute(GAUGES_OF_TENANTS, {"owners": tenant_ids}))
+
+
+def _gauges_of_tenants() -> Select[Any]:
+    owners: BindParameter[str] = bindparam("owners", expanding=True)
+    added = select(_T.scope.label("tenant_id"), _T.kind, _T.number).where(_T.scope.in_(owners))
+    new = select(_E.tenant_id, _E.kind, _E.number).where(_E.gauge, _E.tenant_id.in_(owners))
+    return _summed(("tenant_id", "kind"), added, new)
+
+
+def _summed(by: tuple[str, ...], added: Select[Any], new: Select[Any]) -> Select[Any]:
     rows = union_all(added, new).subquery().c
     key = [rows[name] for name in by]
     number = func.sum(rows.number)
     return select(*key, cast(number, BigInteger).label("number")).group_by(*key).having(number != 0)
+
+
+GAUGES_OF_TENANTS = _gauges_of_tenants()
+"""Selects the gauges of these tenants (`owners`) by tenant and kind."""
 
 
 def _owned(columns: Any, by_endpoint: bool, by_tenant: bool) -> tuple[ColumnElement[bool], ...]:
@@ -204,6 +265,10 @@ def _owned(columns: Any, by_endpoint: bool, by_tenant: bool) -> tuple[ColumnElem
 
 def _within(at: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
     return at >= bindparam("since"), at < bindparam("until")
+
+
+def _of_types(column: ColumnElement[str], chosen: bool) -> tuple[ColumnElement[bool], ...]:
+    return (column.in_(bindparam("event_types", expanding=True)),) if chosen else ()
 
 
 def _named(kind: ColumnElement[str], filtered: bool) -> tuple[ColumnElement[bool], ...]:

@@ -91,18 +91,19 @@ def of_tenant(tenant_id: str) -> Select[str, bool | None, str | None, bool | Non
     )
 
 
-_UNHEALTHY = (
+SOME_UNHEALTHY = (
     select(_H.endpoint_id, _H.circuit, (_H.consecutive_failures > 0).label("fails"))
     .where(IS_UNHEALTHY)
     .order_by(_H.endpoint_id.desc())
     .limit(MAX_COUNTED)
     .subquery()
 )
+"""The circuits that are not closed, or have failures."""
 UNHEALTHY_ENDPOINTS = (
-    select(_UNHEALTHY.c.circuit, _UNHEALTHY.c.fails, func.count())
-    .join_from(_UNHEALTHY, _ENDPOINTS, _UNHEALTHY.c.endpoint_id == _E.id)
+    select(SOME_UNHEALTHY.c.circuit, SOME_UNHEALTHY.c.fails, func.count())
+    .join_from(SOME_UNHEALTHY, _ENDPOINTS, SOME_UNHEALTHY.c.endpoint_id == _E.id)
     .where(_E.state == EndpointState.ENABLED.value, _LIVE)
-    .group_by(_UNHEALTHY.c.circuit, _UNHEALTHY.c.fails)
+    .group_by(SOME_UNHEALTHY.c.circuit, SOME_UNHEALTHY.c.fails)
 )
 """Selects the enabled endpoints that fail or have a circuit that is not closed."""
 

@@ -23,6 +23,7 @@ from hookfast.deliveries.figures import (
 )
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Result
+from hookfast.storage.counting import totals
 from hookfast.storage.counting.folding import BY_TYPE, EVERYTHING
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, Figure, FigureEntry, Gauge
@@ -118,6 +119,8 @@ async def _counted(connection: AsyncConnection) -> Counter[Key]:
             *(True, row.at, row.tenant_id, row.endpoint_id, row.event_type, row.kind), NO_BUCKET
         )
         counted[key] += row.number
+    for total in await totals.differences(connection):  # with the scope in the endpoint's place
+        counted[Key(True, 0, "", total["scope"], "", total["kind"], NO_BUCKET)] -= total["number"]
     for row in await connection.execute(select(_FIGURES)):
         owner = row.scope.removesuffix(BY_TYPE)
         endpoint_id = owner if owner.startswith("ep_") else ""

@@ -26,7 +26,7 @@ from hookfast.storage.tables.endpoints import (
     SubscriptionPattern,
 )
 from hookfast.storage.tables.events import Event, EventType, IdempotencyKey
-from hookfast.storage.tables.figures import Figure, FigureEntry, Gauge
+from hookfast.storage.tables.figures import Figure, FigureEntry, Gauge, GaugeTotal
 from hookfast.storage.tables.inbox import InboxEntry, InboxKey, Source, SourceEventType, SourceStats
 from hookfast.storage.tables.owners import Notice
 from hookfast.storage.tables.record import Record
@@ -50,6 +50,7 @@ __all__ = [
     "FigureEntry",
     "FormOnce",
     "Gauge",
+    "GaugeTotal",
     "IdempotencyKey",
     "InFlight",
     "InboxEntry",

@@ -8,14 +8,14 @@ from sqlalchemy import BigInteger, Index, Integer, SmallInteger
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import ByteOrderText
-from hookfast.storage.tables.record import Record
+from hookfast.storage.tables.record import Record, partial_index
 
 _NUMBER: Any = BigInteger
 _ID: Any = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts only INTEGER keys up
 
 
 class FigureEntry(Record, table=True):
-    """A number that a transaction has counted, and that is not added to `figures` or `gauges` yet.
+    """A number that a transaction has counted, and that is not added to the other tables yet.
     The columns are those of `hookfast.deliveries.figures.Key`."""
 
     __tablename__ = "figure_entries"
@@ -61,4 +61,20 @@ class Gauge(Record, table=True):
     event_type: str = Field(primary_key=True)
     at: int = Field(primary_key=True)
     tenant_id: str
+    number: int = Field(sa_type=_NUMBER)
+
+
+class GaugeTotal(Record, table=True):
+    """The sum of the gauges of a kind, of a tenant or of all: one row to read, however many
+    endpoints, event types and hours there are. `scope` is a tenant's id, or `all`."""
+
+    __tablename__ = "gauge_totals"
+    __table_args__ = (
+        # the tenants with the most deliveries that are held or retried
+        partial_index("ix_gauge_totals_late", "number", where="kind IN ('held', 'retrying')"),
+        {"sqlite_with_rowid": False},
+    )
+
+    scope: str = Field(primary_key=True)
+    kind: str = Field(primary_key=True)
     number: int = Field(sa_type=_NUMBER)

@@ -8,6 +8,7 @@ from sqlalchemy import update
 from api.context.context import Context
 from hookfast.storage.tables import Delivery
 from tests.support.api_client import endpoint_maker, event_type_maker
+from tests.support.figures import count_rows
 
 EVENT_TYPE = "order.invoice.paid"
 
@@ -47,3 +48,4 @@ async def end(
             .where(rows.c.id.in_(delivery_ids))
             .values(ended | {"attempts": 1} | columns)
         )
+    await count_rows(context.database)

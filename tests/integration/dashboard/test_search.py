@@ -69,7 +69,7 @@ async def test_one_hit_is_shown_at_once_and_several_are_listed(
     for text, page in (
         (f"  '{delivery}' ", f"/dashboard/deliveries/{delivery}"),
         (f"ledger-{desk.name}", f"/dashboard/endpoints/{desk.ledger}"),
-        (f"Desk {desk.name}", f"/dashboard/endpoints?tenant_id={desk.tenant_id}"),
+        (f"Desk {desk.name}", f"/dashboard/tenants/{desk.tenant_id}"),
         ("order.invoice.paid", "/dashboard/event-types/order.invoice.paid"),
     ):
         answer = await operator.get("/dashboard/search", params={"q": text})

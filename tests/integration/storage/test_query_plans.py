@@ -16,11 +16,14 @@ from sqlalchemy import Select, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import AnswerFilter
+from hookfast.deliveries.figures import time_of_minute
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.endpoints.health import Health
 from hookfast.ids import Prefix
 from hookfast.storage.circuits import circuits
+from hookfast.storage.counting import reading
+from hookfast.storage.counting.reading import Scope as Counted
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import (
     dead_letters,
@@ -42,12 +45,14 @@ from hookfast.storage.feed import attempt_feed, feed
 from hookfast.storage.feed.attempt_feed import SCAN_MOST
 from hookfast.storage.feed.cursor import AttemptCursor
 from hookfast.storage.figures import (
-    attempt_success,
+    delivery_steps,
     endpoint_attempts,
     endpoint_counts,
     endpoint_stats,
+    endpoint_summaries,
     newest_failures,
     overview,
+    tenant_health,
 )
 from hookfast.storage.search import ids, keys, names
 from hookfast.storage.search.hit import SCANNED, Scope
@@ -143,6 +148,20 @@ _TABLES = {
         "first_failure_at": "CASE WHEN n % 1200 IN (4, 7) THEN '2026-11-20T00:00:00.000000Z' END",
         "circuit": "CASE n % 2400 WHEN 4 THEN 'open' WHEN 8 THEN 'draining' ELSE 'closed' END",
     },
+    # few deliveries are late, and nothing is left to add up
+    "gauge_totals": {
+        "scope": "'tnt_' || n",
+        "kind": "CASE WHEN n % 3 = 0 THEN 'dead:gone' WHEN n % 3 = 1 THEN 'retrying' "
+        "ELSE 'pending' END",
+        "number": "CASE WHEN n % 30 = 1 THEN n ELSE 0 END",
+    },
+    "tenants": {
+        "id": "'tnt_' || n",
+        "name": "'Acme'",
+        "meta": "'[]'",
+        "created_at": "'2026-11-20T00:00:00.000000Z'",
+        "updated_at": "'2026-11-20T00:00:00.000000Z'",
+    },
     "subscriptions": {
         "id": "'sub_' || n",
         "endpoint_id": "'ep_' || n",
@@ -203,6 +222,16 @@ _TABLES = {
         "result": "CASE WHEN n % 10 = 0 THEN 'status' ELSE 'success' END",
         "status_code": "CASE WHEN n % 10 = 0 THEN 503 ELSE 200 END",
         "request_body": "'{}'",
+    },
+    # a minute, or an hour of an event type, is in one scope each
+    "figures": {
+        "scope": "CASE n % 4 WHEN 0 THEN 'all' WHEN 1 THEN 'all/types' WHEN 2 THEN 'tnt_0' "
+        "ELSE 'ep_' || (n % 499) END",
+        "at": "CASE n % 4 WHEN 1 THEN n - n % 60 ELSE n END",
+        "event_type": "CASE n % 4 WHEN 1 THEN 'order.t' || n || '.paid' ELSE '' END",
+        "kind": "'delivery:delivered'",
+        "bucket": "-1",
+        "number": "1",
     },
 }
 
@@ -580,49 +609,55 @@ async def test_statistics_of_an_endpoint_read_ranges_of_indexes(
     await check(connection, steps, index="ix_deliveries_endpoint")
 
 
-async def test_a_chart_of_matching_deliveries_reads_a_part_of_each_range(
+async def test_rows_of_a_chart_are_a_part_of_a_range_of_an_index(
     connection: AsyncConnection,
 ) -> None:
     for chosen, index in DELIVERY_LISTS:
-        if (
-            chosen.fails and chosen.status is None
-        ):  # a list merges ranges, a chart reads a part of one
-            continue
-        statement = overview.steps_statement([(EPOCH, FUTURE)], chosen, most=500)
-        # the few rows that were read are sorted by their status
-        await check(connection, statement, index=index, may_sort=True)
+        if not chosen.merges_statuses:  # then it reads a range per status
+            statement = delivery_steps.rows_statement(chosen, EPOCH, FUTURE, limit=500)
+            await check(connection, statement, index=index)
+
+
+async def test_figures_are_ranges_of_the_primary_key(connection: AsyncConnection) -> None:
+    for scope in (Counted(), Counted(TENANT), Counted(endpoint_id=ENDPOINT)):
+        await check(connection, reading.oldest(connection, scope), index="PRIMARY", most=1)
+        edges = [time_of_minute(minute) for minute in (6_000, 6_600, 7_200)]
+        steps = reading.steps(connection, scope, edges)
+        await check(connection, steps, index="PRIMARY", may_sort=True)
+        of_type = reading.steps_by_type(connection, scope, edges, only=[RARE])
+        await check(connection, of_type, index="PRIMARY", may_sort=True)
+
+
+async def test_newest_deliveries_of_endpoints_are_ranges_of_an_index(
+    connection: AsyncConnection,
+) -> None:
+    statement = endpoint_summaries.newest_statement([f"ep_{n}" for n in range(20)])
+    # the few rows are merged by sorting
+    await check(connection, statement, index="ix_deliveries_endpoint", may_sort=True)
 
 
 async def test_newest_failures_are_ranges_of_indexes(
     connection: AsyncConnection,
 ) -> None:
-    query = newest_failures.read(
-        connection, tenant_id=None, since=EPOCH, outages=[ENDPOINT, "ep_8"], limit=5
-    )
-    indexes = ["dead_finished", "undelivered", "endpoint_undelivered"]
-    await check(connection, query, index=[f"ix_deliveries_{name}" for name in indexes])
+    for tenant_id, found_by in (
+        (None, ("dead_finished", "undelivered", "endpoint_undelivered")),
+        (TENANT, ("tenant_dead", "tenant_undelivered", "endpoint_undelivered")),
+    ):
+        query = newest_failures.read(
+            connection, tenant_id=tenant_id, since=EPOCH, outages=[ENDPOINT, "ep_8"], limit=5
+        )
+        await check(connection, query, index=[f"ix_deliveries_{name}" for name in found_by])
 
 
 async def test_figures_of_the_overview_read_ranges_of_indexes(
     connection: AsyncConnection,
 ) -> None:
-    of_all = attempt_success.read(connection, MOMENT, MOMENT + MINUTE, tenant_id=None)
-    await check(connection, of_all, index="sqlite_autoindex_attempts_1")
-    of_tenant = attempt_success.read(connection, MOMENT, FUTURE, tenant_id=SMALL_TENANT)
-    indexes = ["ix_deliveries_tenant", "ix_deliveries_tenant_undelivered", "ix_attempts_delivery"]
-    await check(connection, of_tenant, index=indexes)
     for tenant_id, index in (
         (None, "ix_deliveries_undelivered"),
         (TENANT, "ix_deliveries_tenant_undelivered"),
     ):
         held = overview.oldest_held(connection, tenant_id=tenant_id)
         await check(connection, held, index=index)
-    for tenant_id, index in (
-        (None, "sqlite_autoindex_deliveries_1"),
-        (TENANT, "ix_deliveries_tenant"),
-    ):
-        oldest = overview.oldest(connection, tenant_id=tenant_id)
-        await check(connection, oldest, index=index)
     for statement, index in (
         (endpoint_counts.of_tenant(SMALL_TENANT), "ix_endpoints_tenant"),
         (endpoint_counts.UNHEALTHY_ENDPOINTS, "ix_endpoint_health_unhealthy"),
@@ -630,6 +665,35 @@ async def test_figures_of_the_overview_read_ranges_of_indexes(
     ):
         # the few groups are sorted
         await check(connection, statement, index=index, may_sort=True)
+
+
+async def test_tenants_that_need_attention_are_found_without_reading_the_others(
+    connection: AsyncConnection,
+) -> None:
+    statements = (
+        (tenant_health.LATE, ["ix_gauge_totals_late"]),
+        (
+            tenant_health.UNHEALTHY,
+            [
+                "ix_endpoint_health_unhealthy",
+                "sqlite_autoindex_endpoints_1",
+                "ix_endpoints_stopped",
+            ],
+        ),
+        (tenant_health.DEAD, ["ix_deliveries_dead_finished", "sqlite_autoindex_tenants_1"]),
+        (
+            tenant_health.unhealthy_of([TENANT, SMALL_TENANT]),
+            ["ix_endpoint_health_unhealthy", "ix_endpoints_stopped"],
+        ),
+        (
+            reading.GAUGES_OF_TENANTS.params(owners=[SMALL_TENANT, "tnt_55"]),
+            ["PRIMARY"],
+        ),
+    )
+    for statement, indexes in statements:
+        for index in indexes:
+            # the tenants found are sorted
+            await check(connection, statement, index=index, may_sort=True)
 
 
 async def test_deliveries_of_a_page_of_events_are_found_by_event(

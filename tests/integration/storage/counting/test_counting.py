@@ -24,6 +24,15 @@ from tests.support.seed import EVENT_TYPE, seed_deliveries
 pytestmark = pytest.mark.anyio
 
 _ENTRIES: Table = FigureEntry.__table__
+_OWNER = ("tenant_id",)
+_WAITING = {
+    "pending": 2,
+    "retrying": 1,
+    "held": 1,
+    "paused": 1,
+    "dead:retries_exhausted": 1,
+    "gone:gone": 1,
+}
 _STATUSES = {one: "pending" if one in ("pending", "limited") else one for one in BEFORE}
 
 
@@ -72,14 +81,13 @@ async def test_figures_agree_with_the_rows_before_and_after_they_are_added_up(
         )
         assert list(by_type) == [EVENT_TYPE]
         assert sum(one.accepted for one in by_type[EVENT_TYPE]) == len(BEFORE)
-        waiting = await reading.gauges(connection, Scope(endpoint_id=endpoint))
-        assert {row.kind: row.number for row in waiting} == {
-            "pending": 2,
-            "retrying": 1,
-            "held": 1,
-            "paused": 1,
-            "dead:retries_exhausted": 1,
-            "gone:gone": 1,
+        [tenant] = {row.tenant_id for row in await reading.gauges(connection, Scope(), by=_OWNER)}
+        for scope in (Scope(endpoint_id=endpoint), Scope(tenant), Scope()):
+            waiting = await reading.gauges(connection, scope)
+            assert {row.kind: row.number for row in waiting} == _WAITING
+        of_tenant = await reading.gauges_of_tenants(connection, [tenant, "tnt_of_nobody"])
+        assert {(row.tenant_id, row.kind): row.number for row in of_tenant} == {
+            (tenant, kind): number for kind, number in _WAITING.items()
         }
 
 

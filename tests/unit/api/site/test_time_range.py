@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
-from typing import Any, Literal
+from itertools import pairwise, product
+from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from api.site import formatting
 from api.site.time_range import TimeRange
-from api.site.time_steps import WINDOWS, Window
+from api.site.time_steps import WINDOWS, Window, step_name
 from api.site.zone import UTC_ZONE, zone_named
 from hookfast.errors import InvalidInput
+from hookfast.storage.counting.reading import is_exact
 
 HOURS = "12:00 16:00 20:00 00:00 04:00 08:00"
 NOW = datetime(2026, 11, 25, 9, 30, 15, 250_000, tzinfo=UTC)
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 KOLKATA, CAIRO = ZoneInfo("Asia/Kolkata"), ZoneInfo("Africa/Cairo")
+KATHMANDU, LORD_HOWE = ZoneInfo("Asia/Kathmandu"), ZoneInfo("Australia/Lord_Howe")
 
 
 def parse(
@@ -62,18 +64,18 @@ def test_days_begin_at_the_readers_midnight(
 
 
 @pytest.mark.parametrize(
-    ("within", "length"),
+    ("within", "since"),
     [
-        ("15m", timedelta(minutes=15)),
-        ("1h", timedelta(hours=1)),
-        ("24h", timedelta(hours=24)),
-        ("7d", timedelta(days=7)),
+        ("15m", "2026-11-25 09:15"),
+        ("1h", "2026-11-25 08:30"),
+        ("24h", "2026-11-24 09:30"),
+        ("7d", "2026-11-18 09:00"),  # figures that are older than two days are of whole hours
     ],
 )
-def test_spans_end_now_whenever_that_is(within: str, length: timedelta) -> None:
+def test_spans_end_now_and_begin_where_figures_do(within: str, since: str) -> None:
     chosen = parse(within)
-    for now in (NOW, NOW + timedelta(hours=5)):
-        assert chosen.start(now) == now - length
+    for later in (timedelta(0), timedelta(hours=5)):
+        assert chosen.start(NOW + later) == utc(since) + later
     assert not chosen.is_fixed
     assert chosen.query() == {"within": within, "since": None, "until": None}
 
@@ -232,7 +234,7 @@ def test_steps_of_the_overview_begin_at_round_local_times(
 @pytest.mark.parametrize(
     ("window", "age", "length", "words"),
     [
-        ("1h", 5, 10, "the last hour, by ten seconds"),
+        ("1h", 5, 60, "the last hour, by the minute"),
         ("1h", 20 * 60, 60, "the last hour, by the minute"),
         ("24h", 20 * 60, 60, "the last 24 hours, by the minute"),
         ("24h", 5 * 3_600, 15 * 60, "the last 24 hours, by the quarter of an hour"),
@@ -259,3 +261,26 @@ def test_window_of_a_new_installation_begins_with_its_first_data(
     full = WINDOWS[window]
     assert full.begun_at(None, now) is full
     assert full.begun_at(now - full.count * full.length * 0.61, now) is full
+
+
+@pytest.mark.parametrize("zone", [UTC_ZONE, BERLIN, NEW_YORK, KOLKATA, KATHMANDU, LORD_HOWE])
+@pytest.mark.parametrize("now", ["2026-11-25 09:31", "2026-10-26 00:00", "2026-04-05 15:29:59"])
+def test_figures_can_be_read_for_every_step_in_every_zone(zone: ZoneInfo, now: str) -> None:
+    moment = utc(now)
+    ages = [None, *(timedelta(hours=1.3**power) for power in range(26))]
+    for window, age in product(get_args(Window), ages):
+        began = None if age is None else moment - age
+        span = WINDOWS[window].begun_at(began, moment)
+        edges = span.edges(moment, zone)
+        assert all(is_exact(each, now=moment) for each in edges), (window, age)
+
+
+def test_steps_begin_at_round_times_of_utc_where_the_readers_are_not_kept() -> None:
+    week, day = WINDOWS["7d"], WINDOWS["24h"]
+    assert day.zone_at(NOW, KOLKATA) == KOLKATA  # minutes are kept for two days
+    assert week.zone_at(NOW, KOLKATA) == UTC_ZONE
+    assert week.zone_at(NOW, NEW_YORK) == NEW_YORK  # hours are kept for 40 days
+    assert WINDOWS["30d"].zone_at(NOW, NEW_YORK) == UTC_ZONE
+    edges = week.edges(NOW, KOLKATA)
+    assert edges[0] == utc("2026-11-18 12:00")
+    assert step_name(edges[0], edges[1], UTC_ZONE) == "18 Nov 12:00 UTC"

@@ -1,0 +1,175 @@
+"""One tenant: its endpoints by health, what waits, its last day, its newest failures, and where to
+find everything else of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Response
+
+from api.access.authentication import Reader
+from api.dashboard.pages.volume_chart import Step, merged, steps_between, volume_chart
+from api.dashboard.site import DASHBOARD
+from api.http.fields import TenantPath
+from api.routes.tenant_usage import get_tenant_usage
+from api.routes.tenants import TenantView, get_tenant
+from api.site import charts, live
+from api.site.charts import Chart
+from api.site.formatting import number
+from api.site.navigation import SECTIONS, dead_letters_between, deliveries_between
+from api.site.page import PageView, View
+from api.site.page_route import PageRouter
+from api.site.time_steps import WINDOWS, step_name
+from hookfast.deliveries.figures import DEAD, WAITING, percentile
+from hookfast.storage.counting import reading
+from hookfast.storage.counting.reading import Scope
+from hookfast.storage.figures import endpoint_counts, newest_failures, overview
+from hookfast.storage.figures.endpoint_counts import EndpointCounts
+from hookfast.strict_json.text import to_text
+
+routes = PageRouter(DASHBOARD)
+
+StoredTenant = Annotated[TenantView, Depends(get_tenant)]
+
+_DAY: Final = WINDOWS["24h"]
+_FAILURES_SHOWN = 8
+_OUTAGES_READ = 8
+_EVERY_SECONDS = 5.0
+_LISTS: Final = (
+    *("endpoints", "events", "deliveries", "dead-letters", "jobs", "sources", "inbox"),
+    *("api-keys", "audit"),
+)
+"""The menu lines whose lists have a filter by tenant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantFigures:
+    """The figures of the page. `steps` are those of the last day, `whole` is all of them as one,
+    and `waiting` has the number of deliveries by what they wait for now, and of dead letters."""
+
+    steps: Sequence[Step]
+    whole: Step
+    volume: Chart
+    attempts: Chart
+    waiting: Mapping[str, int]
+    endpoints: EndpointCounts
+
+    @property
+    def words(self) -> str:
+        """The time that the charts show."""
+        return _DAY.words
+
+    @property
+    def backlog(self) -> int:
+        return sum(self.waiting[status] for status in WAITING)
+
+    @property
+    def dead(self) -> int:
+        return sum(self.waiting[status] for status in DEAD)
+
+    @property
+    def success_rate(self) -> float | None:
+        """The share of the deliveries of the day that succeeded, of those that have ended."""
+        ended = self.whole.delivered + self.whole.failed
+        return self.whole.delivered / ended if ended else None
+
+    @property
+    def attempts_rate(self) -> float | None:
+        """The share of the attempts of the day that succeeded; None if there were none."""
+        numbers = self.whole.numbers
+        return numbers.succeeded / numbers.attempted if numbers.attempted else None
+
+    def percentile(self, share: int) -> float | None:
+        """Return a percentile of the times to delivery, in seconds."""
+        found = percentile(self.whole.numbers.delivery_ms, share)
+        return None if found is None else found / 1_000
+
+
+@routes.get("/tenants/{tenant_id}")
+async def tenant_page(tenant: StoredTenant, view: PageView, principal: Reader) -> Response:
+    """Show a tenant: to operators, and to its own keys."""
+    return view.render(
+        "tenant.html",
+        tenant=tenant,
+        metadata={name: _text(value) for name, value in tenant.metadata.items()},
+        usage=await get_tenant_usage(tenant.id, view.context, principal),
+        lists=_lists(view, tenant.id),
+        **await _figures(tenant.id, view),
+    )
+
+
+# an unknown tenant answers 404 here: later, the stream would only end
+@routes.get("/live/tenants/{tenant_id}", dependencies=[Depends(get_tenant)])
+async def tenant_live(tenant_id: TenantPath, view: PageView, _: Reader) -> Response:
+    """Stream the figures of a tenant."""
+    read = partial(_figures, tenant_id, view)
+    return live.stream(view, "tenant_figures.html", read, every=_EVERY_SECONDS)
+
+
+def _lists(view: View, tenant_id: str) -> list[tuple[str, str]]:
+    """Return the titles and addresses of the lists that this visitor may see."""
+    return [
+        (each.title, f"{each.path}?tenant_id={tenant_id}")
+        for each in SECTIONS
+        if each.name in _LISTS and (view.can_write or not each.writers_only)
+    ]
+
+
+async def _figures(tenant_id: str, view: View) -> dict[str, Any]:
+    scope, edges = Scope(tenant_id), _DAY.edges(view.now, view.zone)
+    waiting: Counter[str] = Counter()
+    async with view.context.database.read() as connection:
+        steps = steps_between(edges, await reading.steps(connection, scope, edges))
+        for kind, count in await reading.gauges(connection, scope):
+            waiting[kind.partition(":")[0]] += count
+        endpoints = await endpoint_counts.read(connection, tenant_id=tenant_id)
+        outages = await overview.attention_items(
+            connection, tenant_id=tenant_id, limit=_OUTAGES_READ
+        )
+        failures = await newest_failures.read(
+            connection,
+            tenant_id=tenant_id,
+            since=edges[0],
+            outages=[each.endpoint_id for each in outages],
+            limit=_FAILURES_SHOWN,
+        )
+    labels = [_DAY.labels.of(step.start, step.end, view.zone) for step in steps]
+    times = [(step.start, step.end) for step in steps]
+    figures = TenantFigures(
+        steps=steps,
+        whole=merged(steps),
+        volume=volume_chart(
+            steps,
+            zone=view.zone,
+            labels=labels,
+            links=[deliveries_between(*each, tenant_id=tenant_id) for each in times],
+            part_links={
+                "bad": [dead_letters_between(*each, tenant_id=tenant_id) for each in times]
+            },
+        ),
+        attempts=_attempts_chart(view, steps, labels),
+        waiting=waiting,
+        endpoints=endpoints,
+    )
+    return {"figures": figures, "failures": failures, "of_tenant": f"tenant_id={tenant_id}"}
+
+
+def _attempts_chart(view: View, steps: Sequence[Step], labels: Sequence[str]) -> Chart:
+    counted = [(each.numbers.succeeded, each.numbers.attempted) for each in steps]
+    return charts.stacked_bars(
+        [[("good", good), ("bad", every - good)] for good, every in counted],
+        tooltips=[
+            f"{step_name(step.start, step.end, view.zone)}: "
+            f"{number(every)} attempts, {number(good)} succeeded"
+            for step, (good, every) in zip(steps, counted, strict=True)
+        ],
+        labels=labels,
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else to_text(value, layout="spaced")
