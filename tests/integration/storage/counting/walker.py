@@ -1,11 +1,10 @@
 """A random walk of stored deliveries: all that writes a delivery's state, deletes its row or
-records an attempt, with what the figures must say after each step."""
+records an attempt."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -25,7 +24,6 @@ from hookfast.deliveries.facts import (
     Trigger,
     Undeliverable,
 )
-from hookfast.deliveries.figures import Key, Tally
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.deliveries.life import Life, next_step
 from hookfast.deliveries.outcome import Outcome, Reason, Result
@@ -44,10 +42,8 @@ from hookfast.storage.emitting.late_subscribers import LateScope
 from hookfast.storage.endpoints import endpoint_state, subscriptions
 from hookfast.storage.events import events
 from hookfast.storage.events.new_events import NewEvent
-from hookfast.storage.figures import recount
 from hookfast.storage.retention.sweeps import sweep_batch
 from hookfast.storage.tables import (
-    Delivery,
     Endpoint,
     Event,
     EventType,
@@ -55,6 +51,7 @@ from hookfast.storage.tables import (
     SubscriptionPattern,
 )
 from hookfast.telemetry.traceparent import new as new_traceparent
+from tests.integration.storage.counting.expected import Expected
 from tests.integration.storage.emitting.emitters import process
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, answer
 from tests.support.seed import EVENT_TYPE, seed_endpoint
@@ -70,26 +67,19 @@ _AT_ONCE: Final = 1_000
 
 
 class Walker:
-    """Takes random steps. `changed` has the names of those that changed a delivery, and `statuses`
-    all statuses that deliveries had."""
+    """Takes random steps. The rows must have been read since the step before (`expected`)."""
 
     def __init__(self, database: Database, emitter: Emitter, recorders: list[Recorder]) -> None:
         self.now = _START
-        self.changed: set[str] = set()
-        self.statuses: set[str] = set()
+        self.expected = Expected(database)
         self._database = database
         self._emitter = emitter
         self._recorders = recorders
         self._dice = random.Random()
         self._endpoints: list[str] = []
-        self._rows: dict[str, Any] = {}
         self._under_way: list[tuple[str, AttemptPlan, datetime]] = []
         self._late: list[tuple[str, Fact]] = []
         self._recorded: list[AttemptRecord] = []
-        self._deleted: Counter[Key] = Counter()
-        """What the figures have of rows that retention has deleted."""
-        self._ended: Counter[Key] = Counter()
-        """All ends so far."""
 
     async def prepare(self, seed: int) -> None:
         """Store endpoints of three tenants, the last of which is the operators' own."""
@@ -119,27 +109,6 @@ class Walker:
         [name] = self._dice.choices(names, [weight for weight, _ in STEPS.values()])
         await STEPS[name][1](self)
         return name
-
-    async def check(self, name: str) -> None:
-        """Compare the figures with the rows after this step."""
-        before, self._rows = self._rows, await self._read()
-        self.statuses |= {row.status for row in self._rows.values()}
-        if before != self._rows:
-            self.changed.add(name)
-        for id_, row in self._rows.items():
-            if row.finished_at is not None and (
-                id_ not in before or before[id_].finished_at != row.finished_at
-            ):
-                self._ended.update(_ends(row))
-        beyond = self._deleted + self._ended
-        for row in self._rows.values():
-            beyond.subtract(_ends(row))
-        expected: Counter[Key] = Counter()
-        for key, number in beyond.items():
-            for one in recount.rows_of(key):
-                expected[one] += number
-        found = await recount.differences(self._database, ends=True)
-        assert found == {key: number for key, number in expected.items() if number}, name
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -198,7 +167,9 @@ class Walker:
     async def batch(self) -> None:
         """Let a batch make first attempts, and give the rest back."""
         batch_id = new_id("btc", self.now)
-        some = [id_ for id_ in self._some(still_open=True) if self._rows[id_].started_at is None]
+        some = [
+            id_ for id_ in self._some(still_open=True) if self.expected.rows[id_].started_at is None
+        ]
         until = self.now + timedelta(seconds=60)
         async with self._database.write() as connection:
             await outbox.lease(connection, some, until=until, batch_id=batch_id)
@@ -243,7 +214,7 @@ class Walker:
 
     async def move_up(self) -> None:
         """Let a worker look for lanes without a head."""
-        lanes = {row.lane for row in self._rows.values() if row.lane is not None}
+        lanes = {row.lane for row in self.expected.rows.values() if row.lane is not None}
         if lanes:
             async with self._database.write() as connection:
                 await lives.advance(connection, lanes, now=self.now)
@@ -269,20 +240,18 @@ class Walker:
 
     async def delete_old(self) -> None:
         """Delete what retention deletes. Figures stay, and gauges do not."""
-        before = await self._counted()
         cutoff = self.now - timedelta(minutes=self._dice.choice((5, 30)))
         cutoffs = dict.fromkeys(("attempts", "dead_letters", "deliveries"), cutoff)
-        for name in cutoffs:
-            async with self._database.write() as connection:
-                await sweep_batch(
-                    *(connection, name, cutoffs),
-                    after=None,
-                    limit=_AT_ONCE,
-                    dry_run=False,
-                    now=self.now,
-                )
-        before.subtract(await self._counted())
-        self._deleted.update({key: number for key, number in before.items() if number})
+        async with self.expected.deleting():
+            for name in cutoffs:
+                async with self._database.write() as connection:
+                    await sweep_batch(
+                        *(connection, name, cutoffs),
+                        after=None,
+                        limit=_AT_ONCE,
+                        dry_run=False,
+                        now=self.now,
+                    )
 
     async def fold(self) -> None:
         await folding.fold(self._database)
@@ -291,7 +260,7 @@ class Walker:
 
     def _some(self, *, still_open: bool = False) -> list[str]:
         """Choose some deliveries, more often new ones."""
-        rows = sorted(self._rows.items())
+        rows = sorted(self.expected.rows.items())
         ids = [id_ for id_, row in rows if not still_open or row.finished_at is None]
         if not ids:
             return []
@@ -304,7 +273,7 @@ class Walker:
         for id_ in ids:
             probe = self._dice.random() < 0.3
             later = self.now + timedelta(seconds=self._dice.choice((0, 70, 700)))
-            step = next_step(_life(self._rows[id_]), later, probe=probe)
+            step = next_step(_life(self.expected.rows[id_]), later, probe=probe)
             if isinstance(step, AttemptPlan):
                 found.append((id_, step))
         return found
@@ -340,7 +309,7 @@ class Walker:
         for record, result in zip(records, done, strict=True):
             if isinstance(result, BaseException):
                 assert isinstance(result, NotFound), result
-                assert record.delivery_id not in self._rows
+                assert record.delivery_id not in self.expected.rows
         self._recorded += records
 
     async def _apply(self, facts: list[tuple[str, Any]], *, wake: int | None = None) -> None:
@@ -348,33 +317,9 @@ class Walker:
         async with self._database.write() as connection:
             await lives.apply(connection, facts, now=self.now, wake=wake, dead_letters=policy)
 
-    async def _read(self) -> dict[str, Any]:
-        async with self._database.read() as connection:
-            rows = await connection.execute(select(Delivery.__table__))
-            return {row.id: row for row in rows}
-
-    async def _counted(self) -> Counter[Key]:
-        """Count the rows, as figures do, without ends."""
-        tally = Tally()
-        async with self._database.read() as connection:
-            await recount.count_rows(connection, tally)
-        return Counter(
-            {
-                key: number
-                for key, number in tally.numbers()
-                if not key.gauge and not key.kind.startswith("ended:")
-            }
-        )
-
 
 def _life(row: Any) -> Life:
     return life_of([getattr(row, column.name) for column in COLUMNS])
-
-
-def _ends(row: Any) -> dict[Key, int]:
-    tally = Tally()
-    recount.count_delivery(tally, row)
-    return {key: number for key, number in tally.numbers() if key.kind.startswith("ended:")}
 
 
 STEPS: Final[dict[str, tuple[int, Callable[[Walker], Awaitable[None]]]]] = {
