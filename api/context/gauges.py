@@ -30,6 +30,7 @@ _GAUGES = (
     instruments.OUTBOX_AGE,
     instruments.PAST_DUE,
     instruments.WAITING,
+    instruments.QUEUED,
     instruments.DEAD_LETTERS,
     instruments.CIRCUITS,
     instruments.MAIL_WAITING,
@@ -96,6 +97,7 @@ def _set_gauges(found: GaugeValues) -> None:
     instruments.OUTBOX_BACKLOG.set(found.outbox)
     instruments.OUTBOX_AGE.set(found.oldest_waits.total_seconds())
     instruments.PAST_DUE.set(found.past_due)
+    instruments.QUEUED.set(found.queued)
     instruments.DEAD_LETTERS.set(found.dead_letters)
     instruments.MAIL_WAITING.set(found.notices)
     instruments.MAIL_LATE.set(found.mail_late.total_seconds())

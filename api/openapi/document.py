@@ -36,6 +36,7 @@ TAGS = [
     {"name": "Stream", "description": "Events as they are emitted, without a URL of your own."},
     {"name": "Deliveries", "description": "One event on its way to one subscription."},
     {"name": "Dead letters", "description": "Deliveries that ended without success."},
+    {"name": "Figures", "description": "Deliveries and attempts over time."},
     {"name": "Recovery", "description": "Sending failed or missed deliveries again."},
     {"name": "Jobs", "description": "One action on many deliveries, at a steady rate."},
     {"name": "Endpoints", "description": "The URLs that receive, with secrets and retry plans."},

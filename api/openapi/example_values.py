@@ -34,6 +34,7 @@ TIME: Final = "2026-11-21T09:30:00.000000Z"
 """When everything happened, unless `VALUES` says otherwise."""
 
 _SOON = "2026-11-21T09:30:00.184000Z"
+_HOUR = "2026-11-21T09:00:00.000000Z"
 _NEXT_DAY = "2026-11-22T09:30:00.000000Z"
 _CURSOR = "djEuNzQyOS4xMjg4MTIz"
 _SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -98,6 +99,12 @@ VALUES: Final[Mapping[str, Any]] = {
     "next_run_at": "2026-11-22T03:00:00.000000Z",
     "number": 1,
     "owner_emails": ["ops@example.com"],
+    "p50_ms": 61.4,
+    "p95_ms": 148.0,
+    "p99_ms": 230.5,
+    "delivery_p50_ms": 75.1,
+    "delivery_p95_ms": 182.0,
+    "delivery_p99_ms": 290.0,
     "page": f"/dashboard/endpoints/{IDS['endpoint']}",
     "payload_sha256": _SHA256,
     "percent": 40.0,
@@ -147,6 +154,15 @@ VALUES: Final[Mapping[str, Any]] = {
     "EventTypeView.description": "An invoice was paid in full.",
     "EventTypeView.name": _TYPE,
     "EventTypeView.schema": {"type": "object", "required": ["invoice_id"]},
+    "FigureCounts.accepted": 30,
+    "FigureCounts.attempts": 31,
+    "FigureCounts.by_result": {"5xx": 1, "success": 29, "timeout": 1},
+    "FigureCounts.delivered": 29,
+    "FigureCounts.succeeded": 29,
+    "FigureSeries.since": _HOUR,
+    "FigureSeries.step_seconds": 3600,
+    "FigureSeries.until": "2026-11-21T10:00:00.000000Z",
+    "FigureStep.at": _HOUR,
     "HealthView.last_success_at": TIME,
     "InboxSummary.event_type": "github.push.received",
     "InboxSummary.key": "id:72d3162e-cc78-11e3-81ab-4c9367dc0958",
@@ -158,7 +174,6 @@ VALUES: Final[Mapping[str, Any]] = {
     "JobView.started_at": TIME,
     "JobView.status": "running",
     "KeyView.name": "Acme's backend",
-    "LatencyView.max": 412.7,
     "ListedTest.id": IDS["delivery"],
     "kept": True,
     "request_body": _BODY % (IDS["event"], _TYPE),
@@ -274,6 +289,8 @@ EXTENDS: Final[Mapping[str, str]] = {
     "CreatedSource": "SourceView",
     "DeliveryDetail": "DeliveryView",
     "EnabledEndpoint": "EndpointView",
+    "FigureStep": "FigureCounts",
+    "FigureSums": "FigureCounts",
     "InboxView": "InboxSummary",
     "KeptTest": "ListedTest",
     "ReplayView": "JobView",

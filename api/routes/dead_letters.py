@@ -26,11 +26,12 @@ from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.routes.deliveries import DeliveryView, delivery_listing
 from hookfast.deliveries.answer import parse_answer
+from hookfast.deliveries.figures import DEAD
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import parse_reason
 from hookfast.events.event_type import parse_event_type
 from hookfast.storage.deliveries import dead_letters
-from hookfast.storage.deliveries.dead_letters import DEAD, TOP, DeadLetterFilter, DeadLetterStats
+from hookfast.storage.deliveries.dead_letters import TOP, DeadLetterFilter, DeadLetterStats
 
 routes = router("Dead letters")
 
@@ -147,9 +148,11 @@ async def count_dead_letters(
     tenant_id: TenantFilter = None,
 ) -> DeadLetterStatsView:
     """Counts by endpoint, event type, reason and age, which is the time since they died."""
-    chosen = DeadLetterFilter(endpoint_id=endpoint_id, tenant_id=principal.tenant_for(tenant_id))
+    tenant = principal.tenant_for(tenant_id)
     async with context.database.read() as connection:
-        stats = await dead_letters.stats(connection, chosen, now=context.clock())
+        stats = await dead_letters.stats(
+            connection, endpoint_id=endpoint_id, tenant_id=tenant, now=context.clock()
+        )
     return DeadLetterStatsView.of(stats)
 
 

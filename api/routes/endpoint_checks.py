@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Self
 
 from fastapi import Query
 from pydantic import BaseModel, Field
@@ -16,18 +16,19 @@ from api.forms.endpoint import require_push
 from api.forms.verification import EVERYTHING, verify_stored
 from api.http.fields import EndpointPath, Time, TimeInput
 from api.http.routing import router
+from hookfast.deliveries.figures import Numbers, percentile, result_of
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.errors import InvalidInput
 from hookfast.resources.endpoint import Verification
+from hookfast.storage.counting import reading
+from hookfast.storage.counting.reading import Scope
 from hookfast.storage.endpoints import endpoints, subscriptions
-from hookfast.storage.figures import endpoint_stats
-from hookfast.storage.figures.endpoint_stats import MAX_ATTEMPTS, MAX_DELIVERIES
 
 routes = router("Endpoint checks")
 
 _WINDOW = timedelta(hours=24)
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
-_SHARES = {"p50": 50, "p95": 95, "p99": 99, "max": 100}
+_SHARES = {"p50": 50, "p95": 95, "p99": 99}
 _ENDED = (DeliveryStatus.DELIVERED, DeliveryStatus.DEAD, DeliveryStatus.GONE)
 
 
@@ -41,20 +42,19 @@ class VerifiedView(BaseModel):
 
 
 class LatencyView(BaseModel):
-    """Durations of the attempts that got a response, in milliseconds."""
+    """Durations of the attempts that got a response, in milliseconds, at most 12 % away from the
+    exact ones."""
 
     p50: float = Field(description="Half of them were as fast or faster (the median).")
     p95: float = Field(description="95 % of them were as fast or faster.")
     p99: float = Field(description="99 % of them were as fast or faster.")
-    max: float = Field(description="The slowest of them took so long.")
 
     @classmethod
-    def of(cls, ascending: Sequence[float]) -> LatencyView | None:
-        """Return percentiles by the nearest-rank method; None if there are no attempts."""
-        if not ascending:
-            return None
-        ranks = {name: -(-len(ascending) * share // 100) for name, share in _SHARES.items()}
-        return cls(**{name: round(ascending[rank - 1], 3) for name, rank in ranks.items()})
+    def of(cls, response_ms: Counter[int]) -> Self | None:
+        """Return the percentiles of these buckets, to three digits; None if there are none."""
+        found = {name: percentile(response_ms, share) for name, share in _SHARES.items()}
+        known = {name: float(f"{ms:.3g}") for name, ms in found.items() if ms is not None}
+        return cls(**known) if known else None
 
 
 class DeliveryCounts(BaseModel):
@@ -72,31 +72,52 @@ class DeliveryCounts(BaseModel):
 class AttemptCounts(BaseModel):
     """Attempts by their result."""
 
-    total: int = Field(description="All attempts of these deliveries.")
+    total: int = Field(description="All attempts of the time window.")
     by_result: dict[Result, int] = Field(description="The same by their result.")
 
 
 class StatsView(BaseModel):
-    """The deliveries of a time window, and their attempts so far."""
+    """The deliveries and attempts of a time window."""
 
     endpoint_id: str
-    since: Time = Field(description="Start of the counted time.")
-    until: Time = Field(description="End of the counted time.")
-    complete: bool = Field(
-        description=f"False if there were more than {MAX_DELIVERIES:,} deliveries or "
-        f"{MAX_ATTEMPTS:,} attempts, of which only the newest are counted; or if retention has "
-        "deleted some of them, so that only whole days that are kept are counted. `since` is the "
-        "start of the counted time."
+    since: Time = Field(
+        description="Start of the counted time, which may be longer than the requested one: "
+        "figures are kept by the minute, after two days by the hour, and after forty by the day "
+        "(UTC)."
     )
+    until: Time = Field(description="End of the counted time.")
     deliveries: DeliveryCounts = Field(description="The deliveries created in that time.")
     success_rate: float | None = Field(
         description="Share of the ended deliveries (`delivered`, `dead`, `gone`) that were "
         "delivered; null while none has ended."
     )
-    attempts: AttemptCounts = Field(description="The attempts of these deliveries.")
+    attempts: AttemptCounts = Field(
+        description="The attempts made in that time, of earlier deliveries too."
+    )
     latency_ms: LatencyView | None = Field(
         description="How fast the receiver responded; null if it never did."
     )
+
+    @classmethod
+    def of(cls, numbers: Numbers, endpoint_id: str, *, since: datetime, until: datetime) -> Self:
+        """Return the statistics by an endpoint's figures between these times."""
+        deliveries = DeliveryCounts(
+            total=numbers.accepted,
+            by_status={status: numbers.deliveries[status] for status in DeliveryStatus},
+        )
+        by_result = dict.fromkeys(Result, 0)
+        for answer, number in numbers.by_answer().items():
+            by_result[result_of(answer)] += number
+        delivered = deliveries.by_status[DeliveryStatus.DELIVERED]
+        return cls(
+            endpoint_id=endpoint_id,
+            since=since,
+            until=until,
+            deliveries=deliveries,
+            success_rate=delivered / deliveries.ended if deliveries.ended else None,
+            attempts=AttemptCounts(total=numbers.attempted, by_result=by_result),
+            latency_ms=LatencyView.of(numbers.response_ms),
+        )
 
 
 @routes.post("/endpoints/{endpoint_id}/verify", summary="Verify an endpoint again")
@@ -124,35 +145,20 @@ async def get_endpoint_stats(
     context: AppContext,
     principal: Reader,
     since: Annotated[
-        TimeInput | None, Query(description="Created at this time or later; default: a day ago.")
+        TimeInput | None, Query(description="Start of the time window; default: a day ago.")
     ] = None,
     until: Annotated[
-        TimeInput | None, Query(description="Created before this time; default: now.")
+        TimeInput | None, Query(description="End of the time window; default: now.")
     ] = None,
 ) -> StatsView:
-    """The results of its deliveries in a time window, and how fast it responds."""
-    until = until or context.clock()
+    """The deliveries and attempts of a time window by their results, and how fast it responds."""
+    now = context.clock()
+    until = until or now
     since = since or max(until, _EARLIEST + _WINDOW) - _WINDOW
     if since >= until:
         raise InvalidInput.at("since", "must be before `until`")
+    since, until = reading.extended(since, until, now=now)
     async with context.database.read() as connection:
         owned(await endpoints.get(connection, endpoint_id), principal)
-        stats = await endpoint_stats.read(connection, endpoint_id, since=since, until=until)
-    deliveries = DeliveryCounts(
-        total=stats.deliveries.total(),
-        by_status={status: stats.deliveries[status] for status in DeliveryStatus},
-    )
-    delivered = deliveries.by_status[DeliveryStatus.DELIVERED]
-    return StatsView(
-        endpoint_id=endpoint_id,
-        since=stats.since,
-        until=until,
-        complete=stats.complete,
-        deliveries=deliveries,
-        success_rate=delivered / deliveries.ended if deliveries.ended else None,
-        attempts=AttemptCounts(
-            total=stats.attempts.total(),
-            by_result={result: stats.attempts[result] for result in Result},
-        ),
-        latency_ms=LatencyView.of(stats.answered_ms),
-    )
+        [numbers] = await reading.steps(connection, Scope(endpoint_id=endpoint_id), [since, until])
+    return StatsView.of(numbers, endpoint_id, since=since, until=until)

@@ -19,7 +19,9 @@ from api.http.fields import EndpointPath, Input, Time, example
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import AuditAction
+from hookfast.deliveries.figures import DEAD, is_dead
 from hookfast.deliveries.job import JobKind
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State
 from hookfast.endpoints.health import DISABLED_BY_REQUEST, Health, derive_health
 from hookfast.endpoints.outage import workflow_id
@@ -27,8 +29,8 @@ from hookfast.errors import Conflict
 from hookfast.owners.notice import NoticeKind, NoticeStatus
 from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.circuits import circuits
-from hookfast.storage.deliveries import dead_letters
-from hookfast.storage.deliveries.dead_letters import DEAD
+from hookfast.storage.counting import reading
+from hookfast.storage.counting.reading import Scope
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.endpoints import derived_health, endpoint_state, endpoints
 from hookfast.storage.feed import poll, poll_positions
@@ -149,8 +151,7 @@ async def get_endpoint_health(
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, endpoint_id), principal)
         known = await circuits.get(connection, endpoint_id)
-        held = await circuits.count_held(connection, endpoint_id)
-        dead = await dead_letters.count_of_endpoint(connection, endpoint_id)
+        counted = dict(await reading.gauges(connection, Scope(endpoint_id=endpoint_id)))
         mail = await notices.list_of_endpoint(connection, endpoint_id)
         polling = await _polling(connection, endpoint)
     circuit = Circuit() if known is None else known.circuit
@@ -169,8 +170,8 @@ async def get_endpoint_health(
         last_failure_at=circuit.last_failure_at,
         last_success_at=circuit.last_success_at,
         last_error=circuit.last_error,
-        held=held,
-        dead_letters=dead,
+        held=counted.get(DeliveryStatus.HELD, 0),
+        dead_letters=sum(number for kind, number in counted.items() if is_dead(kind)),
         mail=[NoticeView.of(notice) for notice in mail],
         polling=polling,
     )

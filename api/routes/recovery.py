@@ -27,12 +27,12 @@ from api.forms.jobs import (
 from api.http.fields import EndpointId, EndpointPath, EventPath, TimeInput, example
 from api.http.routing import router
 from api.routes.events import visible_event
+from hookfast.deliveries.figures import DEAD
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.storage.deliveries import jobs as stored_jobs
-from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.emitting import late_subscribers
 from hookfast.storage.emitting.late_subscribers import LateScope

@@ -189,11 +189,6 @@ def seconds_ceiling(value: float) -> float:
     return next((each for each in _LONG_SCALES if each >= value), ceiling(value))
 
 
-def percentile(ascending: Sequence[float], share: int) -> float | None:
-    """Return a percentile by the nearest-rank method; None if there are no values."""
-    return ascending[-(-len(ascending) * share // 100) - 1] if ascending else None
-
-
 def _segments(values: Sequence[float | None], *, top: float, slot: float) -> tuple[Segment, ...]:
     """Return the unbroken parts of a line."""
     parts: list[list[str]] = [[]]

@@ -203,12 +203,25 @@ class Numbers:
             counted[answer] += number
         return counted
 
+    def by_reason(self) -> Counter[str]:
+        """Return the number of dead letters that ended in this time, by reason."""
+        counted: Counter[str] = Counter()
+        for (status, reason), number in self.ended.items():
+            if status in DEAD:
+                counted[reason] += number
+        return counted
+
 
 def answer_of(result: Result, status_code: int | None) -> str:
     """Return the answer by which an attempt is counted: `success`, `5xx`, `timeout`, …"""
     if result is Result.STATUS and status_code is not None:
         return f"{status_code // 100}xx"
     return result.value
+
+
+def is_dead(kind: str) -> bool:
+    """Whether a gauge of this kind counts dead letters."""
+    return kind.partition(":")[0] in DEAD
 
 
 def result_of(answer: str) -> Result:

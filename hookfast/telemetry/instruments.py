@@ -365,6 +365,13 @@ WAITING = Gauge(
     labels=("status",),
     by="api",
 )
+QUEUED = Gauge(
+    "hookfast.deliveries.queued",
+    "{delivery}",
+    "Deliveries that wait for an earlier one of their lane; each is in "
+    "`hookfast.deliveries.waiting` too.",
+    by="api",
+)
 DEAD_LETTERS = Gauge(
     "hookfast.dead_letters",
     "{delivery}",

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from hookfast.clock import utc_now
+from hookfast.deliveries.figures import DEAD
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, selection
-from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
 from tests.e2e.processes import environment, kill, run_dying_worker, worker
 from tests.support.receiver import Receiver

@@ -13,6 +13,7 @@ from hookfast.deliveries.job import JobStatus
 from hookfast.storage.deliveries import jobs
 from hookfast.storage.tables import Delivery, EndpointHealth
 from tests.support.api_client import Json
+from tests.support.figures import count_rows
 
 TYPE = "order.invoice.paid"
 
@@ -39,6 +40,7 @@ async def change(context: Context, delivery_id: str, **values: Any) -> None:
     table = Delivery.__table__
     async with context.database.write() as connection:
         await connection.execute(update(table).where(table.c.id == delivery_id).values(values))
+    await count_rows(context.database)
 
 
 async def hold(context: Context, delivery_id: str, endpoint_id: str, *, circuit: str) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 from sqlalchemy import select
 
 from hookfast.clock import utc_now
+from hookfast.deliveries.figures import DEAD
 from hookfast.deliveries.job import JobKind
 from hookfast.ids import new_id
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import jobs, selection
-from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.tables import Delivery, Job
 from tests.support.seed import seed_deliveries

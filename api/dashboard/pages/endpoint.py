@@ -15,7 +15,7 @@ from api.forms.unmatched import explain_unmatched
 from api.http.fields import EndpointPath
 from api.http.pagination import Page
 from api.routes.deliveries import list_deliveries
-from api.routes.endpoint_checks import get_endpoint_stats
+from api.routes.endpoint_checks import StatsView
 from api.routes.endpoint_control import get_endpoint_health
 from api.routes.endpoint_tests import list_tests
 from api.routes.endpoints import get_endpoint
@@ -122,11 +122,11 @@ async def _figures(
     recent = await list_deliveries(_RECENT, context, principal, endpoint_id=endpoint_id)
     endpoint = await get_endpoint(endpoint_id, context, principal)
     charts = await endpoint_charts.read(view, endpoint_id, window, created_at=endpoint.created_at)
-    since = charts.steps[0].start
+    since, until = charts.steps[0].start, charts.steps[-1].end
     return {
         "endpoint": endpoint,
         "health": await get_endpoint_health(endpoint_id, context, principal),
-        "stats": await get_endpoint_stats(endpoint_id, context, principal, since=since),
+        "stats": StatsView.of(charts.whole, endpoint_id, since=since, until=until),
         "charts": charts,
         "windows": endpoint_charts.NAMES,
         "recent": recent.data,

@@ -2,51 +2,59 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Annotated, Final, Literal
 
 from fastapi import Query
 
 from api.site import charts
+from api.site.attempt_chart import Counts, Legend, attempt_chart, classified, legend_of
 from api.site.charts import Chart
-from api.site.formatting import millis, number
+from api.site.formatting import millis
 from api.site.navigation import deliveries_between
 from api.site.page import View
 from api.site.time_steps import WINDOWS, step_name
-from hookfast.storage.figures import endpoint_attempts
-from hookfast.storage.figures.endpoint_attempts import AttemptClass, AttemptStep
+from hookfast.deliveries.figures import Numbers, percentile
+from hookfast.storage.counting import reading
+from hookfast.storage.counting.reading import Scope
 
 Window = Literal["1h", "24h", "7d"]
 WindowQuery = Annotated[Window, Query(alias="window")]
 NAMES: Final[dict[Window, str]] = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days"}
 DEFAULT: Final[Window] = "24h"
 
-_SERIES: Final[dict[AttemptClass, tuple[str, str]]] = {
-    AttemptClass.SUCCESS: ("good", "success"),
-    AttemptClass.CLIENT_ERROR: ("client", "4xx"),
-    AttemptClass.SERVER_ERROR: ("server", "5xx"),
-    AttemptClass.TIMEOUT: ("timeout", "timeout"),
-    AttemptClass.OTHER: ("other", "other failure"),
-}
-"""The colour of each class of answers, and its name, in the order of the bars' parts."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Legend:
-    """A line of the legend: a series' answer, colour and name, and the sum of its values."""
+class AttemptStep:
+    """The attempts that began from `start` to before `end`, and the percentiles of the response
+    times of those that were answered, in milliseconds."""
 
-    answer: AttemptClass
-    series: str
-    name: str
-    total: int
+    start: datetime
+    end: datetime
+    counts: Counts
+    p50: float | None
+    p95: float | None
+
+    @classmethod
+    def of(cls, start: datetime, end: datetime, numbers: Numbers) -> AttemptStep:
+        """Return the step of these figures."""
+        counts = classified(numbers.by_answer())
+        p50, p95 = (percentile(numbers.response_ms, share) for share in (50, 95))
+        return cls(start=start, end=end, counts=counts, p50=p50, p95=p95)
+
+    @property
+    def total(self) -> int:
+        """The number of all attempts of the step."""
+        return sum(self.counts.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointCharts:
-    """The charts of a window, with their figures. `words` are the window in words."""
+    """The charts of a window, with their figures. `words` are the window in words, `whole` all
+    figures of its time."""
 
     window: Window
     words: str
@@ -56,7 +64,7 @@ class EndpointCharts:
     results: Chart
     latency: Chart
     legend: Sequence[Legend]
-    estimated: bool
+    whole: Numbers
 
     @property
     def total(self) -> int:
@@ -77,61 +85,30 @@ async def read(
     span = WINDOWS[window].begun_at(created_at, view.now)
     edges = span.edges(view.now, view.zone)
     async with view.context.database.read() as connection:
-        found = await endpoint_attempts.read(connection, endpoint_id, edges, now=view.now)
-    labels = [span.labels.of(step.start, step.end, view.zone) for step in found.steps]
-    moments = [step_name(step.start, step.end, view.zone) for step in found.steps]
-    links = [
-        deliveries_between(step.start, step.end, endpoint_id=endpoint_id) for step in found.steps
+        found = await reading.steps(connection, Scope(endpoint_id=endpoint_id), edges)
+    times = list(pairwise(edges))
+    steps = [
+        AttemptStep.of(start, end, numbers)
+        for (start, end), numbers in zip(times, found, strict=True)
     ]
-    totals: Counter[AttemptClass] = Counter()
-    for step in found.steps:
-        totals.update(step.counts)
+    zone = span.zone_at(view.now, view.zone)
+    labels = [span.labels.of(start, end, zone) for start, end in times]
+    moments = [step_name(start, end, zone) for start, end in times]
+    links = [deliveries_between(start, end, endpoint_id=endpoint_id) for start, end in times]
+    whole = Numbers()
+    for numbers in found:
+        whole.update(numbers)
     return EndpointCharts(
         window=window,
         words=span.words,
         began=created_at if span is not WINDOWS[window] else None,
-        steps=found.steps,
-        results=_results(found.steps, moments=moments, labels=labels, links=links),
-        latency=_latency(found.steps, moments=moments, labels=labels, links=links),
-        legend=[
-            Legend(answer=answer, series=series, name=name, total=totals[answer])
-            for answer, (series, name) in _SERIES.items()
-        ],
-        estimated=found.estimated,
-    )
-
-
-def _results(
-    steps: Sequence[AttemptStep],
-    *,
-    moments: Sequence[str],
-    labels: Sequence[str],
-    links: Sequence[str],
-) -> Chart:
-    return charts.stacked_bars(
-        [
-            [(series, step.counts.get(answer, 0)) for answer, (series, _) in _SERIES.items()]
-            for step in steps
-        ],
-        tooltips=[
-            f"{moment}: {_in_words(step)}" for moment, step in zip(moments, steps, strict=True)
-        ],
-        labels=labels,
-        links=links,
-    )
-
-
-def _in_words(step: AttemptStep) -> str:
-    """Return a step's attempts by result, such as `3 attempts: 2 success, 1 timeout`."""
-    if not step.total:
-        return "no attempts"
-    parts = [
-        f"{number(step.counts[answer])} {name}"
-        for answer, (_, name) in _SERIES.items()
-        if step.counts.get(answer)
-    ]
-    return (
-        f"{number(step.total)} {'attempt' if step.total == 1 else 'attempts'}: {', '.join(parts)}"
+        steps=steps,
+        results=attempt_chart(
+            [step.counts for step in steps], moments=moments, labels=labels, links=links
+        ),
+        latency=_latency(steps, moments=moments, labels=labels, links=links),
+        legend=legend_of(classified(whole.by_answer())),
+        whole=whole,
     )
 
 
@@ -142,13 +119,11 @@ def _latency(
     labels: Sequence[str],
     links: Sequence[str],
 ) -> Chart:
-    medians = [charts.percentile(step.answered_ms, 50) for step in steps]
-    slow = [charts.percentile(step.answered_ms, 95) for step in steps]
     return charts.lines(
-        [("p95", slow), ("p50", medians)],
+        [("p95", [step.p95 for step in steps]), ("p50", [step.p50 for step in steps])],
         tooltips=[
-            f"{moment}: half answered within {millis(p50)}, 95 % within {millis(p95)}"
-            for moment, p50, p95 in zip(moments, medians, slow, strict=True)
+            f"{moment}: half answered within {millis(step.p50)}, 95 % within {millis(step.p95)}"
+            for moment, step in zip(moments, steps, strict=True)
         ],
         labels=labels,
         unit=lambda value: "0" if value == 0 else millis(value),

@@ -24,9 +24,9 @@ from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.time_range import RangeQuery, TimeRange
 from hookfast.clock import rfc3339
+from hookfast.deliveries.figures import DEAD
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.events.event_type import parse_event_type
-from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
 
 routes = PageRouter(DASHBOARD)

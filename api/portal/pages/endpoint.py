@@ -9,10 +9,10 @@ from fastapi import Depends, Response
 from api.access.authentication import Reader
 from api.http.fields import EndpointPath
 from api.http.pagination import MAX_LIMIT, Page
+from api.portal import figures
 from api.portal.pages.activity import entries
 from api.portal.site import PORTAL
 from api.portal.words import endpoint_state
-from api.routes.endpoint_checks import get_endpoint_stats
 from api.routes.endpoint_control import get_endpoint_health
 from api.routes.endpoints import get_endpoint
 from api.routes.subscriptions import SubscriptionView, list_subscriptions
@@ -64,7 +64,7 @@ async def _values(endpoint_id: str, view: PageView, principal: Reader) -> dict[s
         "endpoint": endpoint,
         "state": endpoint_state(endpoint),
         "health": await get_endpoint_health(endpoint_id, view.context, principal),
-        "stats": await get_endpoint_stats(endpoint_id, view.context, principal),
+        "figures": await figures.read(view, principal, endpoint_id=endpoint_id),
         "recent": await entries(_RECENT, view, principal, endpoint),
     }
 

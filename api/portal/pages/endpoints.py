@@ -6,6 +6,7 @@ from fastapi import Response
 
 from api.access.authentication import Reader
 from api.http.pagination import PageQuery
+from api.portal import figures
 from api.portal.site import PORTAL
 from api.portal.words import endpoint_state
 from api.routes.endpoints import list_endpoints
@@ -29,4 +30,10 @@ async def endpoints_page(view: PageView, page: PageQuery, principal: Reader) -> 
     async with view.context.database.read() as connection:
         summaries = await endpoint_summaries.read(connection, [each.id for each in listing.data])
     states = {each.id: endpoint_state(each) for each in listing.data}
-    return view.render("endpoints.html", listing=listing, summaries=summaries, states=states)
+    return view.render(
+        "endpoints.html",
+        listing=listing,
+        summaries=summaries,
+        states=states,
+        figures=await figures.read(view, principal) if listing.data else None,
+    )

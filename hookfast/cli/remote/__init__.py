@@ -12,6 +12,7 @@ import typer
 
 from hookfast.cli.remote.commands import command, lazy_group
 from hookfast.cli.remote.emit import emit_command
+from hookfast.cli.remote.figures import figures_command
 from hookfast.cli.remote.find import find_command
 from hookfast.cli.remote.listen import listen_command
 from hookfast.cli.remote.logs import logs_command
@@ -25,6 +26,7 @@ _COMMANDS: Mapping[str, Callable[..., None]] = {
     "listen": listen_command,
     "logs": logs_command,
     "find": find_command,
+    "figures": figures_command,
     "portal-link": portal_link_command,
 }
 _NOUNS: Mapping[str, tuple[str, tuple[str, ...]]] = {

@@ -11,14 +11,13 @@ from hookfast.cli.remote.api import path_of
 from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.options import EndpointArgument
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, print_facts, print_note
+from hookfast.cli.remote.screen import Column, print_facts
 from hookfast.cli.remote.times import (
     format_distance,
     format_time,
     format_time_if_set,
     parse_past,
 )
-from hookfast.plural import pluralize
 
 app = typer.Typer()
 
@@ -67,10 +66,10 @@ def stats(
     endpoint_id: EndpointArgument,
     since: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Deliveries created since: 2h, 3d, or RFC 3339."),
+        typer.Option(metavar="TIME", help="Deliveries and attempts since: 2h, 3d, or RFC 3339."),
     ] = "24h",
 ) -> None:
-    """Show how many deliveries of an endpoint succeeded, and how fast it answers."""
+    """Show how many deliveries and attempts of an endpoint succeeded, and how fast it answers."""
     query = {"since": parse_past(since)}
     response = remote.api.get(path_of("endpoints", endpoint_id, "stats"), query)
     if remote.printed_json(response):
@@ -96,12 +95,6 @@ def stats(
             else ", ".join(f"{name} {value:.0f} ms" for name, value in latency.items()),
         }
     )
-    if not found["complete"]:
-        number = pluralize(found["deliveries"]["total"], "delivery")
-        print_note(
-            f"Only the newest {number} are counted, from {format_time(found['since'])}: there are "
-            "too many, or older ones are no longer kept."
-        )
 
 
 def _circuit_facts(circuit: Mapping[str, Any]) -> dict[str, Any]:

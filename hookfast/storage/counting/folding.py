@@ -138,18 +138,27 @@ async def fold(database: Database) -> int:
 
 
 async def lock(connection: AsyncConnection, *, wait: bool) -> bool:
-    """Begin a transaction that alone changes `figures` and `gauges`. On PostgreSQL, all of its
-    statements see the database as it is at the first one: what is deleted is what was added."""
+    """Begin a transaction that alone changes `figures` and `gauges`, and return whether it does.
+
+    If it does not wait, all of its statements see the database as it is at the first one: what is
+    deleted is what was added. If it waits, they see what others have committed meanwhile.
+    """
     if connection.dialect.name != "postgresql":
         return True
-    await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
     if wait:
         await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         return True
+    await freeze(connection)
     locked = await connection.execute(
         text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": _LOCK}
     )
     return bool(locked.scalar_one())
+
+
+async def freeze(connection: AsyncConnection) -> None:
+    """Begin a transaction whose statements all see one state of the database."""
+    if connection.dialect.name == "postgresql":  # a transaction of SQLite sees one state anyway
+        await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
 
 
 async def fold_forever(database: Database) -> None:

@@ -3,9 +3,10 @@ which sees one state of the database."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -35,6 +36,8 @@ MINUTES_KEPT = timedelta(days=2)
 """Older figures are of whole hours (UTC)."""
 HOURS_KEPT = timedelta(days=40)
 """Older figures are of whole days (UTC)."""
+_LAST_MINUTE = datetime.max.replace(second=0, microsecond=0, tzinfo=UTC)
+_LARGEST = 2**31 - 1  # what the column `at` can hold
 
 _ENTRIES: Table = FigureEntry.__table__
 _E = _ENTRIES.c
@@ -83,6 +86,15 @@ def is_exact(moment: datetime, *, now: datetime) -> bool:
     return not since_epoch % precision(moment, now=now)
 
 
+def extended(since: datetime, until: datetime, *, now: datetime) -> tuple[datetime, datetime]:
+    """Return the shortest time around this one that figures can be read of: whole minutes, hours or
+    days."""
+    while not is_exact(since, now=now):
+        since -= (since - time_of_minute(0)) % precision(since, now=now)
+    left = (time_of_minute(0) - until) % precision(until, now=now)
+    return since, until + left if until < _LAST_MINUTE else until
+
+
 async def oldest(connection: AsyncConnection, scope: Scope) -> datetime | None:
     """Return the beginning of the oldest minute, hour or day that has figures; None if none has."""
     moments = await connection.scalars(
@@ -114,6 +126,16 @@ async def steps(
     for one in await _read(connection, scope, edges, prefix=prefix):
         found[one.step].add(one.kind, one.bucket, one.number)
     return found
+
+
+async def most_frequent_types(
+    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime], *, limit: int
+) -> list[str]:
+    """Return the event types with the most deliveries and attempts between the first and the last
+    of these times, which are whole hours (UTC)."""
+    counted = await steps_by_type(connection, scope, [edges[0], edges[-1]])
+    sums = Counter({name: one.accepted + one.attempted for name, [one] in counted.items()})
+    return [name for name, _ in sums.most_common(limit)]
 
 
 async def steps_by_type(
@@ -155,10 +177,10 @@ async def _read(
         {
             "scope": scope.name + (BY_TYPE if by_type else ""),
             "owner": scope.endpoint_id or scope.tenant_id,
-            "since": minute_of(edges[0]),
-            "until": minute_of(edges[-1]),
+            "since": min(minute_of(edges[0]), _LARGEST),
+            "until": min(minute_of(edges[-1]), _LARGEST),
             # the first step may be shorter: count from where it would have begun
-            "origin": minute_of(edges[1] - length),
+            "origin": min(minute_of(edges[1] - length), _LARGEST),
             "length": length // timedelta(minutes=1),
             "prefix": prefix,
             "event_types": list(only or ()),
@@ -255,6 +277,16 @@ def _summed(by: tuple[str, ...], added: Select[Any], new: Select[Any]) -> Select
 
 GAUGES_OF_TENANTS = _gauges_of_tenants()
 """Selects the gauges of these tenants (`owners`) by tenant and kind."""
+
+
+def gauge_rows(
+    names: tuple[str, ...], chosen: Callable[[Any], Iterable[ColumnElement[bool]]]
+) -> CompoundSelect[Any]:
+    """Return the statement of rows of gauges, and of changes that are not added to them yet: these
+    columns, and `number`, to sum up. `chosen` returns the conditions of the columns."""
+    added = select(*(_G[name] for name in names), _G.number).where(*chosen(_G))
+    new = select(*(_E[name] for name in names), _E.number).where(_E.gauge, *chosen(_E))
+    return union_all(added, new)
 
 
 def _owned(columns: Any, by_endpoint: bool, by_tenant: bool) -> tuple[ColumnElement[bool], ...]:

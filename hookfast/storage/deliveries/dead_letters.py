@@ -1,20 +1,39 @@
 """Dead letters: deliveries that ended without success (`dead`, `gone`) and can be resent.
 
-Partial indexes contain dead letters only: a list is one range of one of these indexes, and the
-statistics read the dead letters but not the other deliveries.
+Partial indexes contain dead letters only: a list is one range of one of these indexes. The
+statistics are read from the gauges (`hookfast.storage.counting`), by the hour in which dead letters
+ended.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, Table, and_, func, select
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import AnswerFilter
-from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.deliveries.figures import DEAD, hour_of, minute_of, time_of_minute
+from hookfast.storage.counting import reading
 from hookfast.storage.database.keyset import created_between, narrowest_first, newest_first
 from hookfast.storage.database.planner_hints import Residual, constant
 from hookfast.storage.database.rows import fetch_all
@@ -24,9 +43,10 @@ from hookfast.storage.tables import Delivery
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c
 
-DEAD: Final = (DeliveryStatus.DEAD, DeliveryStatus.GONE)
 TOP = 100
 """The statistics list this many of the most frequent endpoints, event types and reasons."""
+_LIMITS: Final = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
+"""The ages by which dead letters are counted."""
 
 IS_DEAD = _C.status.in_([constant(status.value) for status in DEAD])
 """Written as in the partial indexes."""
@@ -46,7 +66,7 @@ class DeadLetterFilter:
     until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Ages:
     """The number of dead letters by age: less than an hour, a day, a week, and older."""
 
@@ -76,54 +96,98 @@ async def list_page(
     return await fetch_all(connection, page, Delivery)
 
 
-async def count_of_endpoint(connection: AsyncConnection, endpoint_id: str) -> int:
-    """Return the number of an endpoint's dead letters."""
-    chosen = DeadLetterFilter(endpoint_id=endpoint_id)
-    rows = await connection.execute(
-        select(func.count()).select_from(_DELIVERIES).where(*_conditions(chosen))
-    )
-    return rows.scalar_one()
-
-
 async def stats(
-    connection: AsyncConnection, chosen: DeadLetterFilter, *, now: datetime
+    connection: AsyncConnection,
+    *,
+    endpoint_id: str | None = None,
+    tenant_id: str | None = None,
+    now: datetime,
 ) -> DeadLetterStats:
-    """Return the statistics of the dead letters that match."""
-    found = _conditions(chosen)
-    ages = Ages(**(await connection.execute(ages_statement(chosen, now=now))).mappings().one())
-    top: list[list[tuple[Any, int]]] = []
-    for column in (_C.endpoint_id, _C.event_type, _C.reason):
-        number = func.count()
-        rows = await connection.execute(
-            select(column, number)
-            .where(*found)
-            .group_by(column)
-            .order_by(number.desc(), column)
+    """Return the statistics of all dead letters, or of an endpoint's or a tenant's."""
+    owners = {"endpoint_id": endpoint_id, "tenant_id": tenant_id}
+    owners = {name: value for name, value in owners.items() if value is not None}
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for group, value, number in await connection.execute(
+        stats_statement(tuple(owners)), owners | _limits(now)
+    ):
+        found[group][value] += number
+    reasons: Counter[str] = Counter()
+    for kind, number in found["kind"].items():
+        reasons[kind.partition(":")[2]] += number
+    return DeadLetterStats(
+        total=found["age"].total(),
+        by_endpoint=_frequent_first(found["endpoint_id"]),
+        by_event_type=_frequent_first(found["event_type"]),
+        by_reason=[(reason or None, number) for reason, number in _frequent_first(reasons)],
+        by_age=_ages(found["age"], found["younger"]),
+    )
+
+
+@lru_cache
+def stats_statement(owners: tuple[str, ...]) -> Select[Any]:
+    """Return the statement of `stats`: rows of group, value and number. The groups are
+    `endpoint_id`, `event_type`, `kind` and `age`, which are counted by the hour of the end, and
+    `younger`: the rows of the three hours that a limit divides which ended after it."""
+    names = ("endpoint_id", "event_type", "kind", "at")
+
+    def chosen(columns: Any) -> list[ColumnElement[bool]]:
+        is_dead = columns.event_type != ""  # no other gauge has one
+        return [is_dead, *(columns[name] == bindparam(name) for name in owners)]
+
+    rows = reading.gauge_rows(names, chosen).subquery().c
+    ages = []
+    for index in range(len(_LIMITS)):
+        hour = bindparam(f"hour_{index}", type_=Integer)
+        ages += [(rows.at > hour, 2 * index), (rows.at == hour, 2 * index + 1)]
+    age = case(*ages, else_=2 * len(_LIMITS)).label("age")
+    aged = select(rows.endpoint_id, rows.event_type, rows.kind, age, rows.number).subquery().c
+    key = (aged.endpoint_id, aged.event_type, aged.kind, aged.age)
+    counted = select(*key, func.sum(aged.number).label("number")).group_by(*key).cte("counted")
+    groups = []
+    for name in ("endpoint_id", "event_type", "kind", "age"):
+        value, number = counted.c[name], func.sum(counted.c.number)
+        groups.append(
+            select(literal(name).label("name"), cast(value, Text), cast(number, BigInteger))
+            .group_by(value)
+            .having(number != 0)
+            .order_by(number.desc(), value)
             .limit(TOP)
         )
-        top.append([(value, count) for value, count in rows])
-    by_endpoint, by_event_type, by_reason = top
-    return DeadLetterStats(
-        total=ages.hour + ages.day + ages.week + ages.older,
-        by_endpoint=by_endpoint,
-        by_event_type=by_event_type,
-        by_reason=by_reason,
-        by_age=ages,
-    )
+    for index in range(len(_LIMITS)):
+        groups.append(
+            select(literal("younger"), literal(str(index)), func.count()).where(
+                *(IS_DEAD, _C.finished_at > bindparam(f"limit_{index}")),
+                _C.finished_at < bindparam(f"hour_end_{index}"),
+                *(Residual(_C[name]) == bindparam(name) for name in owners),
+            )
+        )
+    return select(*union_all(*(select(each.subquery()) for each in groups)).subquery().c)
 
 
-def ages_statement(chosen: DeadLetterFilter, *, now: datetime) -> Select[int, int, int, int]:
-    """Return the statement that counts the dead letters of each age."""
-    ended = func.coalesce(_C.finished_at, _C.updated_at, type_=_C.updated_at.type)
-    hour, day, week = (
-        now - span for span in (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
-    )
-    return select(
-        func.count().filter(ended > hour).label("hour"),
-        func.count().filter(and_(ended > day, ended <= hour)).label("day"),
-        func.count().filter(and_(ended > week, ended <= day)).label("week"),
-        func.count().filter(ended <= week).label("older"),
-    ).where(*_conditions(chosen))
+def _limits(now: datetime) -> dict[str, Any]:
+    """Return the parameters of `stats_statement` that depend on the time."""
+    found: dict[str, Any] = {}
+    for index, length in enumerate(_LIMITS):
+        hour = hour_of(minute_of(now - length))
+        found[f"limit_{index}"] = now - length
+        found[f"hour_{index}"] = hour
+        found[f"hour_end_{index}"] = time_of_minute(hour + 60)
+    return found
+
+
+def _ages(counted: Mapping[str, int], younger: Mapping[str, int]) -> Ages:
+    """Divide the hours that a limit divides: `counted` has them under odd numbers, and between them
+    the hours that are younger or older than a limit."""
+    ages = [counted.get(str(2 * index), 0) for index in range(len(_LIMITS) + 1)]
+    for index in range(len(_LIMITS)):
+        young = younger.get(str(index), 0)
+        ages[index] += young
+        ages[index + 1] += counted.get(str(2 * index + 1), 0) - young
+    return Ages(*ages)
+
+
+def _frequent_first(counted: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counted.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _conditions(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:

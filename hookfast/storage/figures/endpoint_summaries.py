@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.storage.figures import sample
 from hookfast.storage.tables import Delivery, EndpointHealth
 
 MAX_NEWEST = 30
@@ -64,11 +63,13 @@ async def read(
 
 def newest_statement(endpoint_ids: Sequence[str]) -> Select[Any]:
     """Select the newest deliveries of each endpoint, ordered by their ids."""
-    newest = sample.of_each(
+    of_each = [
         select(_D.endpoint_id, _D.id, _D.status)
         .where(_D.endpoint_id == endpoint_id)
         .order_by(_D.id.desc())
         .limit(MAX_NEWEST)
+        .subquery()
         for endpoint_id in endpoint_ids
-    )
-    return newest.order_by(newest.selected_columns.id)
+    ]
+    newest = union_all(*map(select, of_each)).subquery()
+    return select(newest).order_by(newest.c.id)

@@ -1,12 +1,13 @@
-"""The values of the gauges that are read from the database, in three statements.
+"""The values of the gauges that are read from the database, in four statements.
 
-Each value counts a range of an index with little else in it (undelivered, not started, not closed),
-and counting stops at 100,000: a scrape stays cheap when things are at their worst.
+Deliveries that wait and dead letters are read from what was counted with them. Each other value
+counts a range of an index with little else in it (not started, not closed), and counting stops at
+100,000: a scrape stays cheap when things are at their worst.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,7 +17,6 @@ from sqlalchemy import (
     ColumnElement,
     CompoundSelect,
     Select,
-    Table,
     func,
     literal,
     select,
@@ -24,45 +24,44 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries.figures import QUEUED, WAITING, is_dead
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
 from hookfast.owners.notice import NoticeStatus
-from hookfast.storage.database.planner_hints import Implied, constant, undelivered
+from hookfast.storage.counting import reading
+from hookfast.storage.counting.reading import Scope
+from hookfast.storage.database.planner_hints import Implied, constant
 from hookfast.storage.figures import workers
 from hookfast.storage.tables import Delivery, EndpointHealth, Notice, WorkerHeartbeat
 
-_DELIVERIES: Table = Delivery.__table__
-_D = _DELIVERIES.c
+_D = Delivery.__table__.c
 _H = EndpointHealth.__table__.c
 _N = Notice.__table__.c
 _W = WorkerHeartbeat.__table__.c
 
 MAX_COUNT: Final = 100_000
-"""Counting stops at this value."""
+"""Counting rows stops at this value."""
 LATE: Final = timedelta(seconds=60)
 """An attempt that is this late counts as past due: timers and task queues take seconds."""
 _OLDEST_OF = 1_000
 _PENDING = _N.status == constant(NoticeStatus.PENDING.value)
 
-_WAITING = (
-    DeliveryStatus.PENDING,
-    DeliveryStatus.RETRYING,
-    DeliveryStatus.HELD,
-    DeliveryStatus.PAUSED,
-)
 _CIRCUITS = (State.OPEN, State.HALF_OPEN, State.DRAINING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeValues:
-    """The values of the gauges at one moment, each count at most `MAX_COUNT`. `waiting` and
-    `circuits` have every status and state, 0 included; `oldest_waits` is how long the oldest outbox
-    row has waited, `mail_late` how late the most overdue notice is."""
+    """The values of the gauges at one moment. `waiting`, `queued` and `dead_letters` are exact,
+    every other count is at most `MAX_COUNT`. `waiting` and `circuits` have every status and state,
+    0 included; those `queued` behind another delivery of their lane are in `waiting` too.
+    `oldest_waits` is how long the oldest outbox row has waited, `mail_late` how late the most
+    overdue notice is."""
 
     outbox: int
     oldest_waits: timedelta
     past_due: int
     waiting: Mapping[DeliveryStatus, int]
+    queued: int
     dead_letters: int
     circuits: Mapping[State, int]
     notices: int
@@ -87,13 +86,14 @@ async def read_gauges(
         max(first + mail_gather, last + mail_digest_every if last is not None else first)
         for first, last in await connection.execute(NOTICES_BY_KIND)
     ]
-    dead = numbers["dead"]
+    kept = Counter(dict(await reading.gauges(connection, Scope())))
     return GaugeValues(
         outbox=numbers["outbox"][""],
         oldest_waits=_since(oldest, now=now),
         past_due=numbers["past_due"][""],
-        waiting={status: numbers["waiting"][status.value] for status in _WAITING},
-        dead_letters=min(MAX_COUNT, sum(dead.values())),
+        waiting={status: kept[status.value] for status in WAITING},
+        queued=kept[QUEUED],
+        dead_letters=sum(number for kind, number in kept.items() if is_dead(kind)),
         circuits={state: numbers["circuits"][state.value] for state in _CIRCUITS},
         notices=numbers["notices"][""],
         mail_late=_since(min(due, default=None), now=now),
@@ -107,12 +107,9 @@ def _since(moment: datetime | None, *, now: datetime) -> timedelta:
 
 def counts(now: datetime) -> CompoundSelect[str, str, int]:
     """Return the statement that counts: rows of name, label, number."""
-    dead = (DeliveryStatus.DEAD, DeliveryStatus.GONE)
     return union_all(
         _count("outbox", "", _D.started_at.is_(None)),
         _count("past_due", "", _D.next_attempt_at.is_not(None), _D.next_attempt_at < now - LATE),
-        *(_count("waiting", one.value, *undelivered(_D.status, one.value)) for one in _WAITING),
-        *(_count("dead", one.value, *undelivered(_D.status, one.value)) for one in dead),
         *(_count("circuits", one.value, *_is_in(one)) for one in _CIRCUITS),
         _count("notices", "", _PENDING),
         _count("workers", "", _W.seen_at > now - workers.ALIVE_FOR),

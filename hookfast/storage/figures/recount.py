@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-from sqlalchemy import Table, select, text
+from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.facts import Trigger
@@ -23,8 +23,7 @@ from hookfast.deliveries.figures import (
 )
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Result
-from hookfast.storage.counting import totals
-from hookfast.storage.counting.folding import BY_TYPE, EVERYTHING
+from hookfast.storage.counting import folding, totals
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Attempt, Delivery, Figure, FigureEntry, Gauge
 
@@ -46,7 +45,7 @@ async def differences(database: Database, *, ends: bool = False) -> dict[Key, in
     had ended before it was sent again, so there may be more."""
     tally = Tally()
     async with database.read() as connection:
-        await _freeze(connection)
+        await folding.freeze(connection)
         await count_rows(connection, tally)
         found = await _counted(connection)
     for key, number in tally.numbers():
@@ -122,9 +121,9 @@ async def _counted(connection: AsyncConnection) -> Counter[Key]:
     for total in await totals.differences(connection):  # with the scope in the endpoint's place
         counted[Key(True, 0, "", total["scope"], "", total["kind"], NO_BUCKET)] -= total["number"]
     for row in await connection.execute(select(_FIGURES)):
-        owner = row.scope.removesuffix(BY_TYPE)
+        owner = row.scope.removesuffix(folding.BY_TYPE)
         endpoint_id = owner if owner.startswith("ep_") else ""
-        tenant_id = "" if endpoint_id or owner == EVERYTHING else owner
+        tenant_id = "" if endpoint_id or owner == folding.EVERYTHING else owner
         key = Key(False, row.at, tenant_id, endpoint_id, row.event_type, row.kind, row.bucket)
         counted[key] += row.number
     for row in await connection.execute(select(_ENTRIES)):
@@ -135,8 +134,3 @@ async def _counted(connection: AsyncConnection) -> Counter[Key]:
         for one in rows_of(key):
             counted[one] += row.number
     return counted
-
-
-async def _freeze(connection: AsyncConnection) -> None:
-    if connection.dialect.name == "postgresql":  # a transaction of SQLite sees one state anyway
-        await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))

@@ -16,6 +16,9 @@ export async function allowed(): Promise<string | null> {
     return event.tenant_id;
   }
   await hookfast.delete("/v1/tenants/{tenant_id}", { params: { path: { tenant_id: "tnt_1" } }, timeoutMs: 1000 });
+  const figures = await hookfast.get("/v1/figures", { params: { query: { step: "1h", by: "result" } } });
+  const failed: number | undefined = figures.data[0]?.by_result?.["5xx"];
+  await consume(`${failed} of ${figures.total.attempts}`);
   const [item] = await hookfast.emitBatch([{ type: "order.invoice.paid", data: 1, idempotency_key: "invoice-1" }]);
   if (item && "problem" in item) await consume(item.problem.code);
   return null;
@@ -32,6 +35,8 @@ export async function rejected(): Promise<void> {
   await hookfast.get("/v1/events/{event_id}");
   // @ts-expect-error there is no such parameter
   await hookfast.get("/v1/events", { params: { query: { tpye: "order.invoice.paid" } } });
+  // @ts-expect-error a step divides a day
+  await hookfast.get("/v1/figures", { params: { query: { step: "7m" } } });
   // @ts-expect-error this route does not list
   hookfast.list("/v1/search", { params: { query: { q: "x" } } });
   // @ts-expect-error this route does not answer with JSON

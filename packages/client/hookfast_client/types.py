@@ -1106,10 +1106,10 @@ class GetEndpointStatsQuery(TypedDict):
     """Query parameters of `GET /v1/endpoints/{endpoint_id}/stats`."""
 
     since: NotRequired[datetime | str | None]
-    """Created at this time or later; default: a day ago."""
+    """Start of the time window; default: a day ago."""
 
     until: NotRequired[datetime | str | None]
-    """Created before this time; default: now."""
+    """End of the time window; default: now."""
 
 
 class DeliveryCounts(TypedDict):
@@ -1126,14 +1126,15 @@ class AttemptCounts(TypedDict):
     """Attempts by their result."""
 
     total: int
-    """All attempts of these deliveries."""
+    """All attempts of the time window."""
 
     by_result: dict[str, int]
     """The same by their result."""
 
 
 class Latency(TypedDict):
-    """Durations of the attempts that got a response, in milliseconds."""
+    """Durations of the attempts that got a response, in milliseconds, at most 12 % away from the
+    exact ones."""
 
     p50: float
     """Half of them were as fast or faster (the median)."""
@@ -1144,26 +1145,19 @@ class Latency(TypedDict):
     p99: float
     """99 % of them were as fast or faster."""
 
-    max: float
-    """The slowest of them took so long."""
-
 
 class Stats(TypedDict):
-    """The deliveries of a time window, and their attempts so far."""
+    """The deliveries and attempts of a time window."""
 
     endpoint_id: str
     """Id of the endpoint that this is about, `ep_…`."""
 
     since: str
-    """Start of the counted time."""
+    """Start of the counted time, which may be longer than the requested one: figures are kept by
+    the minute, after two days by the hour, and after forty by the day (UTC)."""
 
     until: str
     """End of the counted time."""
-
-    complete: bool
-    """False if there were more than 5,000 deliveries or 20,000 attempts, of which only the newest
-    are counted; or if retention has deleted some of them, so that only whole days that are kept are
-    counted. `since` is the start of the counted time."""
 
     deliveries: DeliveryCounts
     """The deliveries created in that time."""
@@ -1173,7 +1167,7 @@ class Stats(TypedDict):
     none has ended."""
 
     attempts: AttemptCounts
-    """The attempts of these deliveries."""
+    """The attempts made in that time, of earlier deliveries too."""
 
     latency_ms: Latency | None
     """How fast the receiver responded; null if it never did."""
@@ -1546,6 +1540,204 @@ class RedriveForm(TypedDict):
 
     filter: NotRequired[DeadLetterChoiceForm]
     """Which dead letters; see `all` for all."""
+
+
+class GetFiguresQuery(TypedDict):
+    """Query parameters of `GET /v1/figures`."""
+
+    tenant_id: NotRequired[str | None]
+    """Only what belongs to this tenant; a tenant's key implies its own."""
+
+    endpoint_id: NotRequired[str | None]
+    """Only the figures of this endpoint."""
+
+    since: NotRequired[datetime | str | None]
+    """The first step contains this time. Default: 24 hours before the last step ends."""
+
+    until: NotRequired[datetime | str | None]
+    """The last step contains this time or ends at it. Default: now."""
+
+    step: NotRequired[
+        Literal[
+            "1m", "2m", "5m", "10m", "15m", "30m", "1h", "2h", "3h", "4h", "6h", "8h", "12h", "1d"
+        ]
+        | None
+    ]
+    """How long each step is. Steps begin at round times (UTC): those of minutes at most two days
+    ago, those of hours at most 40 days ago. At most 1,500 steps; with `by=type` 250, of an hour or
+    longer. Default: the shortest of which there are about 30."""
+
+    by: NotRequired[Literal["result", "status", "type"] | None]
+    """Also counts attempts by their `result`, deliveries by their `status` and reason, or both by
+    event `type`."""
+
+
+class FigureCounts(TypedDict):
+    """What happened in a time."""
+
+    accepted: int
+    """Deliveries created in it."""
+
+    attempts: int
+    """Requests to endpoints that began in it."""
+
+    succeeded: int
+    """The attempts that got a 2xx."""
+
+    delivered: int
+    """Deliveries that ended as `delivered` in it."""
+
+    dead: int
+    """Deliveries that ended as `dead` in it."""
+
+    gone: int
+    """Deliveries that ended as `gone` in it."""
+
+    cancelled: int
+    """Deliveries that ended as `cancelled` in it."""
+
+
+class FigureSums(TypedDict):
+    """What happened in a time, and the groups that `by` asks for."""
+
+    accepted: int
+    """Deliveries created in it."""
+
+    attempts: int
+    """Requests to endpoints that began in it."""
+
+    succeeded: int
+    """The attempts that got a 2xx."""
+
+    delivered: int
+    """Deliveries that ended as `delivered` in it."""
+
+    dead: int
+    """Deliveries that ended as `dead` in it."""
+
+    gone: int
+    """Deliveries that ended as `gone` in it."""
+
+    cancelled: int
+    """Deliveries that ended as `cancelled` in it."""
+
+    by_result: dict[str, int] | None
+    """With `by=result`: the attempts by their answer, which is `success`, the class of another
+    status such as `5xx`, or what went wrong, such as `timeout`."""
+
+    by_status: dict[str, int] | None
+    """With `by=status`: the accepted deliveries by their present status."""
+
+    by_reason: dict[str, int] | None
+    """With `by=status`: the deliveries that ended as `dead` or `gone` by their reason, such as
+    `retries_exhausted`."""
+
+    by_type: dict[str, FigureCounts] | None
+    """With `by=type`: the counts of each event type, of the 100 with the most deliveries and
+    attempts."""
+
+
+class FigureStep(TypedDict):
+    """The figures of one step."""
+
+    at: str
+    """When the step begins."""
+
+    accepted: int
+    """Deliveries created in it."""
+
+    attempts: int
+    """Requests to endpoints that began in it."""
+
+    succeeded: int
+    """The attempts that got a 2xx."""
+
+    delivered: int
+    """Deliveries that ended as `delivered` in it."""
+
+    dead: int
+    """Deliveries that ended as `dead` in it."""
+
+    gone: int
+    """Deliveries that ended as `gone` in it."""
+
+    cancelled: int
+    """Deliveries that ended as `cancelled` in it."""
+
+    by_result: dict[str, int] | None
+    """With `by=result`: the attempts by their answer, which is `success`, the class of another
+    status such as `5xx`, or what went wrong, such as `timeout`."""
+
+    by_status: dict[str, int] | None
+    """With `by=status`: the accepted deliveries by their present status."""
+
+    by_reason: dict[str, int] | None
+    """With `by=status`: the deliveries that ended as `dead` or `gone` by their reason, such as
+    `retries_exhausted`."""
+
+    by_type: dict[str, FigureCounts] | None
+    """With `by=type`: the counts of each event type, of the 100 with the most deliveries and
+    attempts."""
+
+    p50_ms: float | None
+    """Half of the responses were as fast. At most 12 % above or below the exact value."""
+
+    p95_ms: float | None
+    """95 % of them were as fast. At most 12 % above or below the exact value."""
+
+    p99_ms: float | None
+    """99 % of them were as fast. At most 12 % above or below the exact value."""
+
+    delivery_p50_ms: float | None
+    """Half of the deliveries that ended as `delivered` did so within this time from when they were
+    due. Those that were sent again after an end do not count. At most 12 % above or below the exact
+    value."""
+
+    delivery_p95_ms: float | None
+    """95 % of them did. At most 12 % above or below the exact value."""
+
+    delivery_p99_ms: float | None
+    """99 % of them did. At most 12 % above or below the exact value."""
+
+
+class FigureSeries(TypedDict):
+    """Figures over time. Every step is in `data`; one in which nothing happened has zeros. The
+    groups have the same members in each step, and in `total`."""
+
+    since: str
+    """When the first step begins."""
+
+    until: str
+    """When the last step ends."""
+
+    step_seconds: int
+    """How long a step is."""
+
+    p50_ms: float | None
+    """Half of the responses were as fast. At most 12 % above or below the exact value."""
+
+    p95_ms: float | None
+    """95 % of them were as fast. At most 12 % above or below the exact value."""
+
+    p99_ms: float | None
+    """99 % of them were as fast. At most 12 % above or below the exact value."""
+
+    delivery_p50_ms: float | None
+    """Half of the deliveries that ended as `delivered` did so within this time from when they were
+    due. Those that were sent again after an end do not count. At most 12 % above or below the exact
+    value."""
+
+    delivery_p95_ms: float | None
+    """95 % of them did. At most 12 % above or below the exact value."""
+
+    delivery_p99_ms: float | None
+    """99 % of them did. At most 12 % above or below the exact value."""
+
+    total: FigureSums
+    """The sums of all steps."""
+
+    data: list[FigureStep]
+    """The steps, oldest first."""
 
 
 class RecoverForm(TypedDict):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
@@ -14,12 +14,12 @@ from api.limits.receiver_checks import ReceiverCheckLimit
 from api.limits.token_bucket import TokenBuckets
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
-from hookfast.retention.ages import midnight
-from hookfast.storage.figures import endpoint_stats, sample
-from hookfast.storage.retention import delivery_days
+from hookfast.storage.counting import folding
 from hookfast.storage.tables import Attempt, Delivery, Endpoint
 from tests.support.api_client import Json, KeyClient, Make, MakeEventType, assert_problem
+from tests.support.figures import count_rows
 from tests.support.receiver import Receiver
+from tests.support.rows import attempt_row
 
 pytestmark = pytest.mark.anyio
 
@@ -88,8 +88,8 @@ async def test_another_verification_covers_every_topic_and_changes_nothing(
 
 async def _store(
     context: Context, endpoint: Json, *attempts: tuple[str, int | None, float], **values: Any
-) -> None:
-    """Store a delivery with these attempts: result, status code, milliseconds."""
+) -> str:
+    """Store a delivery with these attempts: result, status code, milliseconds. Return its id."""
     now = utc_now() - timedelta(minutes=5)
     at = values.pop("at", now)
     delivery_id = new_id("dlv", at)
@@ -106,27 +106,37 @@ async def _store(
         started_at=at,
         **values,
     )
+    async with context.database.write() as connection:
+        await connection.execute(insert(Delivery.__table__).values(row.model_dump()))
+    await _attempt(context, endpoint, delivery_id, *attempts, at=at)
+    return delivery_id
+
+
+async def _attempt(
+    context: Context,
+    endpoint: Json,
+    delivery_id: str,
+    *attempts: tuple[str, int | None, float],
+    at: datetime | None = None,
+) -> None:
+    """Store attempts of a delivery."""
+    at = at or utc_now() - timedelta(minutes=5)
     made = [
-        Attempt(
-            id=new_id("att", at),
-            delivery_id=delivery_id,
-            endpoint_id=endpoint["id"],
+        attempt_row(
+            *(at, delivery_id, endpoint["id"]),
             number=number,
-            trigger="plan",
-            started_at=at,
             duration_ms=duration,
             result=result,
             status_code=status,
-        ).model_dump()
+        )
         for number, (result, status, duration) in enumerate(attempts, 1)
     ]
-    async with context.database.write() as connection:
-        await connection.execute(insert(Delivery.__table__).values(row.model_dump()))
-        if made:
+    if made:
+        async with context.database.write() as connection:
             await connection.execute(insert(Attempt.__table__), made)
 
 
-async def test_statistics_count_the_deliveries_of_a_window_and_their_attempts(
+async def test_statistics_count_the_deliveries_and_attempts_of_a_window(
     client: httpx2.AsyncClient, context: Context, endpoint: Json, make_endpoint: Make
 ) -> None:
     ok = ("success", 200, 10.0)
@@ -135,29 +145,38 @@ async def test_statistics_count_the_deliveries_of_a_window_and_their_attempts(
     await _store(context, endpoint, ("status", 503, 40.0), ok, status="delivered")
     await _store(context, endpoint, ("timeout", None, 5000.0), status="dead")
     await _store(context, endpoint, status="pending")
-    await _store(context, endpoint, ok, status="delivered", at=utc_now() - timedelta(days=2))
+    two_days_ago = utc_now() - timedelta(days=2)
+    await _store(context, endpoint, ok, status="delivered", at=two_days_ago)
+    # created before the window, attempted in it
+    earlier = await _store(context, endpoint, status="retrying", at=two_days_ago)
+    await _attempt(context, endpoint, earlier, ("dns", None, 3.0), ("status", 302, 40.0))
     other = await make_endpoint(tenant_id=endpoint["tenant_id"])
     await _store(context, other, ok, status="delivered")
+    await count_rows(context.database)
     path = f"/endpoints/{endpoint['id']}/stats"
-    stats = (await client.get(path)).json()
-    assert stats["complete"] is True
-    assert stats["deliveries"]["total"] == 6
-    assert {name: n for name, n in stats["deliveries"]["by_status"].items() if n} == {
-        "delivered": 4,
-        "dead": 1,
-        "pending": 1,
-    }
-    assert stats["success_rate"] == 4 / 5
-    assert stats["attempts"]["total"] == 6
-    assert {name: n for name, n in stats["attempts"]["by_result"].items() if n} == {
-        "success": 4,
-        "status": 1,
-        "timeout": 1,
-    }
-    assert stats["latency_ms"] == {"p50": 10.0, "p95": 40.0, "p99": 40.0, "max": 40.0}
-    since = rfc3339(utc_now() - timedelta(days=3))
-    longer = (await client.get(path, params={"since": since})).json()
-    assert (longer["deliveries"]["total"], longer["since"]) == (7, since)
+    for folded in (False, True):
+        if folded:
+            await folding.fold(context.database)
+        stats = (await client.get(path)).json()
+        assert stats["deliveries"]["total"] == 6
+        assert {name: n for name, n in stats["deliveries"]["by_status"].items() if n} == {
+            "delivered": 4,
+            "dead": 1,
+            "pending": 1,
+        }
+        assert stats["success_rate"] == 4 / 5
+        assert stats["attempts"]["total"] == 8
+        assert {name: n for name, n in stats["attempts"]["by_result"].items() if n} == {
+            "success": 4,
+            "status": 2,
+            "timeout": 1,
+            "dns": 1,
+        }
+        # of 10 and 40 ms
+        assert stats["latency_ms"] == {"p50": 10.4, "p95": 39.7, "p99": 39.7}
+        longer = await client.get(path, params={"since": rfc3339(utc_now() - timedelta(days=3))})
+        assert longer.json()["deliveries"]["total"] == 8
+        assert longer.json()["attempts"]["total"] == 9
 
 
 async def test_an_endpoint_without_deliveries_has_no_rate_and_no_latency(
@@ -166,54 +185,29 @@ async def test_an_endpoint_without_deliveries_has_no_rate_and_no_latency(
     stats = (await client.get(f"/endpoints/{endpoint['id']}/stats")).json()
     assert (stats["success_rate"], stats["latency_ms"]) == (None, None)
     assert (stats["deliveries"]["total"], stats["attempts"]["total"]) == (0, 0)
-    assert stats["complete"] is True
 
 
-async def test_statistics_over_the_limit_count_the_newest_and_show_their_start(
-    client: httpx2.AsyncClient,
-    context: Context,
-    endpoint: Json,
-    monkeypatch: pytest.MonkeyPatch,
+async def test_statistics_say_which_whole_minutes_hours_or_days_they_count(
+    client: httpx2.AsyncClient, context: Context, endpoint: Json
 ) -> None:
     now = utc_now()
-    for minutes in (4, 3, 2, 1):
-        at = now - timedelta(minutes=minutes)
-        await _store(context, endpoint, ("success", 200, 1.0), status="delivered", at=at)
     path = f"/endpoints/{endpoint['id']}/stats"
-    monkeypatch.setattr(endpoint_stats, "MAX_DELIVERIES", 2)
-    stats = (await client.get(path)).json()
-    assert (stats["complete"], stats["deliveries"]["total"]) == (False, 2)
-    assert stats["since"] == rfc3339(now - timedelta(minutes=2))
-    monkeypatch.setattr(endpoint_stats, "MAX_DELIVERIES", 100)
-    monkeypatch.setattr(sample, "_IDS_AT_ONCE", 1)
-    monkeypatch.setattr(endpoint_stats, "MAX_ATTEMPTS", 3)
-    stats = (await client.get(path)).json()
-    assert (stats["complete"], stats["attempts"]["total"]) == (False, 3)
-
-
-async def test_statistics_start_after_the_last_deleted_day(
-    client: httpx2.AsyncClient, context: Context, endpoint: Json, make_endpoint: Make
-) -> None:
-    now = utc_now()
-    for days in (3, 2, 1):
-        at = now - timedelta(days=days)
-        await _store(context, endpoint, ("success", 200, 1.0), status="delivered", at=at)
-        await delivery_days.count_day(context.database, at.date(), final=days > 1, now=now)
-    path = f"/endpoints/{endpoint['id']}/stats"
-    kept_from = midnight(now - timedelta(days=1))
-
-    async def counted(**params: str) -> tuple[bool, int, str]:
+    for length, since, until in (
+        (timedelta(minutes=1), now - timedelta(hours=5), now - timedelta(minutes=7)),
+        (timedelta(hours=1), now - timedelta(days=9), now - timedelta(days=3)),
+        (timedelta(days=1), now - timedelta(days=90), now - timedelta(days=60)),
+    ):
+        await _store(context, endpoint, status="delivered", at=since)
+        await _store(context, endpoint, status="delivered", at=since - length)  # not counted
+        await count_rows(context.database)
+        params = {"since": rfc3339(since), "until": rfc3339(until)}
         stats = (await client.get(path, params=params)).json()
-        assert stats["attempts"]["total"] == stats["deliveries"]["total"]
-        return stats["complete"], stats["deliveries"]["total"], stats["since"]
-
-    since, until = rfc3339(now - timedelta(days=60)), rfc3339(now - timedelta(days=2))
-    assert await counted(since=since) == (False, 1, rfc3339(kept_from))
-    assert await counted(since=rfc3339(kept_from)) == (True, 1, rfc3339(kept_from))
-    assert await counted(since=since, until=until) == (False, 0, until)
-    other = await make_endpoint(tenant_id=endpoint["tenant_id"])  # it had no deliveries then
-    stats = (await client.get(f"/endpoints/{other['id']}/stats", params={"since": since})).json()
-    assert (stats["complete"], stats["since"]) == (True, since)
+        assert stats["deliveries"]["total"] == 1
+        counted = [datetime.fromisoformat(stats[name]) for name in ("since", "until")]
+        assert counted[0] <= since < counted[0] + length
+        assert counted[1] - length < until <= counted[1]
+        for each in counted:
+            assert not (each - datetime(1970, 1, 1, tzinfo=UTC)) % length
 
 
 async def test_statistics_window_that_ends_before_it_starts_is_rejected(

@@ -22,6 +22,7 @@ from hookfast.storage.tables import Attempt, Delivery
 from tests.integration.cli.conftest import TYPE, Run
 from tests.support.api_client import Json
 from tests.support.api_server import ApiServer
+from tests.support.figures import count_rows
 from tests.support.rows import attempt_row
 from tests.support.waiting import PATIENCE
 
@@ -61,6 +62,7 @@ async def dead(served: ApiServer, endpoint: Json, deliveries: list[str]) -> list
                 response_headers="X-Odd: a\x1b[31mb\n…: 2 more",
             ),
         )
+    await count_rows(served.context.database)
     return deliveries
 
 

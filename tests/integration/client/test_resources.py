@@ -62,6 +62,8 @@ async def test_settings_are_created_changed_listed_and_deleted(hookfast: Any, te
     await hookfast.endpoints.delete_authentication(endpoint["id"])
     assert (await hookfast.endpoints.health(endpoint["id"]))["circuit"]["state"] == "closed"
     assert "deliveries" in await hookfast.endpoints.stats(endpoint["id"], since=_hours(-1))
+    figures = await hookfast.figures.get(endpoint_id=endpoint["id"], since=_hours(-1), by="status")
+    assert figures["total"]["by_status"]["delivered"] == figures["data"][0]["attempts"] == 0
     answer = await hookfast.endpoints.test(endpoint["id"], type=TYPE)
     assert answer["succeeded"] is False
     kept = await hookfast.tests.get(answer["message_id"])

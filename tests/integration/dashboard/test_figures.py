@@ -1,5 +1,5 @@
-"""Every figure of the overview and of the deliveries equals a count of rows, in every window and in
-every zone, of one tenant and of all."""
+"""Every figure of the overview, the deliveries, an endpoint and the dead letters equals a count of
+rows, in every window and in every zone, of one tenant and of all."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, select, update
 
 from api.context.context import Context
-from api.site.formatting import number, percent, seconds
+from api.site.formatting import millis, number, percent, seconds
 from hookfast.deliveries.figures import bucket_of, percentile
 from hookfast.storage.counting import folding
 from hookfast.storage.figures import delivery_steps
-from hookfast.storage.tables import Attempt, Delivery
+from hookfast.storage.tables import Attempt, Delivery, Endpoint
 from tests.integration.dashboard.resources import EVENT_TYPE, new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
 from tests.support.figures import count_rows
@@ -34,7 +34,8 @@ pytestmark = pytest.mark.anyio
 
 STEP = re.compile(r'<a class="step" href="([^"]+)"[^>]*><title>([^<]+)</title>')
 COUNTED = re.compile(r"([\d,]+) (delivered|failed|in progress|cancelled)")
-TIMES = re.compile(r"half within (.+), 95 % within (.+)$")
+ANSWERED = re.compile(r"([\d,]+) (success|4xx|5xx|timeout|other failure)")
+TIMES = re.compile(r"half (?:answered )?within (.+), 95 % within (.+)$")
 WINDOWS = (
     *(("UTC", window) for window in ("1h", "24h", "7d", "30d")),
     *product(("America/New_York", "Asia/Kolkata"), ("24h", "7d")),
@@ -51,6 +52,8 @@ STATUSES = {
 }
 ENDED = ("delivered", "dead", "gone", "cancelled")
 FAILED = ("dead", "gone")
+ANSWERS = {200: "success", 503: "5xx", None: "timeout"}
+AGES = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 OTHER_TYPE = "order.refund.made"
 
 
@@ -104,7 +107,10 @@ async def open_shop(client: httpx2.AsyncClient, context: Context) -> Shop:
                     result={200: "success", 503: "status", None: "timeout"}[code],
                 )
             )
+    endpoint = Endpoint.__table__
+    opened = update(endpoint).values(created_at=now - timedelta(days=25))
     async with context.database.write() as connection:
+        await connection.execute(opened.where(endpoint.c.id.in_(shop.endpoints)))
         await connection.execute(insert(Delivery.__table__), shop.deliveries)
         await connection.execute(insert(Attempt.__table__), attempts)
     await count_rows(context.database)
@@ -136,6 +142,34 @@ class Rows:
             and all(getattr(row, name) == value for name, value in chosen.items())
         )
 
+    def of_endpoint(self, endpoint_id: str) -> Rows:
+        """Return those of an endpoint."""
+        return Rows(
+            [row for row in self.deliveries if row.endpoint_id == endpoint_id],
+            [row for row in self.attempts if row.endpoint_id == endpoint_id],
+        )
+
+    def answers(self, since: datetime, until: datetime) -> Counter[str]:
+        """Return the attempts made in this time, as the charts name their answers."""
+        return Counter(
+            ANSWERS[row.status_code] for row in self.attempts if since <= row.started_at < until
+        )
+
+    def answered_in(self, since: datetime, until: datetime, share: int) -> str:
+        """Return a percentile of the response times of this time, as pages show it."""
+        buckets = Counter(
+            bucket_of(row.duration_ms)
+            for row in self.attempts
+            if row.status_code is not None and since <= row.started_at < until
+        )
+        return millis(percentile(buckets, share))
+
+    def ages(self, now: datetime) -> list[int]:
+        """Return the dead letters of less than an hour, a day, and a week, and the older ones."""
+        ages = [now - row.finished_at for row in self.deliveries if row.status in FAILED]
+        counted = Counter(sum(age >= limit for limit in AGES) for age in ages)
+        return [counted[place] for place in range(len(AGES) + 1)]
+
     def took(self, since: datetime, until: datetime, share: int) -> str:
         """Return a percentile of the times to delivery of those that were delivered in this time,
         as pages show it."""
@@ -165,8 +199,8 @@ def bars(html: str) -> Iterator[tuple[datetime, datetime, str]]:
         yield since, until, unescape(label)
 
 
-def said(label: str) -> Counter[str]:
-    return Counter({name: int(count.replace(",", "")) for count, name in COUNTED.findall(label)})
+def said(label: str, words: re.Pattern[str] = COUNTED) -> Counter[str]:
+    return Counter({name: int(count.replace(",", "")) for count, name in words.findall(label)})
 
 
 async def check_overview(visitor: Visitor, rows: Rows, window: str) -> None:
@@ -221,6 +255,52 @@ async def check_list(visitor: Visitor, rows: Rows, path: str, chosen: dict[str, 
     assert (f"cancelled {number(whole['cancelled'])}" in text) == (whole["cancelled"] > 0)
 
 
+async def check_endpoint(visitor: Visitor, rows: Rows, endpoint_id: str, window: str) -> None:
+    rows = rows.of_endpoint(endpoint_id)
+    page = (await visitor.get(f"/dashboard/endpoints/{endpoint_id}?window={window}")).text
+    text = text_of(page)
+    steps = list(bars(page))
+    results = [step for step in steps if not TIMES.search(step[2])]
+    for since, until, label in results:
+        assert said(label, ANSWERED) == rows.answers(since, until), label
+    for since, until, label in steps:
+        if times := TIMES.search(label):
+            expected = [rows.answered_in(since, until, share) for share in (50, 95)]
+            assert list(times.groups()) == expected, label
+    first, last = results[0][0], results[-1][1]
+    whole = rows.answers(first, last)
+    assert whole.total() > 20
+    legend = {name: number(whole[name]) for name in ("success", "4xx", "5xx", "timeout")}
+    assert " ".join(f"{name} {count}" for name, count in legend.items()) in text
+    created = rows.by_result(first, last)
+    ended = created["delivered"] + created["failed"]
+    rate = percent(created["delivered"] / ended)
+    assert f"Success rate {rate} of {number(ended)} that ended in" in text
+    p50, p95, p99 = (rows.answered_in(first, last, share) for share in (50, 95, 99))
+    assert f"Response time {p50} p95 {p95} · p99 {p99}" in text
+    statuses = Counter(row.status for row in rows.deliveries)
+    assert f"Held {number(statuses['held'])} deliver" in text
+    assert f"Dead letters {number(statuses['dead'] + statuses['gone'])} can be resent" in text
+    table = page.partition('<details id="figures"')[2].partition("</details>")[0]
+    cells = re.findall(r"<td[^>]*>([\d,]+)</td>", table)
+    assert [sum(map(int, cells[place::6])) for place in range(6)] == [
+        whole.total(),
+        *(whole[name] for name in ("success", "4xx", "5xx", "timeout", "other failure")),
+    ]
+
+
+async def check_dead_letters(visitor: Visitor, rows: Rows, context: Context) -> None:
+    before = rows.ages(context.clock())
+    text = text_of((await visitor.get("/dashboard/dead-letters")).text)
+    assert f"Dead letters {number(sum(before))} ended without success" in text
+    names = ("Last hour", "1–24 hours ago", "1–7 days ago", "Over 7 days ago")
+    written = [
+        " ".join(f"{name} {number(count)}" for name, count in zip(names, ages, strict=True))
+        for ages in (before, rows.ages(context.clock()))
+    ]
+    assert any(each in text for each in written)
+
+
 @pytest.mark.both_databases
 async def test_every_figure_equals_a_count_of_rows(
     app: FastAPI, client: httpx2.AsyncClient, context: Context, operator: Visitor
@@ -234,8 +314,13 @@ async def test_every_figure_equals_a_count_of_rows(
         for zone, window in WINDOWS:
             visitor.client.cookies.set("hookfast-zone", zone)
             await check_overview(visitor, own, window)
+            if window != "30d":
+                await check_endpoint(visitor, own, shop.endpoints[0], window)
+        await check_dead_letters(visitor, own, context)
         await check_overview(operator, rows, "30d")
         await folding.fold(context.database)
+        await check_endpoint(operator, rows, shop.endpoints[1], "7d")
+        await check_dead_letters(operator, rows, context)
         await check_overview(operator, rows, "24h")
         filters: list[dict[str, Any]] = [
             {},

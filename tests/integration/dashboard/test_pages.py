@@ -14,7 +14,10 @@ from tests.support.api_client import OPERATOR_KEY
 
 pytestmark = pytest.mark.anyio
 
-FILES = ("mark.svg", "icons.svg", "site.css", "frame.css", "tables.css", "dashboard.css", "site.js")
+FILES = (
+    *("mark.svg", "icons.svg", "site.css", "frame.css", "tables.css", "charts.css"),
+    *("dashboard.css", "site.js"),
+)
 
 
 async def test_operator_switches_between_one_tenant_and_all(

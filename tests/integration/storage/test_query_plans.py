@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import nullcontext
@@ -46,9 +47,7 @@ from hookfast.storage.feed.attempt_feed import SCAN_MOST
 from hookfast.storage.feed.cursor import AttemptCursor
 from hookfast.storage.figures import (
     delivery_steps,
-    endpoint_attempts,
     endpoint_counts,
-    endpoint_stats,
     endpoint_summaries,
     newest_failures,
     overview,
@@ -57,7 +56,7 @@ from hookfast.storage.figures import (
 from hookfast.storage.search import ids, keys, names
 from hookfast.storage.search.hit import SCANNED, Scope
 from hookfast.storage.tables import Delivery
-from tests.support.query_plan import sent_by
+from tests.support.query_plan import explain, sent_by
 from tests.support.seed import claim
 
 pytestmark = pytest.mark.anyio
@@ -560,17 +559,16 @@ async def test_a_page_of_a_tail_scans_one_range_of_an_index(connection: AsyncCon
                 await check(connection, statement, index=name, may_sort=True, most=3 * SCAN_MOST)
 
 
-async def test_dead_letters_are_counted_without_reading_other_deliveries(
+async def test_dead_letters_are_counted_from_gauges_and_three_hours_of_rows(
     connection: AsyncConnection,
 ) -> None:
-    for chosen, index in (
-        # without a filter, any index that contains only dead letters is good
-        (DeadLetterFilter(), "ix_deliveries_tenant_dead"),
-        (DeadLetterFilter(tenant_id=TENANT), "ix_deliveries_tenant_dead"),
-        (DeadLetterFilter(endpoint_id=ENDPOINT), "ix_deliveries_endpoint_dead"),
-    ):
-        statement = dead_letters.ages_statement(chosen, now=MOMENT)
-        await check(connection, statement, index=index)
+    for owners in ({}, {"tenant_id": TENANT}, {"endpoint_id": ENDPOINT}):
+        query = dead_letters.stats(connection, **owners, now=MOMENT)
+        plan = await explain(connection, query)
+        assert plan.count("ix_deliveries_dead_finished") == 3, plan
+        assert not re.search(r"Seq Scan on deliveries|SCAN deliveries", plan), plan
+        read = re.findall(r"(?:Scan on|Scan using \S+ on|SCAN|SEARCH) gauges", plan)
+        assert len(read) == 1, plan  # though four groups are summed
 
 
 async def test_a_page_of_endpoints_is_one_range_of_an_index(connection: AsyncConnection) -> None:
@@ -596,17 +594,6 @@ async def test_names_of_event_types_are_one_range_of_an_index(connection: AsyncC
     for after in (None, "order.t21"):
         query = event_types.list_names(connection, after=after, limit=1_000)
         await check(connection, query, index="sqlite_autoindex_event_types_1")
-
-
-async def test_statistics_of_an_endpoint_read_ranges_of_indexes(
-    connection: AsyncConnection,
-) -> None:
-    query = endpoint_stats.read(connection, ENDPOINT, since=EPOCH, until=FUTURE)
-    indexes = ["ix_deliveries_endpoint", "ix_attempts_delivery", "ix_delivery_days_endpoint"]
-    await check(connection, query, index=indexes)
-    ranges = [(MOMENT - MINUTE, MOMENT), (EPOCH, FUTURE)]
-    steps = endpoint_attempts.deliveries_statement(ENDPOINT, ranges, most=[100, 100])
-    await check(connection, steps, index="ix_deliveries_endpoint")
 
 
 async def test_rows_of_a_chart_are_a_part_of_a_range_of_an_index(

@@ -43,6 +43,7 @@ def test_command_line_has_the_documented_commands() -> None:
         "demo",
         "doctor",
         "emit",
+        "figures",
         "find",
         "listen",
         "logs",

@@ -17,6 +17,7 @@ from hookfast_client.aio.deliveries import AsyncDeliveries
 from hookfast_client.aio.endpoints import AsyncEndpoints
 from hookfast_client.aio.event_types import AsyncEventTypes
 from hookfast_client.aio.events import AsyncEvents
+from hookfast_client.aio.figures import AsyncFigures
 from hookfast_client.aio.jobs import AsyncJobs
 from hookfast_client.aio.sources import AsyncSources
 from hookfast_client.aio.subscriptions import AsyncSubscriptions
@@ -121,6 +122,11 @@ class AsyncHookfast:
     def events(self) -> AsyncEvents:
         """Events: emit, list, replay."""
         return AsyncEvents(self)
+
+    @property
+    def figures(self) -> AsyncFigures:
+        """Figures: deliveries and attempts over time."""
+        return AsyncFigures(self)
 
     @property
     def jobs(self) -> AsyncJobs:

@@ -23,6 +23,7 @@ from hookfast_client.sync.deliveries import Deliveries
 from hookfast_client.sync.endpoints import Endpoints
 from hookfast_client.sync.event_types import EventTypes
 from hookfast_client.sync.events import Events
+from hookfast_client.sync.figures import Figures
 from hookfast_client.sync.jobs import Jobs
 from hookfast_client.sync.sources import Sources
 from hookfast_client.sync.subscriptions import Subscriptions
@@ -123,6 +124,11 @@ class Hookfast:
     def events(self) -> Events:
         """Events: emit, list, replay."""
         return Events(self)
+
+    @property
+    def figures(self) -> Figures:
+        """Figures: deliveries and attempts over time."""
+        return Figures(self)
 
     @property
     def jobs(self) -> Jobs:

@@ -13,9 +13,9 @@ from temporalio.testing import ActivityEnvironment
 from activities import job as job_module
 from activities.job import JobActivities
 from hookfast.clock import utc_now
+from hookfast.deliveries.figures import DEAD
 from hookfast.deliveries.job import JobInput
 from hookfast.dispatch.workflow_starter import stopped
-from hookfast.storage.deliveries.dead_letters import DEAD
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Endpoint, Job

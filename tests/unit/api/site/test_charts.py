@@ -111,13 +111,3 @@ def test_low_chart_has_only_its_top_as_a_level() -> None:
     [part] = chart.bars[0].parts
     assert part.y + part.height == pytest.approx(HEIGHT)
     assert part.height == pytest.approx(HEIGHT * 0.7)
-
-
-@pytest.mark.parametrize(
-    ("values", "share", "expected"),
-    [([], 50, None), ([7.0], 95, 7.0), ([1.0, 2.0, 3.0, 4.0], 50, 2.0), ([1.0, 2.0], 95, 2.0)],
-)
-def test_percentiles_are_nearest_ranks(
-    values: list[float], share: int, expected: float | None
-) -> None:
-    assert charts.percentile(values, share) == expected

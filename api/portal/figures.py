@@ -1,0 +1,67 @@
+"""A customer's figures of the last 24 hours: messages, attempts by result, and response times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from api.access.authentication import Principal
+from api.routes.figures import FigureSeries, get_figures
+from api.site.attempt_chart import Counts, Legend, attempt_chart, classified, legend_of
+from api.site.charts import Chart
+from api.site.page import View
+from api.site.time_steps import WINDOWS, step_name
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptStep:
+    """The attempts of a step."""
+
+    start: datetime
+    counts: Counts
+
+    @property
+    def total(self) -> int:
+        """The number of its attempts."""
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CustomerFigures:
+    """The figures, and the chart of the attempts by result with its legend and its steps."""
+
+    series: FigureSeries
+    chart: Chart
+    legend: Sequence[Legend]
+    steps: Sequence[AttemptStep]
+
+    @property
+    def ended(self) -> int:
+        """How many messages ended, without those that somebody cancelled."""
+        return self.series.total.delivered + self.failed
+
+    @property
+    def failed(self) -> int:
+        """How many messages ended without success."""
+        return self.series.total.dead + self.series.total.gone
+
+
+async def read(
+    view: View, principal: Principal, *, endpoint_id: str | None = None
+) -> CustomerFigures:
+    """Return the figures of one of the customer's endpoints, or of all that the link leads to."""
+    series = await get_figures(view.context, principal, endpoint_id=endpoint_id, by="result")
+    length = timedelta(seconds=series.step_seconds)
+    labels = WINDOWS["24h"].labels
+    steps = [AttemptStep(each.at, classified(each.by_result or {})) for each in series.data]
+    return CustomerFigures(
+        series=series,
+        chart=attempt_chart(
+            [step.counts for step in steps],
+            moments=[step_name(step.start, step.start + length, view.zone) for step in steps],
+            labels=[labels.of(step.start, step.start + length, view.zone) for step in steps],
+        ),
+        legend=legend_of(classified(series.total.by_result or {})),
+        steps=steps,
+    )
