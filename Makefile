@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench overload emit-bench suites client client-bench log-schema freeze lock openapi settings pictures clean docs docs-serve help rollout scaling
+.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench overload emit-bench suites client client-bench log-schema freeze lock openapi settings pictures clean docs docs-serve help rollout scaling pages-bench
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -69,6 +69,11 @@ overload: $(VENV)/.dev-ready ## delays of retries and of a person's resend under
 
 scaling: $(VENV)/.dev-ready ## whether more workers deliver more, and what is the limit behind them (MODES= JSON= PICTURE=)
 	@$(BIN)/python -m bench.scaling $(if $(MODES),--modes $(MODES)) $(if $(JSON),--json $(JSON)) $(if $(PICTURE),--picture $(PICTURE))
+
+pages-bench: ROWS = 1000000
+pages-bench: $(VENV)/.dev-ready ## pages, lists and figures at ROWS deliveries (ROWS=1000000 DATABASE=postgresql|sqlite|both KEEP=folder TIMES=30 JSON=)
+	@$(BIN)/python -m bench.pages --rows $(ROWS) $(if $(DATABASE),--database $(DATABASE)) $(if $(KEEP),--keep $(KEEP)) \
+	  $(if $(TIMES),--times $(TIMES)) $(if $(JSON),--json $(JSON))
 
 emit-bench: $(VENV)/.dev-ready ## the API's cost of emitting, on SQLite and PostgreSQL
 	$(BIN)/python -m bench.emit

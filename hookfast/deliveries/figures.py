@@ -18,11 +18,12 @@ which also have the event type and the hour in which the delivery ended.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 
@@ -43,6 +44,7 @@ WAITING: Final = (
 DEAD: Final = (DeliveryStatus.DEAD, DeliveryStatus.GONE)
 QUEUED: Final = "queued"
 FIRST, LATER = "first", "later"
+_FIRST, _LATER = ":" + FIRST, ":" + LATER
 
 
 class Key(NamedTuple):
@@ -76,10 +78,11 @@ class State(NamedTuple):
 
 
 class Tally:
-    """Counts what one transaction changes."""
+    """Counts what one transaction changes. It runs for every attempt, so kinds are joined with
+    `+`: formatting a status costs five times as much."""
 
     def __init__(self) -> None:
-        self._numbers: Counter[Key] = Counter()
+        self._numbers: defaultdict[Key, int] = defaultdict(int)
 
     def numbers(self) -> Iterator[tuple[Key, int]]:
         """Yield what has changed, and by how much."""
@@ -92,18 +95,18 @@ class Tally:
         `after` for a dead letter whose row is deleted: it is no longer kept, and was one."""
         if before is not None:
             if after is not None:
-                self._add(owner, created, f"delivery:{before.status}", -1)
-            self._gauge(owner, before, -1)
+                self._add(owner, created, "delivery:" + before.status, -1)
+            self.gauges(owner, before, -1)
         if after is not None:
-            self._add(owner, created, f"delivery:{after.status}", 1)
-            self._gauge(owner, after, 1)
+            self._add(owner, created, "delivery:" + after.status, 1)
+            self.gauges(owner, after, 1)
 
     def ended(self, owner: Owner, state: State, *, took: timedelta | None) -> None:
         """Count a delivery's end. `took`: the time from when it was due, of one that was delivered
         without being started again."""
         assert state.finished_at is not None  # noqa: S101 - it has ended
-        bucket = NO_BUCKET if took is None else bucket_of(took / timedelta(milliseconds=1))
-        kind = f"ended:{state.status}:{state.reason or ''}"
+        bucket = NO_BUCKET if took is None else bucket_of(took.total_seconds() * 1000)
+        kind = "ended:" + state.status + ":" + (state.reason or "")
         self._add(owner, minute_of(state.finished_at), kind, 1, bucket)
 
     def attempt(
@@ -118,26 +121,27 @@ class Tally:
     ) -> None:
         """Count an attempt."""
         answered = status_code is not None
-        kind = f"attempt:{answer_of(result, status_code)}:{FIRST if first else LATER}"
+        kind = "attempt:" + answer_of(result, status_code) + (_FIRST if first else _LATER)
         bucket = bucket_of(duration_ms) if answered else NO_BUCKET
         self._add(owner, minute_of(began), kind, 1, bucket)
+
+    def gauges(self, owner: Owner, state: State, number: int) -> None:
+        """Count this many deliveries as being in this state now, without their figures."""
+        if state.status in WAITING:
+            tenant_id, endpoint_id, _ = owner
+            owned = (tenant_id, endpoint_id, "")
+            self._numbers[Key(True, 0, *owned, state.status.value, NO_BUCKET)] += number
+            if state.queued:
+                self._numbers[Key(True, 0, *owned, QUEUED, NO_BUCKET)] += number
+        elif state.status in DEAD:
+            ended = 0 if state.finished_at is None else hour_of(minute_of(state.finished_at))
+            kind = state.status + ":" + (state.reason or "")
+            self._numbers[Key(True, ended, *owner, kind, NO_BUCKET)] += number
 
     def _add(
         self, owner: Owner, minute: int, kind: str, number: int, bucket: int = NO_BUCKET
     ) -> None:
         self._numbers[Key(False, minute, *owner, kind, bucket)] += number
-
-    def _gauge(self, owner: Owner, state: State, number: int) -> None:
-        if state.status in WAITING:
-            tenant_id, endpoint_id, _ = owner
-            key = Key(True, 0, tenant_id, endpoint_id, "", state.status.value, NO_BUCKET)
-            self._numbers[key] += number
-            if state.queued:
-                self._numbers[key._replace(kind=QUEUED)] += number
-        elif state.status in DEAD:
-            ended = 0 if state.finished_at is None else hour_of(minute_of(state.finished_at))
-            kind = f"{state.status}:{state.reason or ''}"
-            self._numbers[Key(True, ended, *owner, kind, NO_BUCKET)] += number
 
 
 @dataclass(slots=True)
@@ -155,17 +159,10 @@ class Numbers:
 
     def add(self, kind: str, bucket: int, number: int) -> None:
         """Add a figure."""
-        family, first, second = f"{kind}:".split(":")[:3]
-        if family == "delivery":
-            self.deliveries[DeliveryStatus(first)] += number
-        elif family == "ended":
-            self.ended[DeliveryStatus(first), second] += number
-            if bucket != NO_BUCKET:
-                self.delivery_ms[bucket] += number
-        else:
-            self.attempts[first, second] += number
-            if bucket != NO_BUCKET:
-                self.response_ms[bucket] += number
+        counted, durations, key = _place_of(kind)
+        getattr(self, counted)[key] += number
+        if bucket != NO_BUCKET:
+            getattr(self, durations)[bucket] += number
 
     def update(self, other: Numbers) -> None:
         """Add the figures of another time."""
@@ -210,6 +207,17 @@ class Numbers:
             if status in DEAD:
                 counted[reason] += number
         return counted
+
+
+@lru_cache(maxsize=256)  # a page reads thousands of figures, of some twenty kinds
+def _place_of(kind: str) -> tuple[str, str, Any]:
+    """Return where `Numbers` has the figures of a kind, and their durations, and its key there."""
+    family, first, second = f"{kind}:".split(":")[:3]
+    if family == "delivery":
+        return "deliveries", "", DeliveryStatus(first)
+    if family == "ended":
+        return "ended", "delivery_ms", (DeliveryStatus(first), second)
+    return "attempts", "response_ms", (first, second)
 
 
 def answer_of(result: Result, status_code: int | None) -> str:

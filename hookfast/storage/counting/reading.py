@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.figures import Numbers, minute_of, time_of_minute
-from hookfast.storage.counting.folding import BY_TYPE, EVERYTHING
+from hookfast.storage.counting.folding import BY_HOUR, BY_TYPE, EVERYTHING
 from hookfast.storage.tables import Figure, FigureEntry, Gauge, GaugeTotal
 
 MINUTES_KEPT = timedelta(days=2)
@@ -166,6 +166,7 @@ async def _read(
     if len(edges) < 2:
         return []
     length = max(end - start for start, end in pairwise(edges))
+    hours_since, hours_until = _whole_hours([minute_of(edge) for edge in edges])
     rows = await connection.execute(
         figures_statement(
             by_endpoint=scope.endpoint_id is not None,
@@ -176,6 +177,9 @@ async def _read(
         ),
         {
             "scope": scope.name + (BY_TYPE if by_type else ""),
+            "hourly": BY_HOUR + scope.name,
+            "hours_since": hours_since,
+            "hours_until": hours_until,
             "owner": scope.endpoint_id or scope.tenant_id,
             "since": min(minute_of(edges[0]), _LARGEST),
             "until": min(minute_of(edges[-1]), _LARGEST),
@@ -189,18 +193,37 @@ async def _read(
     return [Counted(*row) for row in rows]
 
 
+def _whole_hours(edges: Sequence[int]) -> tuple[int, int]:
+    """Return from which minute to which figures of whole hours have the steps between these
+    minutes; the last minute twice if they have not."""
+    since, until = edges[0] + -edges[0] % 60, edges[-1] - edges[-1] % 60
+    if since >= until or any(edge % 60 for edge in edges[1:-1]):
+        return edges[-1], edges[-1]
+    return since, until
+
+
 @lru_cache
 def figures_statement(
     *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool, of_types: bool = False
 ) -> Select[Any]:
     """Return the statement of `figures`: step, event type, kind, bucket, number."""
     at = _E.at - _E.at % 60 if by_type else _E.at
-    added = select(_F.at, _F.event_type, _F.kind, _F.bucket, _F.number).where(
-        _F.scope == bindparam("scope"),
-        *_within(_F.at),
-        *_of_types(_F.event_type, of_types),
-        *_named(_F.kind, filtered),
-    )
+    parts: tuple[tuple[str, str, str], ...] = (("scope", "since", "until"),)
+    if not by_type:
+        parts = (
+            ("scope", "since", "hours_since"),
+            ("hourly", "hours_since", "hours_until"),
+            ("scope", "hours_until", "until"),
+        )
+    added = [
+        select(_F.at, _F.event_type, _F.kind, _F.bucket, _F.number).where(
+            _F.scope == bindparam(scope),
+            *_within(_F.at, since, until),
+            *_of_types(_F.event_type, of_types),
+            *_named(_F.kind, filtered),
+        )
+        for scope, since, until in parts
+    ]
     new = select(
         at.label("at"),
         (_E.event_type if by_type else literal("")).label("event_type"),
@@ -214,7 +237,7 @@ def figures_statement(
         *_of_types(_E.event_type, of_types),
         *_named(_E.kind, filtered),
     )
-    rows = union_all(added, new).subquery().c
+    rows = union_all(*added, new).subquery().c
     key = (
         ((rows.at - bindparam("origin")) // bindparam("length", type_=Integer)).label("step"),
         *(rows.event_type, rows.kind, rows.bucket),
@@ -295,8 +318,10 @@ def _owned(columns: Any, by_endpoint: bool, by_tenant: bool) -> tuple[ColumnElem
     return (columns.tenant_id == bindparam("owner"),) if by_tenant else ()
 
 
-def _within(at: ColumnElement[int]) -> tuple[ColumnElement[bool], ...]:
-    return at >= bindparam("since"), at < bindparam("until")
+def _within(
+    at: ColumnElement[int], since: str = "since", until: str = "until"
+) -> tuple[ColumnElement[bool], ...]:
+    return at >= bindparam(since), at < bindparam(until)
 
 
 def _of_types(column: ColumnElement[str], chosen: bool) -> tuple[ColumnElement[bool], ...]:

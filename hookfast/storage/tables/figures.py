@@ -33,8 +33,8 @@ class FigureEntry(Record, table=True):
 
 class Figure(Record, table=True):
     """A number of a minute, or of an hour or a day if it is older (`hookfast.storage.counting`).
-    `scope` is an endpoint's or a tenant's id, or `all`; with `/types` after it, the numbers are of
-    one event type and of a whole hour, without durations."""
+    `scope` is an endpoint's or a tenant's id, or `all`; with `hours/` before it, the numbers are of
+    a whole hour; with `/types` after it, of a whole hour and one event type, without durations."""
 
     __tablename__ = "figures"
     __table_args__ = ({"sqlite_with_rowid": False},)

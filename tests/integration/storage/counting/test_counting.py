@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Table, delete, func, select
 
-from hookfast.deliveries.figures import minute_of, time_of_minute
+from hookfast.deliveries.figures import Numbers, minute_of, time_of_minute
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import time_of
 from hookfast.storage.counting import folding, reading
@@ -119,3 +119,27 @@ async def test_steps_may_begin_and_end_between_round_times(
     async with database.read() as connection:
         steps = await reading.steps(connection, Scope(), edges, prefix="ended:")
     assert [one.ended.total() for one in steps] == [0, 4, 0]
+
+
+@pytest.mark.parametrize("folded", [False, True])
+async def test_steps_of_hours_have_the_figures_of_their_minutes(
+    database: Database, endpoint: str, folded: bool
+) -> None:
+    await _lives(database, endpoint)
+    if folded:
+        await folding.fold(database)
+    hour, minute = timedelta(hours=1), timedelta(minutes=1)
+    first = datetime(2026, 11, 20, 11, tzinfo=UTC)
+    # the first and the last step are shorter: of an hour's figures, some count in neither
+    edges = [first + 59 * minute, first + hour, first + 2 * hour, first + 2 * hour + minute]
+    by_minute = [edges[0] + number * minute for number in range(63)]
+    for scope in (Scope(), Scope(endpoint_id=endpoint)):
+        async with database.read() as connection:
+            steps = await reading.steps(connection, scope, edges)
+            minutes = await reading.steps(connection, scope, by_minute)
+        assert [one.ended.total() for one in steps] == [0, 4, 0]
+        for step, part in zip(steps, (minutes[:1], minutes[1:61], minutes[61:]), strict=True):
+            whole = Numbers()
+            for one in part:
+                whole.update(one)
+            assert step == whole
