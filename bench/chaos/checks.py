@@ -178,13 +178,12 @@ def drift(
     more: Counter[str] = Counter()
     for key, number in differences.items():
         if number > 0 and key.kind.startswith("ended:"):
-            if key.endpoint_id and not key.event_type:
+            if key.endpoint_id.startswith("ep_") and not key.event_type:
                 more[key.endpoint_id] += number
             continue
-        owner = key.endpoint_id or key.tenant_id or "everything"
         of_type = f" of {key.event_type}" if key.event_type else ""
         at = f" at {time_of_minute(key.at):%Y-%m-%d %H:%M}" if key.at else ""
-        found[f"{key.kind}{of_type} of {owner}{at}"] += number
+        found[f"{key.kind}{of_type} of {key.endpoint_id}{at}"] += number
     for endpoint_id, number in more.items():
         if number > rounds[endpoint_id]:
             found[f"ends of {endpoint_id}"] += number - rounds[endpoint_id]

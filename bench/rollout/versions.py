@@ -13,7 +13,7 @@ from typing import Final
 from hookfast.version import VERSION
 
 ROOT: Final = Path(__file__).parents[2]
-BEFORE_ANY_RELEASE: Final = "5a431e0032c234be23251aecee7abf1bc6ee3062"
+BEFORE_ANY_RELEASE: Final = "4e1fc58f64fb8c22e61eee45839498f5d9cefb4d"
 """The commit that counts as the previous version until a version is tagged."""
 
 _TAG = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")

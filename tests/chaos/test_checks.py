@@ -135,14 +135,15 @@ def ended(number: int, endpoint_id: str = "ep_1", **key: Any) -> dict[Key, int]:
         ({}, {}),
         (ended(2, kind="retrying", gauge=True), {"retrying of ep_1": 2}),
         (
-            ended(-1, "", tenant_id="tnt_1", event_type="a.b", kind="delivery:dead", at=60),
-            {"delivery:dead of a.b of tnt_1 at 1970-01-01 01:00": -1},
+            ended(-1, "tnt_1/types", event_type="a.b", kind="delivery:dead", at=60),
+            {"delivery:dead of a.b of tnt_1/types at 1970-01-01 01:00": -1},
         ),
         # an end that is missing; ends of deliveries that were sent again, and one more
         (ended(-1), {"ended:dead:gone of ep_1": -1}),
         (ended(1) | ended(1, at=60), {}),
         (ended(1) | ended(2, at=60), {"ends of ep_1": 1}),
         (ended(1, "ep_2"), {"ends of ep_2": 1}),
+        (ended(1, "all") | ended(1, "hours/ep_2"), {}),  # the endpoint's own are compared
     ],
 )
 def test_figures_that_disagree_with_the_rows_are_found(

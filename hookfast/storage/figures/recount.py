@@ -37,8 +37,7 @@ _ENDED: Final = "ended:"
 
 async def differences(database: Database, *, ends: bool = False) -> dict[Key, int]:
     """Return by how much each figure and gauge is higher than the rows say; empty if all agree.
-    A figure of all tenants has no tenant and no endpoint in its key; a tenant's has no endpoint,
-    and an endpoint's no tenant. Only figures by type have an event type.
+    The key of a figure has its scope in the endpoint's place.
 
     Reads every row. Retention must not have deleted any, and no hour may be added up yet. Ends are
     compared with `ends`: each row's last end must be counted, but a row does not know how often it
@@ -98,16 +97,17 @@ def count_delivery(tally: Tally, row: Any) -> Owner:
 
 
 def rows_of(key: Key) -> Iterator[Key]:
-    """Yield the keys of the rows that a counted number is in: a gauge's own, and six of a figure's,
-    for everything, its tenant and its endpoint, without and with its type."""
+    """Yield the keys of the rows that a counted number is in, as `differences` has them: a gauge's
+    own, and nine of a figure's, for everything, its tenant and its endpoint: by the minute, by the
+    hour, and by the hour and event type."""
     if key.gauge:
         yield key
         return
-    by_type = key._replace(at=hour_of(key.at), bucket=NO_BUCKET)
-    for one in (key._replace(event_type=""), by_type):
-        yield one._replace(tenant_id="", endpoint_id="")
-        yield one._replace(endpoint_id="")
-        yield one._replace(tenant_id="")
+    hour = hour_of(key.at)
+    for scope in (folding.EVERYTHING, key.tenant_id, key.endpoint_id):
+        yield Key(False, key.at, "", scope, "", key.kind, key.bucket)
+        yield Key(False, hour, "", folding.BY_HOUR + scope, "", key.kind, key.bucket)
+        yield Key(False, hour, "", scope + folding.BY_TYPE, key.event_type, key.kind, NO_BUCKET)
 
 
 async def _counted(connection: AsyncConnection) -> Counter[Key]:
@@ -121,10 +121,7 @@ async def _counted(connection: AsyncConnection) -> Counter[Key]:
     for total in await totals.differences(connection):  # with the scope in the endpoint's place
         counted[Key(True, 0, "", total["scope"], "", total["kind"], NO_BUCKET)] -= total["number"]
     for row in await connection.execute(select(_FIGURES)):
-        owner = row.scope.removesuffix(folding.BY_TYPE)
-        endpoint_id = owner if owner.startswith("ep_") else ""
-        tenant_id = "" if endpoint_id or owner == folding.EVERYTHING else owner
-        key = Key(False, row.at, tenant_id, endpoint_id, row.event_type, row.kind, row.bucket)
+        key = Key(False, row.at, "", row.scope, row.event_type, row.kind, row.bucket)
         counted[key] += row.number
     for row in await connection.execute(select(_ENTRIES)):
         key = Key(
