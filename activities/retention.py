@@ -14,14 +14,24 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from hookfast.clock import Clock, format_duration, utc_now
+from hookfast.clock import Clock, format_duration, rfc3339, utc_now
 from hookfast.retention import ages as retention
-from hookfast.retention.ages import Prepared, RetentionRunInput, RetentionState, SweepInput, Swept
+from hookfast.retention.ages import (
+    Prepared,
+    RetentionRunInput,
+    RetentionState,
+    SweepInput,
+    Swept,
+)
 from hookfast.storage.accounts import tenant_days
+from hookfast.storage.counting import rollup, totals
+from hookfast.storage.counting.rollup import Moved
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import permits, sent_tests
-from hookfast.storage.retention import delivery_days, old_partitions, retention_runs
+from hookfast.storage.figures import reconciliation
+from hookfast.storage.figures.reconciliation import Drift
+from hookfast.storage.retention import old_partitions, retention_runs
 from hookfast.storage.retention.sweeps import Batch, Cutoffs, sweep_batch
 from hookfast.storage.tables import RetentionRun, RetentionSweep
 
@@ -40,7 +50,7 @@ log = structlog.get_logger()
 
 class RetentionActivities:
     """The activities of `RetentionWorkflow`. One per worker process. `ages` has how long the rows
-    of each of `retention.SWEEPS` are kept."""
+    of each of `retention.SWEEPS`, and figures, are kept."""
 
     def __init__(
         self, *, database: Database, ages: Mapping[str, timedelta], clock: Clock = utc_now
@@ -70,7 +80,6 @@ class RetentionActivities:
             dry_run=input.dry_run,
             workflow_id=activity.info().workflow_id or "",
             partitions=0,
-            days=0,
             started_at=now,
         )
         async with self._database.write() as connection:
@@ -78,29 +87,82 @@ class RetentionActivities:
 
     @activity.defn(name="prepare_retention")
     async def prepare_retention(self, input: RetentionRunInput) -> Prepared:
-        """Create partitions for the days ahead, and count the days that are over. Days that are
-        about to lose rows are counted for the last time."""
+        """Create partitions for the days ahead, add old figures up, and compare figures with the
+        rows."""
         now = self._clock()
         created = await partitions.create_ahead(self._database, now=now)
-        async with self._database.read() as connection:
-            sweeps = await retention_runs.sweeps(connection, input.run_id)
-            if not sweeps:
-                return Prepared()
-            ends = [sweeps[name].cutoff for name in retention.COUNTED]
-            last = max((end for end in ends if end is not None), default=None)
-            final_before = None if last is None else last.date()
-            days = await delivery_days.days_to_count(
-                connection, today=retention.midnight(now).date(), final_before=final_before
-            )
-        for day in days:
-            final = final_before is not None and day < final_before
-            await delivery_days.count_day(self._database, day, final=final, now=now)
-            activity.heartbeat(str(day))
         async with self._database.write() as connection:
-            await retention_runs.record_preparation(
-                connection, input.run_id, partitions=created, days=len(days)
+            await retention_runs.count_partitions(connection, input.run_id, created=created)
+            if not await retention_runs.sweeps(connection, input.run_id):
+                return Prepared(partitions=created)
+        await self._roll_up(input.run_id, now)
+        endpoints, corrected = await self._compare_gauges(input.run_id)
+        hours = await self._compare_hours(input.run_id, now)
+        async with self._database.write() as connection:
+            await retention_runs.record_comparison(
+                connection, input.run_id, endpoints=endpoints, hours=hours
             )
-        return Prepared(partitions=created, days=len(days))
+        return Prepared(created, endpoints, corrected, hours)
+
+    async def _roll_up(self, run_id: str, now: datetime) -> None:
+        """Add old figures up, and delete those past their age."""
+
+        async def record(connection: AsyncConnection, moved: Moved) -> None:
+            await retention_runs.count_figures(
+                connection, run_id, rolled_up=moved.rolled_up, deleted=moved.deleted
+            )
+
+        kept_since = retention.cutoff(now, self._ages[retention.FIGURES])
+        old = rollup.ages(now, kept_since=kept_since)
+        await rollup.roll_up(self._database, old, record=record, heartbeat=activity.heartbeat)
+        await rollup.delete_empty_gauges(self._database, heartbeat=activity.heartbeat)
+
+    async def _compare_gauges(self, run_id: str) -> tuple[int, int]:
+        """Compare the gauges of all endpoints with the rows, and their totals with the gauges, and
+        correct those that differ. Return the numbers of endpoints, and of what was corrected."""
+        endpoints = corrected = 0
+
+        async def record(connection: AsyncConnection, drift: Drift) -> None:
+            await retention_runs.count_corrected(connection, run_id, gauges=len(drift))
+
+        async for page in reconciliation.pages(self._database):
+            endpoints += len(page.endpoint_ids)
+            for endpoint_id in sorted({key.endpoint_id for key in page.drift}):
+                drift = await reconciliation.correct(self._database, [endpoint_id], record=record)
+                corrected += len(drift)
+                if drift:
+                    log.warning(
+                        "Gauges of an endpoint differed from its rows and were corrected.",
+                        run_id=run_id,
+                        endpoint_id=endpoint_id,
+                        gauges=reconciliation.in_words(drift),
+                    )
+            activity.heartbeat(page.endpoint_ids[-1])
+        if wrong := await totals.correct(self._database):
+            corrected += wrong
+            async with self._database.write() as connection:
+                await retention_runs.count_corrected(connection, run_id, gauges=wrong)
+            log.warning(
+                "Totals of gauges differed from the gauges and were corrected.",
+                run_id=run_id,
+                count=wrong,
+            )
+        return endpoints, corrected
+
+    async def _compare_hours(self, run_id: str, now: datetime) -> int:
+        """Compare the figures of the last day with the rows, and return how many hours differ."""
+        different = 0
+        async for hour in reconciliation.hours(self._database, now=now):
+            if hour.differs:
+                different += 1
+                log.warning(
+                    "The figures of an hour differ from its rows.",
+                    run_id=run_id,
+                    hour=rfc3339(hour.start),
+                    figures=reconciliation.hour_in_words(hour),
+                )
+            activity.heartbeat(rfc3339(hour.start))
+        return different
 
     @activity.defn(name="sweep_rows")
     async def sweep_rows(self, input: SweepInput) -> Swept:

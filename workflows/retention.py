@@ -27,7 +27,7 @@ _UNTIL_DONE = RetryPolicy(
 _TIMEOUT = timedelta(hours=6)
 _HEARTBEAT_TIMEOUT = timedelta(minutes=10)
 _QUICK = timedelta(minutes=10)  # of activities that send no heartbeat: a killed worker is noticed
-"""Counting a day is one statement, and so is counting the rows of a partition."""
+"""Counting the rows of a partition is one statement."""
 
 
 @workflow.defn(name=WORKFLOW_TYPE, failure_exception_types=[InvalidInput])
@@ -55,7 +55,7 @@ class RetentionWorkflow:
         workflow.continue_as_new(replace(input, run_id=run_id, left=tuple(left)))
 
     async def _begin(self, run: RetentionRunInput) -> None:
-        workflow.set_current_details("counting by day")
+        workflow.set_current_details("adding up and comparing figures")
         await workflow.execute_activity(
             "begin_retention",
             run,
@@ -71,7 +71,7 @@ class RetentionWorkflow:
                 start_to_close_timeout=_TIMEOUT,
                 heartbeat_timeout=_HEARTBEAT_TIMEOUT,
                 retry_policy=_UNTIL_DONE,
-                summary="partitions ahead, counts by day",
+                summary="partitions ahead, figures added up and compared",
             )
 
     async def _sweep(self, run: RetentionRunInput, name: str) -> Swept:

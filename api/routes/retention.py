@@ -17,7 +17,7 @@ from api.http.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import AuditedChange
 from hookfast.dispatch import retention_schedule
 from hookfast.ids import new_id
-from hookfast.retention.ages import SWEEPS
+from hookfast.retention.ages import FIGURES, SWEEPS
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.retention.retention_runs import Run
 from hookfast.storage.tables import RetentionSweep
@@ -59,7 +59,19 @@ class RunView(BaseModel):
     started_at: Time = Field(description="When the run began.")
     finished_at: Time | None
     partitions: int = Field(description="Partitions created for the coming days.")
-    days: int = Field(description="Days whose deliveries and attempts were counted.")
+    rolled_up: int = Field(description="Rows of figures that were added to their hour or day.")
+    figures_deleted: int = Field(description="Rows of figures that were past their age.")
+    endpoints_compared: int = Field(
+        description="Endpoints whose gauges were compared with their deliveries."
+    )
+    gauges_corrected: int = Field(
+        description="Gauges that differed and were corrected. Any number but 0 is a fault in "
+        "Hookfast: please report it."
+    )
+    hours_different: int = Field(
+        description="How many of the last 24 hours have other figures than attempts and "
+        "deliveries. Any number but 0 is a fault in Hookfast: please report it."
+    )
     sweeps: list[SweepView] = Field(description="The tables, in the order of the run.")
     workflow: WorkflowView
 
@@ -107,12 +119,17 @@ class StartedView(BaseModel):
 
 @routes.get("/retention", summary="Get retention ages and the last runs")
 async def show_retention(context: AppContext, principal: OperatorOnly) -> RetentionView:
-    """Old rows are deleted every night at 03:00 UTC. Counts per day are kept longer."""
+    """Old rows are deleted every night at 03:00 UTC. Figures are kept longer: they are added up by
+    hour and by day, and compared with the rows."""
     ages = context.settings.ages
     async with context.database.read() as connection:
         runs = await retention_runs.list_newest(connection, limit=_RUNS_SHOWN)
     return RetentionView(
-        ages=[AgeView(name=name, days=_days(ages[name])) for name in SWEEPS if name in ages],
+        ages=[
+            AgeView(name=name, days=_days(ages[name]))
+            for name in (*SWEEPS, FIGURES)
+            if name in ages
+        ],
         next_run_at=await retention_schedule.next_run(context.temporal),
         runs=[RunView.of(run, context=context) for run in runs],
     )

@@ -96,10 +96,10 @@ class Tally:
         if before is not None:
             if after is not None:
                 self._add(owner, created, "delivery:" + before.status, -1)
-            self._gauge(owner, before, -1)
+            self.gauges(owner, before, -1)
         if after is not None:
             self._add(owner, created, "delivery:" + after.status, 1)
-            self._gauge(owner, after, 1)
+            self.gauges(owner, after, 1)
 
     def ended(self, owner: Owner, state: State, *, took: timedelta | None) -> None:
         """Count a delivery's end. `took`: the time from when it was due, of one that was delivered
@@ -125,12 +125,8 @@ class Tally:
         bucket = bucket_of(duration_ms) if answered else NO_BUCKET
         self._add(owner, minute_of(began), kind, 1, bucket)
 
-    def _add(
-        self, owner: Owner, minute: int, kind: str, number: int, bucket: int = NO_BUCKET
-    ) -> None:
-        self._numbers[Key(False, minute, *owner, kind, bucket)] += number
-
-    def _gauge(self, owner: Owner, state: State, number: int) -> None:
+    def gauges(self, owner: Owner, state: State, number: int) -> None:
+        """Count this many deliveries as being in this state now, without their figures."""
         if state.status in WAITING:
             tenant_id, endpoint_id, _ = owner
             owned = (tenant_id, endpoint_id, "")
@@ -141,6 +137,11 @@ class Tally:
             ended = 0 if state.finished_at is None else hour_of(minute_of(state.finished_at))
             kind = state.status + ":" + (state.reason or "")
             self._numbers[Key(True, ended, *owner, kind, NO_BUCKET)] += number
+
+    def _add(
+        self, owner: Owner, minute: int, kind: str, number: int, bucket: int = NO_BUCKET
+    ) -> None:
+        self._numbers[Key(False, minute, *owner, kind, bucket)] += number
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from hookfast.doctor.database import check_database
 from hookfast.doctor.disk import check_disk
 from hookfast.doctor.egress_proxy import check_egress_proxy
 from hookfast.doctor.exposure import check_settings
+from hookfast.doctor.figures import check_figures
 from hookfast.doctor.finding import Finding, fail
 from hookfast.doctor.keys import check_keys
 from hookfast.doctor.mail import check_mail
@@ -61,6 +62,12 @@ CHECKS: tuple[Check, ...] = (
     Check(
         name="keys",
         run=check_keys,
+        todo="The database does not answer; see `database`.",
+        seconds=3 * SECONDS,
+    ),
+    Check(
+        name="figures",
+        run=check_figures,
         todo="The database does not answer; see `database`.",
         seconds=3 * SECONDS,
     ),

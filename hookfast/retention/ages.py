@@ -33,11 +33,14 @@ SWEEPS: Final = (
 """The sweeps of a run, in order: a delivery is deleted before its event, an idempotency key before
 the event that it answers with, and a received request after the event created from it."""
 
-COUNTED: Final = ("attempts", "dead_letters", "deliveries")
-"""Sweeps whose rows are counted by day before they are deleted."""
+FIGURES: Final = "figures"
+"""What has an age beside the sweeps. Figures are deleted where they are added up."""
 
 SHORTEST: Final = timedelta(days=1)
-"""Shortest age that can be set: a day is over and counted before it is deleted."""
+"""Shortest age that can be set: a day is over before it is deleted."""
+
+FIGURES_SHORTEST: Final = timedelta(days=41)
+"""Shortest age of figures that can be set: hours are added to their day after forty days."""
 
 RUNS_KEPT: Final = timedelta(days=365)
 """How long the rows about retention's own runs are kept."""
@@ -93,10 +96,13 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Result of the preparation: partitions created for the days ahead, and days counted."""
+    """Result of the preparation: partitions created for the days ahead, endpoints whose gauges were
+    compared with the rows, gauges that were corrected, and hours whose figures differ."""
 
     partitions: int = 0
-    days: int = 0
+    endpoints: int = 0
+    corrected: int = 0
+    hours: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +137,13 @@ def errors_in(ages: Mapping[str, timedelta]) -> list[str]:
         for name, age in ages.items()
         if age and age < SHORTEST
     ]
+    figures = ages["figure_retention"]
+    if SHORTEST <= figures < FIGURES_SHORTEST:
+        found.append(
+            f"{variable('figure_retention')} ({_in_days(figures)}) is shorter than 41 days, but "
+            "figures are added up by day after 40 days: set at least 3542400 (seconds), or 0 to "
+            "keep for ever"
+        )
     for short, long, why in _NOT_LONGER:
         if ages[long] and (not ages[short] or ages[short] > ages[long]):
             found.append(

@@ -17,7 +17,7 @@ class RetentionSettings(BaseModel):
     event_retention: SecondsOrZero = Field(
         timedelta(days=30),
         description="How long events are kept; longer while one of their deliveries is kept "
-        "(seconds; 0 keeps for ever, here and in the next eight settings). Whole days are deleted "
+        "(seconds; 0 keeps for ever, here and in the next nine settings). Whole days are deleted "
         "nightly.",
     )
     delivery_retention: SecondsOrZero = Field(
@@ -49,6 +49,11 @@ class RetentionSettings(BaseModel):
     audit_retention: SecondsOrZero = Field(
         timedelta(days=365), description="How long the audit log is kept (seconds)."
     )
+    figure_retention: SecondsOrZero = Field(
+        timedelta(days=400),
+        description="How long figures are kept, at least 41 days (seconds). They outlive the rows "
+        "that they count: by the minute for two days, by the hour for forty, then by the day.",
+    )
 
     @model_validator(mode="after")
     def _check_ages(self) -> Self:
@@ -59,7 +64,8 @@ class RetentionSettings(BaseModel):
 
     @property
     def ages(self) -> dict[str, timedelta]:
-        """How long the rows of each of `retention.SWEEPS` are kept; 0 is for ever."""
+        """How long the rows of each of `retention.SWEEPS`, and figures, are kept; 0 is for
+        ever."""
         return {
             "attempts": self.attempt_retention,
             "dead_letters": self.dead_letter_retention,
@@ -70,4 +76,5 @@ class RetentionSettings(BaseModel):
             "notices": self.notice_retention,
             "jobs": self.job_retention,
             "audit": self.audit_retention,
+            retention.FIGURES: self.figure_retention,
         }

@@ -11,7 +11,10 @@ succeeded a success is committed; neither its workflow nor the circuit's knows
 emptied   nothing is held by a draining circuit any more; it is not closed
 closed    the circuit is closed and that is committed; its workflow does not know
 disabled  the endpoint is disabled and that is committed; its circuit's workflow does not know
-counted   retention has counted a day and committed that
+adding    retention has moved figures to their hour and has not committed that
+added     retention has moved figures to their hour and committed that
+repairing a gauge is corrected and that is not committed
+repaired  a gauge is corrected and that is committed; the comparison has not ended
 dropping  retention has dropped a partition and has not committed that
 dropped   retention has dropped the old partitions of a table; why others stay is not recorded
 sweeping  retention has deleted a batch of rows and has not committed that
@@ -36,6 +39,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import Client
+from temporalio.common import RetryPolicy
 from temporalio.worker import Worker
 
 import worker
@@ -47,10 +51,12 @@ from hookfast.deliveries.messages import workflow_id
 from hookfast.dispatch import sweep
 from hookfast.dispatch.workflow_starter import WorkflowStarter
 from hookfast.sender import Sender
+from hookfast.storage.counting import rollup
 from hookfast.storage.database import partitions
 from hookfast.storage.deliveries import jobs
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
-from hookfast.storage.retention import delivery_days, retention_runs
+from hookfast.storage.figures import reconciliation
+from hookfast.storage.retention import retention_runs
 from tests.e2e.breakpoints import Call, after, before, kill_process
 from workflows import circuit_breaker, delivery, retention
 
@@ -136,6 +142,8 @@ def shorten_timeouts(timeout: timedelta) -> None:
     heartbeat._EVERY_SECONDS = timeout.total_seconds() / 4
     # its activities report their progress, and not every second
     retention._HEARTBEAT_TIMEOUT = retention._QUICK = 5 * timeout
+    # one activity dies at several steps, and would wait for longer each time
+    retention._UNTIL_DONE = RetryPolicy(initial_interval=timeout, maximum_interval=timeout)
     circuit_breaker._HEARTBEAT_TIMEOUT = delivery.HEARTBEAT = timeout  # type: ignore[misc]
     circuit_breaker.CircuitBreakerWorkflow._run.__kwdefaults__["timeout"] = timeout
     worker.Worker = functools.partial(  # type: ignore[misc, assignment]
@@ -180,8 +188,14 @@ match os.environ["DIE_AT"]:
         disable = CircuitActivities.disable_endpoint
         CircuitActivities.disable_endpoint = at_commit_of(disable)  # type: ignore[method-assign]
 
-    case "counted":
-        delivery_days.count_day = after(delivery_days.count_day)
+    case "adding":
+        retention_runs.count_figures = after(retention_runs.count_figures)
+    case "added":
+        rollup.delete_empty_gauges = before(rollup.delete_empty_gauges)
+    case "repairing":
+        retention_runs.count_corrected = after(retention_runs.count_corrected)
+    case "repaired":
+        reconciliation.correct = after(reconciliation.correct)
     case "dropping":
         partitions.drop = after(partitions.drop)
     case "dropped":

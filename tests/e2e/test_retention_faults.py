@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -12,19 +13,24 @@ from statistics import median
 
 import asyncpg
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
+from hookfast.deliveries.figures import hour_of, minute_of
 from hookfast.dispatch import retention_schedule
 from hookfast.ids import new_id
 from hookfast.retention.ages import RetentionState
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Attempt, Delivery, Event
+from hookfast.storage.figures import reconciliation
+from hookfast.storage.retention import retention_runs
+from hookfast.storage.tables import Attempt, Delivery, Event, Figure, FigureEntry
 from tests.e2e.processes import environment, run_dying_worker, running, worker
 from tests.e2e.traffic import LONG, traffic
 from tests.integration.storage.retention.old_rows import (
+    ENDPOINT,
+    TENANT,
     add_attempt,
     add_delivery,
     add_event,
@@ -37,7 +43,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(3000)]
 _LONGEST_SECONDS = 5.0
 """Longest that an emit may take while partitions are dropped. Two attempts at a lock are half a
 second each; the machine may be busy."""
-STEPS = ("counted", "dropping", "dropped", "sweeping", "swept", "finishing")
+STEPS = (
+    *("adding", "added", "repairing", "repaired"),
+    *("dropping", "dropped", "sweeping", "swept", "finishing"),
+)
 DAYS = 4
 PER_DAY = 500
 
@@ -78,6 +87,25 @@ async def seed_old_days(database: Database) -> tuple[set[str], set[str]]:
     return events, deliveries
 
 
+async def seed_figures(database: Database) -> Counter[int]:
+    """Store figures of the minutes of some old hours, and a gauge without rows. Return the sums of
+    the hours."""
+    hour = hour_of(minute_of(utc_now() - timedelta(days=20)))
+    minutes = range(hour, hour + 240)
+    row = {"scope": ENDPOINT, "event_type": "", "kind": "delivery:delivered", "bucket": -1}
+    gauge = {"gauge": True, "at": 0, "tenant_id": TENANT, "endpoint_id": ENDPOINT, "number": 5}
+    gauge |= {"event_type": "", "kind": "held", "bucket": -1}
+    async with database.write() as connection:
+        await connection.execute(
+            insert(Figure.__table__), [row | {"at": at, "number": at % 7} for at in minutes]
+        )
+        await connection.execute(insert(FigureEntry.__table__), gauge)
+    sums: Counter[int] = Counter()
+    for at in minutes:
+        sums[hour_of(at)] += at % 7
+    return sums
+
+
 async def start(temporal: WorkflowEnvironment) -> str:
     run_id = new_id("ret")
     await retention_schedule.start(temporal.client, run_id, dry_run=False)
@@ -116,6 +144,7 @@ async def test_retention_killed_at_each_step_under_traffic_deletes_what_is_old_a
     )
     async with Database(postgresql_url) as database:
         events, deliveries = await seed_old_days(database)
+        sums = await seed_figures(database)
         async with traffic(env, tmp_path) as flowing:
             run_id = await start(temporal)
             for step in STEPS:
@@ -136,6 +165,18 @@ async def test_retention_killed_at_each_step_under_traffic_deletes_what_is_old_a
         assert (swept["deliveries"].deleted, swept["attempts"].deleted) == (DAYS * 20, DAYS * 20)
         assert swept["events"].partitions == DAYS // 2
         assert all(one.done for one in swept.values())
+        async with database.read() as connection:
+            found = await retention_runs.get(connection, run_id)
+            c = Figure.__table__.c
+            figures = await connection.execute(
+                select(c.at, c.number).where(c.scope == ENDPOINT, c.bucket == -1)
+            )
+            assert {row.at: row.number for row in figures} == sums
+        assert found is not None
+        assert found.run.rolled_up == 240 - len(sums)
+        # a gauge counted deliveries that are not held, and none those that are paused or retried
+        assert (found.run.gauges_corrected, found.run.hours_different) == (3, 0)
+        assert [page.drift async for page in reconciliation.pages(database) if page.drift] == []
 
 
 async def test_long_reader_holds_up_neither_emits_nor_the_rest_of_retention(

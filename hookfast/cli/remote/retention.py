@@ -12,6 +12,7 @@ from hookfast.cli.remote.commands import command
 from hookfast.cli.remote.remote import Remote
 from hookfast.cli.remote.screen import Column, print_facts, print_note
 from hookfast.cli.remote.times import format_distance, format_time
+from hookfast.plural import pluralize
 from hookfast.strict_json.text import to_text
 
 app = typer.Typer()
@@ -42,10 +43,11 @@ def show(remote: Remote) -> None:
             "deleted": lambda run: _total(run, "deleted"),
             "kept": lambda run: _total(run, "kept"),
             "partitions dropped": Column(value=lambda run: _total(run, "partitions"), priority=3),
+            "figures added up": Column(value=lambda run: f"{run['rolled_up']:,}", priority=4),
         },
         if_empty="No run yet.",
     )
-    _print_pins(found["runs"])
+    _print_notes(found["runs"])
 
 
 @command(app, "run")
@@ -77,7 +79,7 @@ def run(
         },
         if_empty="There is nothing to delete.",
     )
-    _print_pins([ended])
+    _print_notes([ended])
 
 
 def _wait_for_end(remote: Remote, run_id: str) -> dict[str, Any]:
@@ -94,9 +96,20 @@ def _total(run: Mapping[str, Any], name: str) -> str:
     return f"{sum(sweep[name] for sweep in run['sweeps']):,}"
 
 
-def _print_pins(runs: Sequence[Mapping[str, Any]]) -> None:
-    """Print the partitions that the newest of these runs could not drop, and why."""
+def _print_notes(runs: Sequence[Mapping[str, Any]]) -> None:
+    """Print whether figures differed in the newest of these runs, and the partitions that it could
+    not drop, and why."""
     for run in runs[:1]:
+        if gauges := run["gauges_corrected"]:
+            print_note(
+                f"{pluralize(gauges, 'gauge')} differed from the rows and got corrected; the log "
+                "has the endpoints. Please report it."
+            )
+        if hours := run["hours_different"]:
+            print_note(
+                f"Other figures than rows: {pluralize(hours, 'hour')} of the last 24; the log says "
+                "which. Please report it."
+            )
         for sweep in run["sweeps"]:
             for pin in sweep["pinned"]:
                 print_note(f"{pin['partition']} was not dropped: {pin['reason']}")

@@ -6,6 +6,7 @@ Rows are only inserted, so no transaction waits for another one's. `folding` add
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from sqlalchemy import Table
@@ -34,7 +35,12 @@ _ROWS: Final = f"{_INSERT} VALUES ({', '.join('?' for _ in _NAMES)})"
 
 async def add(connection: AsyncConnection, tally: Tally) -> None:
     """Write what was counted."""
-    rows = [(*key, number) for key, number in tally.numbers()]
+    await add_numbers(connection, tally.numbers())
+
+
+async def add_numbers(connection: AsyncConnection, numbers: Iterable[tuple[Key, int]]) -> None:
+    """Write these numbers."""
+    rows = [(*key, number) for key, number in numbers]
     if not rows:
         return
     if connection.dialect.name == "postgresql":

@@ -44,7 +44,8 @@ BY_HOUR: Final = "hours/"
 """Stands before a scope whose numbers are of whole hours. Charts of days read these: the minutes of
 an hour have forty times as many rows."""
 
-_EVERY_SECONDS: Final = 10.0
+EVERY_SECONDS: Final = 10.0
+"""How often each process adds the entries up."""
 _LOCK: Final = 0x686F6F6B66696775  # an arbitrary key of an advisory lock ("hookfigu")
 _SERIALIZATION_FAILURE: Final = "40001"
 
@@ -107,20 +108,22 @@ def _totals() -> Select[Any]:
     return select(*key, summed).where(true()).group_by(*key).having(summed != 0)
 
 
-def _adding(dialect: Any, table: Table, rows: Select[Any]) -> Any:
+def adding(dialect: Any, table: Table, rows: Select[Any]) -> Any:
+    """Return the statement that adds the numbers of these rows, which have the columns of the
+    table, to those that are there."""
     names = [column.name for column in table.c]
-    adding = dialect.insert(table).from_select(names, rows)
-    return adding.on_conflict_do_update(
+    inserting = dialect.insert(table).from_select(names, rows)
+    return inserting.on_conflict_do_update(
         index_elements=list(table.primary_key.columns),
-        set_={"number": table.c.number + adding.excluded.number},
+        set_={"number": table.c.number + inserting.excluded.number},
     )
 
 
 _STATEMENTS: Final = {
     name: (
-        _adding(dialect, _FIGURES, _figures()),
-        _adding(dialect, _GAUGES, _gauges()),
-        _adding(dialect, _TOTALS, _totals()),
+        adding(dialect, _FIGURES, _figures()),
+        adding(dialect, _GAUGES, _gauges()),
+        adding(dialect, _TOTALS, _totals()),
         delete(_ENTRIES),
     )
     for name, dialect in (("postgresql", postgresql), ("sqlite", sqlite))
@@ -169,10 +172,22 @@ async def freeze(connection: AsyncConnection) -> None:
         await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
 
 
+async def count(connection: AsyncConnection) -> int:
+    """Return how many entries are not added up yet."""
+    return (await connection.execute(select(func.count()).select_from(_ENTRIES))).scalar_one()
+
+
+async def oldest(connection: AsyncConnection, *, before: int) -> int | None:
+    """Return the id of the oldest entry of a figure of before this minute; None if there is
+    none."""
+    statement = select(_E.id).where(~_E.gauge, _E.at < before).order_by(_E.id).limit(1)
+    return (await connection.execute(statement)).scalar_one_or_none()
+
+
 async def fold_forever(database: Database) -> None:
     """Add up the entries every few seconds."""
     while True:
-        await asyncio.sleep(_EVERY_SECONDS)
+        await asyncio.sleep(EVERY_SECONDS)
         try:
             await fold(database)
         except SQLAlchemyError as error:

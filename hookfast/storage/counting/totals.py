@@ -11,6 +11,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Select, Table, Text, cast, func, literal, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.storage.counting import folding
 from hookfast.storage.counting.folding import EVERYTHING
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.upsert import insert_into
@@ -48,11 +49,14 @@ async def differences(connection: AsyncConnection) -> list[dict[str, Any]]:
 
 
 async def correct(database: Database) -> int:
-    """Add what is missing to the totals, and return how many were wrong. One caller at a time."""
+    """Add what is missing to the totals, and return how many were wrong."""
     async with database.read() as connection:
-        missing = await differences(connection)
-    if missing:
-        async with database.write() as connection:
+        if not await differences(connection):
+            return 0
+    async with database.write() as connection:
+        await folding.lock(connection, wait=True)
+        # another process may have corrected them meanwhile
+        if missing := await differences(connection):
             adding = insert_into(connection, _TOTALS)
             adding = adding.on_conflict_do_update(
                 index_elements=list(_TOTALS.primary_key.columns),

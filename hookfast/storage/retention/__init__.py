@@ -1,1 +1,1 @@
-"""Deletes old rows and partitions, after counting them by day."""
+"""Deletes old rows and partitions."""

@@ -50,13 +50,35 @@ async def begin(
     )
 
 
-async def record_preparation(
-    connection: AsyncConnection, run_id: str, *, partitions: int, days: int
+async def count_partitions(connection: AsyncConnection, run_id: str, *, created: int) -> None:
+    """Add to a run's number of partitions that were created for the days ahead."""
+    await _add(connection, run_id, partitions=created)
+
+
+async def count_figures(
+    connection: AsyncConnection, run_id: str, *, rolled_up: int, deleted: int
 ) -> None:
-    """Record how many partitions were created, and days counted, before the sweeps."""
-    await connection.execute(
-        update(_RUNS).where(_R.id == run_id).values(partitions=partitions, days=days)
-    )
+    """Add to a run's counts the figures that this transaction adds up, and deletes by age."""
+    await _add(connection, run_id, rolled_up=rolled_up, figures_deleted=deleted)
+
+
+async def count_corrected(connection: AsyncConnection, run_id: str, *, gauges: int) -> None:
+    """Add to a run's counts the gauges that this transaction corrects."""
+    await _add(connection, run_id, gauges_corrected=gauges)
+
+
+async def record_comparison(
+    connection: AsyncConnection, run_id: str, *, endpoints: int, hours: int
+) -> None:
+    """Record of how many endpoints the gauges were compared with the rows, and how many hours
+    differ."""
+    compared = {"endpoints_compared": endpoints, "hours_different": hours}
+    await connection.execute(update(_RUNS).where(_R.id == run_id).values(compared))
+
+
+async def _add(connection: AsyncConnection, run_id: str, **numbers: int) -> None:
+    added = {_R[name]: _R[name] + number for name, number in numbers.items()}
+    await connection.execute(update(_RUNS).where(_R.id == run_id).values(added))
 
 
 async def sweeps(connection: AsyncConnection, run_id: str) -> dict[str, RetentionSweep]:

@@ -30,17 +30,15 @@ from hookfast.storage.tables.figures import Figure, FigureEntry, Gauge, GaugeTot
 from hookfast.storage.tables.inbox import InboxEntry, InboxKey, Source, SourceEventType, SourceStats
 from hookfast.storage.tables.owners import Notice
 from hookfast.storage.tables.record import Record
-from hookfast.storage.tables.retention import CountedDay, DeliveryDay, RetentionRun, RetentionSweep
+from hookfast.storage.tables.retention import RetentionRun, RetentionSweep
 
 __all__ = [
     "ApiKey",
     "Attempt",
     "AuditEntry",
     "AuditHorizon",
-    "CountedDay",
     "DashboardSession",
     "Delivery",
-    "DeliveryDay",
     "Endpoint",
     "EndpointHealth",
     "EndpointLimits",

@@ -1,11 +1,11 @@
-"""The tables of retention: what each run did, and the daily counts that outlive deleted rows."""
+"""The tables of retention: what each run did."""
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Date, Index
+from sqlalchemy import JSON, BigInteger
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import UtcDateTime
@@ -13,8 +13,13 @@ from hookfast.storage.tables.record import Record
 
 
 class RetentionRun(Record, table=True):
-    """One run of retention. `status` is `running` or `done`, `partitions` how many were created for
-    the days ahead, and `days` how many were counted."""
+    """One run of retention. `status` is `running` or `done`, and `partitions` how many were created
+    for the days ahead.
+
+    Of the figures, `rolled_up` rows were added to their hour or day, and `figures_deleted` were
+    past their age. Of `endpoints_compared` endpoints the gauges were compared with the rows, and
+    `gauges_corrected` of them differed. `hours_different` is how many of the last 24 hours have
+    other figures than rows."""
 
     __tablename__ = "retention_runs"
 
@@ -23,7 +28,11 @@ class RetentionRun(Record, table=True):
     dry_run: bool
     workflow_id: str
     partitions: int = 0
-    days: int = 0
+    rolled_up: int = Field(default=0, sa_type=BigInteger)
+    figures_deleted: int = Field(default=0, sa_type=BigInteger)
+    endpoints_compared: int = 0
+    gauges_corrected: int = 0
+    hours_different: int = 0
     started_at: datetime = Field(sa_type=UtcDateTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
@@ -46,51 +55,3 @@ class RetentionSweep(Record, table=True):
     partitions: int = 0
     pinned: list[dict[str, Any]] = Field(default_factory=list, sa_type=JSON)
     done: bool = False
-
-
-class CountedDay(Record, table=True):
-    """A day (UTC) whose counts are in `delivery_days`. Once it is `final`, rows of that day may be
-    deleted, and it is never counted again."""
-
-    __tablename__ = "counted_days"
-
-    day: date = Field(primary_key=True, sa_type=Date)
-    final: bool
-    counted_at: datetime = Field(sa_type=UtcDateTime)
-
-
-class DeliveryDay(Record, table=True):
-    """One endpoint's counts of one day (UTC), kept for ever: the deliveries created on that day by
-    their status when it was counted (`open`: not yet ended), and the attempts of that day. `le_…`
-    count the attempts that took at most this many milliseconds, and more than the bound before;
-    `le_max` counts the longer ones."""
-
-    __tablename__ = "delivery_days"
-    __table_args__ = (
-        # a tenant's and an endpoint's days, by time
-        Index("ix_delivery_days_tenant", "tenant_id", "day"),
-        Index("ix_delivery_days_endpoint", "endpoint_id", "day"),
-    )
-
-    day: date = Field(primary_key=True, sa_type=Date)
-    endpoint_id: str = Field(primary_key=True)
-    tenant_id: str
-    delivered: int = 0
-    dead: int = 0
-    gone: int = 0
-    cancelled: int = 0
-    open: int = 0
-    attempts: int = 0
-    succeeded: int = 0
-    duration_ms: float = 0
-    le_10: int = 0
-    le_25: int = 0
-    le_50: int = 0
-    le_100: int = 0
-    le_250: int = 0
-    le_500: int = 0
-    le_1000: int = 0
-    le_2500: int = 0
-    le_5000: int = 0
-    le_10000: int = 0
-    le_max: int = 0

@@ -34,11 +34,19 @@ async def test_retention_shows_ages_runs_and_undropped_partitions(
         for rows in (400, 600):
             await retention_runs.count_dropped(connection, run_id, "events", rows=rows)
         await retention_runs.set_pinned(connection, run_id, "events", [pin])
+        await retention_runs.count_figures(connection, run_id, rolled_up=1_234, deleted=5)
+        await retention_runs.count_corrected(connection, run_id, gauges=2)
+        await retention_runs.record_comparison(connection, run_id, endpoints=7, hours=1)
     shown = await hookfast("retention", "show")
     line = shown.out.splitlines()[-1]
     assert line.startswith(run_id)
-    assert line.split()[-6:] == ["running,", "dry", "run", "1,000", "0", "2"]
-    assert shown.err == "events_20261001 was not dropped: The delivery dlv_1 (paused) is kept.\n"
+    assert line.split()[-7:] == ["running,", "dry", "run", "1,000", "0", "2", "1,234"]
+    assert shown.err.splitlines() == [
+        "2 gauges differed from the rows and got corrected; the log has the endpoints. Please "
+        "report it.",
+        "Other figures than rows: 1 hour of the last 24; the log says which. Please report it.",
+        "events_20261001 was not dropped: The delivery dlv_1 (paused) is kept.",
+    ]
     (found,) = (await hookfast("retention", "show", "--json")).json["runs"]
     assert found["id"] == run_id
 

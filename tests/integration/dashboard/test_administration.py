@@ -8,8 +8,13 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from api.context.context import Context
 from api.dashboard.pages import filter_choices
 from api.http.pagination import Page
+from hookfast.clock import utc_now
+from hookfast.ids import new_id
+from hookfast.storage.retention import retention_runs
+from hookfast.storage.tables import RetentionRun
 from tests.integration.dashboard.resources import new_endpoint, new_tenant
 from tests.integration.dashboard.visitor import Visitor, signed_in, tenant_visitor, text_of
 from tests.support.api_client import OPERATOR_KEY
@@ -176,6 +181,32 @@ async def test_retention_page_shows_the_ages(operator: Visitor) -> None:
     # Temporal is unavailable
     text = await operator.submit("/dashboard/retention/count", back="/dashboard/retention")
     assert 'class="flash bad"' in text
+
+
+async def test_retention_page_shows_what_a_run_did_with_figures(
+    context: Context, operator: Visitor
+) -> None:
+    now = utc_now()
+    run = RetentionRun(
+        id=new_id("ret", now), status="done", dry_run=False, workflow_id="retention", started_at=now
+    )
+    async with context.database.write() as connection:
+        await retention_runs.begin(connection, run, cutoffs={"deliveries": None})
+        await retention_runs.count_figures(connection, run.id, rolled_up=1_234, deleted=5)
+        await retention_runs.record_comparison(connection, run.id, endpoints=7, hours=0)
+    fine = (
+        "Figures: 1,234 rows added up, 5 deleted. The gauges of 7 endpoints were compared with the "
+        "rows."
+    )
+    page = text_of((await operator.get("/dashboard/retention")).text)
+    assert fine in page
+    assert "please report it" not in page
+    async with context.database.write() as connection:
+        await retention_runs.count_corrected(connection, run.id, gauges=2)
+        await retention_runs.record_comparison(connection, run.id, endpoints=7, hours=3)
+    page = text_of((await operator.get("/dashboard/retention")).text)
+    assert f"{fine} Gauges that differed and were corrected: 2. The log has the endpoints" in page
+    assert "Of the last 24 hours, 3 have other figures than rows. The log says which" in page
 
 
 async def test_portal_link_form_offers_the_requested_endpoint_even_among_many(

@@ -87,7 +87,7 @@ async def test_nightly_schedule_runs_retention_and_reports_what_it_deleted(
     assert await number_of(stack.database, Event) == 1
     async with stack.database.read() as connection:
         (run,) = await retention_runs.list_newest(connection, limit=10)
-    assert (run.run.id, run.run.status, run.run.days) == (state.run_id, "done", 1)
+    assert (run.run.id, run.run.status, run.run.hours_different) == (state.run_id, "done", 0)
     assert [(sweep.name, sweep.done) for sweep in run.sweeps] == [(name, True) for name in SWEEPS]
     await handle.pause()
     assert await retention_schedule.next_run(unscheduled) is None

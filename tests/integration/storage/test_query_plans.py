@@ -51,11 +51,12 @@ from hookfast.storage.figures import (
     endpoint_summaries,
     newest_failures,
     overview,
+    reconciliation,
     tenant_health,
 )
 from hookfast.storage.search import ids, keys, names
 from hookfast.storage.search.hit import SCANNED, Scope
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables import Attempt, Delivery
 from tests.support.query_plan import explain, sent_by
 from tests.support.seed import claim
 
@@ -652,6 +653,27 @@ async def test_figures_of_the_overview_read_ranges_of_indexes(
     ):
         # the few groups are sorted
         await check(connection, statement, index=index, may_sort=True)
+
+
+async def test_comparison_of_gauges_reads_the_deliveries_that_they_count(
+    connection: AsyncConnection,
+) -> None:
+    ids = {"ids": [f"ep_{number}" for number in range(40)]}
+    waiting = connection.execute(reconciliation.WAITING_ROWS, ids)
+    await check(connection, waiting, index="ix_deliveries_endpoint_undelivered")
+    dead = connection.execute(reconciliation.DEAD_ROWS[connection.dialect.name], ids)
+    # sorted by event type, reason and hour
+    await check(connection, dead, index="ix_deliveries_endpoint_dead", may_sort=True)
+    tenants = connection.execute(reconciliation.TENANTS, ids)
+    await check(connection, tenants, index="sqlite_autoindex_endpoints_1")
+    following = connection.execute(reconciliation.NEXT_ENDPOINTS, {"after": "ep_1"})
+    await check(connection, following, index="sqlite_autoindex_endpoints_1", may_sort=True)
+
+
+async def test_comparison_of_an_hour_counts_a_range_of_ids(connection: AsyncConnection) -> None:
+    for prefix, table in (("att", Attempt), ("dlv", Delivery)):
+        query = reconciliation.rows_of_hour(prefix, table.__table__.c.id, MOMENT)
+        await check(connection, query, index=f"sqlite_autoindex_{table.__tablename__}_1")
 
 
 async def test_tenants_that_need_attention_are_found_without_reading_the_others(

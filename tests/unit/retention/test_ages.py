@@ -50,6 +50,7 @@ def test_every_sweep_has_a_cutoff() -> None:
         {"dead_letter_retention": "0"},  # they keep their events
         {"attempt_retention": "86400"},
         {"audit_retention": "86400"},
+        {"figure_retention": "3542400"},
     ],
 )
 def test_consistent_ages_are_accepted(
@@ -84,6 +85,11 @@ def test_consistent_ages_are_accepted(
         (
             {"job_retention": "3600"},
             "HOOKFAST_JOB_RETENTION is shorter than a day: set at least 86400 (seconds), or 0",
+        ),
+        (
+            {"figure_retention": "3456000"},
+            "HOOKFAST_FIGURE_RETENTION (40 days) is shorter than 41 days, but figures are added up "
+            "by day after 40 days: set at least 3542400 (seconds), or 0 to keep for ever",
         ),
     ],
 )

@@ -16,6 +16,14 @@ from tests.support.api_client import KeyClient, Make, assert_problem
 
 pytestmark = pytest.mark.anyio
 
+FIGURES = {
+    "rolled_up": 70,
+    "figures_deleted": 2,
+    "endpoints_compared": 7,
+    "gauges_corrected": 2,
+    "hours_different": 1,
+}
+
 
 async def test_operators_see_ages_and_the_last_runs(
     client: httpx2.AsyncClient, context: Context
@@ -29,6 +37,10 @@ async def test_operators_see_ages_and_the_last_runs(
         await retention_runs.begin(connection, run, cutoffs=cutoffs(NOW, AGES))
         await retention_runs.count_dropped(connection, run_id, "events", rows=1_000)
         await retention_runs.set_pinned(connection, run_id, "events", [pin])
+        for rows in (30, 40):
+            await retention_runs.count_figures(connection, run_id, rolled_up=rows, deleted=1)
+        await retention_runs.count_corrected(connection, run_id, gauges=2)
+        await retention_runs.record_comparison(connection, run_id, endpoints=7, hours=1)
 
     answer = await client.get("/retention")
 
@@ -44,10 +56,12 @@ async def test_operators_see_ages_and_the_last_runs(
         "notices": 90,
         "jobs": 90,
         "audit": 365,
+        "figures": 400,
     }
     assert shown["next_run_at"] is None  # Temporal is away
     [shown_run] = [one for one in shown["runs"] if one["id"] == run_id]
     assert (shown_run["status"], shown_run["workflow"]["id"]) == ("running", "retention-1")
+    assert {name: shown_run[name] for name in FIGURES} == FIGURES
     assert [sweep["name"] for sweep in shown_run["sweeps"]] == list(SWEEPS)
     [events] = [sweep for sweep in shown_run["sweeps"] if sweep["name"] == "events"]
     assert events == {

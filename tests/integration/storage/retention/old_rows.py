@@ -37,6 +37,7 @@ AGES = {
     "notices": 90 * DAY,
     "jobs": 90 * DAY,
     "audit": 365 * DAY,
+    "figures": 400 * DAY,
 }
 ENDPOINT, TENANT = "ep_1", "tnt_1"
 

@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import distinct, func, select, text
+from sqlalchemy import delete, distinct, func, select, text, update
+from structlog.testing import capture_logs
 from temporalio.exceptions import ApplicationError
 
 import activities.retention
@@ -15,6 +16,8 @@ from activities.retention import RetentionActivities
 from hookfast.ids import new_id
 from hookfast.retention.ages import SWEEPS, RetentionRunInput, SweepInput, Swept
 from hookfast.storage.accounts import tenant_days
+from hookfast.storage.counting import folding, reading
+from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.retention.sweeps import Batch, sweep_batch
@@ -22,6 +25,9 @@ from hookfast.storage.tables import (
     Attempt,
     Delivery,
     Event,
+    Figure,
+    Gauge,
+    GaugeTotal,
     IdempotencyKey,
     RetentionRun,
     RetentionSweep,
@@ -45,8 +51,12 @@ from tests.integration.storage.retention.old_rows import (
     number_of,
 )
 from tests.integration.storage.retention.retention_run import activity_at, run
+from tests.support.figures import count_rows
 
 pytestmark = pytest.mark.anyio
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+MIDNIGHT = NOW.replace(hour=0)
 
 
 @pytest.mark.parametrize("daily", [False, True], ids=["one partition", "daily partitions"])
@@ -244,6 +254,70 @@ async def test_run_deletes_tests_after_seven_days_and_a_dry_run_none(
     assert await number_of(database, SentTest) == 7
     await run(database, only=())
     assert await left(database, SentTest) == kept
+
+
+async def test_run_adds_figures_up_and_corrects_gauges_and_says_so(database: Database) -> None:
+    await add_endpoint(database)
+    event = await add_event(database, NOW)
+    held = await add_delivery(database, event, NOW - 3 * HOUR, status="held")
+    await add_attempt(database, held, NOW - 3 * HOUR)
+    await add_delivery(database, event, NOW - 3 * HOUR, status="dead", ended=NOW - HOUR)
+    for minutes in range(5):
+        at = NOW - 3 * DAY + timedelta(minutes=minutes)
+        await add_delivery(database, event, at, ended=at)
+    await count_rows(database)
+    await folding.fold(database)
+    gauges, figures, sums = Gauge.__table__, Figure.__table__, GaugeTotal.__table__
+    async with database.write() as connection:
+        for table, kind, number in ((gauges, "held", 9), (gauges, "dead:", 0), (sums, "held", 9)):
+            wrong = update(table).where(table.c.kind == kind).values(number=number)
+            await connection.execute(wrong)
+        attempts = figures.c.kind.startswith("attempt")
+        await connection.execute(delete(figures).where(attempts))
+    with capture_logs() as lines:
+        await run(database, only=())
+    async with database.read() as connection:
+        [first] = await retention_runs.list_newest(connection, limit=10)
+        [days] = await reading.steps(connection, Scope(), [MIDNIGHT - 4 * DAY, MIDNIGHT - 2 * DAY])
+    # five minutes of three scopes, by two kinds, of which one minute is the hour's first
+    assert first.run.rolled_up == 4 * 3 * 2
+    assert days.deliveries == {"delivered": 5}
+    # of the totals, those of dead letters were right, which the gauge was not: of a tenant, of all
+    assert (first.run.endpoints_compared, first.run.gauges_corrected) == (1, 2 + 2)
+    assert (first.run.hours_different, first.run.figures_deleted) == (1, 0)
+    warnings = [line for line in lines if line["log_level"] == "warning"]
+    assert [set(line) - {"event", "log_level"} for line in warnings] == [
+        {"run_id", "endpoint_id", "gauges"},
+        {"run_id", "count"},
+        {"run_id", "hour", "figures"},
+    ]
+    assert warnings[0]["gauges"] == ["dead: +1", "held -8"]
+    assert warnings[1]["count"] == 2
+    assert warnings[2]["hour"] == "2026-11-20T00:00:00.000000Z"
+    assert warnings[2]["figures"] == ["attempts 0, rows 1", "deliveries 2, rows 2"]
+
+    with capture_logs() as lines:
+        await run(database, now=NOW + MINUTE, only=())
+    async with database.read() as connection:
+        [second, _] = await retention_runs.list_newest(connection, limit=10)
+    assert (second.run.rolled_up, second.run.gauges_corrected) == (0, 0)
+    assert second.run.hours_different == 1  # reported, not corrected
+
+
+async def test_run_deletes_figures_past_their_age(database: Database) -> None:
+    await add_endpoint(database)
+    for days in (420, 380):
+        at = NOW - days * DAY
+        await add_delivery(database, "evt_1", at, ended=at)
+    await count_rows(database)
+    await folding.fold(database)
+    await run(database, ages=AGES | {"figures": timedelta(0)}, only=())
+    rows = await number_of(database, Figure)
+    await run(database, now=NOW + MINUTE, only=())
+    async with database.read() as connection:
+        [second, first] = await retention_runs.list_newest(connection, limit=10)
+    assert (first.run.figures_deleted, second.run.figures_deleted) == (0, rows // 2)
+    assert await number_of(database, Figure) == rows // 2
 
 
 def _moment(database: Database) -> str:
