@@ -53,6 +53,7 @@ _IDS: Final = ("id", "event_id", "delivery_id")
 _KEPT: Final = frozenset({"next_attempt_at", "due_at", "recheck_at", "deliver_at"})
 """Times that stay as they are, so that copies of what waits are not overdue."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_HOUR: Final = timedelta(hours=1)
 _DAY_MINUTES: Final = 1440
 
 _metadata = MetaData()
@@ -171,7 +172,10 @@ async def fill(
                 await connection.execute(text(_copying(table, connection.dialect.name)))
             await connection.execute(_COUNT, _edges(now))
             await connection.execute(_copies.delete())
-        await folding.fold(database)
+            newest = now - (first / total) * timedelta(days=days)
+            old = newest < now - MINUTES_KEPT - _HOUR
+            for statement in folding.statements(connection.dialect.name, minutes=not old):
+                await connection.execute(statement)
         done += (last - first) * originals.ended
         progress("rows", done)
     for index in _indexes():

@@ -9,6 +9,7 @@ doubles a number; and readers count entries too, so that figures are exact at an
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -42,7 +43,7 @@ BY_TYPE: Final = "/types"
 """Follows a scope whose numbers are of one event type each."""
 BY_HOUR: Final = "hours/"
 """Stands before a scope whose numbers are of whole hours. Charts of days read these: the minutes of
-an hour have forty times as many rows."""
+an hour have forty times as many rows. Other scopes have minutes, of two days."""
 
 EVERY_SECONDS: Final = 10.0
 """How often each process adds the entries up."""
@@ -56,19 +57,17 @@ _TOTALS: Table = GaugeTotal.__table__
 _E = _ENTRIES.c
 
 
-def _figures() -> Select[Any]:
-    """Select what the entries add to `figures`: nine rows for each, by scope."""
+def _figures(*, minutes: bool) -> Select[Any]:
+    """Select what the entries add to `figures`: nine rows for each, by scope; six without those of
+    minutes."""
     hour = _E.at - _E.at % 60
     plain = (literal(""), _E.at, _E.bucket)
     hourly = (literal(""), hour, _E.bucket)
     typed = (_E.event_type, hour, literal(NO_BUCKET, SmallInteger))
     parts = []
     for scope in (cast(literal(EVERYTHING), Text), _E.tenant_id, _E.endpoint_id):
-        for name, (event_type, at, bucket) in (
-            (scope, plain),
-            (literal(BY_HOUR, Text) + scope, hourly),
-            (scope + BY_TYPE, typed),
-        ):
+        names = [(literal(BY_HOUR, Text) + scope, hourly), (scope + BY_TYPE, typed)]
+        for name, (event_type, at, bucket) in [(scope, plain), *names] if minutes else names:
             parts.append(
                 select(
                     name.label("scope"),
@@ -119,15 +118,17 @@ def adding(dialect: Any, table: Table, rows: Select[Any]) -> Any:
     )
 
 
-_STATEMENTS: Final = {
-    name: (
-        adding(dialect, _FIGURES, _figures()),
+@cache
+def statements(dialect_name: str, *, minutes: bool = True) -> tuple[Any, ...]:
+    """Return the statements that add the entries up and delete them. Without `minutes`, for entries
+    that are so old that only hours are kept."""
+    dialect = {"postgresql": postgresql, "sqlite": sqlite}[dialect_name]
+    return (
+        adding(dialect, _FIGURES, _figures(minutes=minutes)),
         adding(dialect, _GAUGES, _gauges()),
         adding(dialect, _TOTALS, _totals()),
         delete(_ENTRIES),
     )
-    for name, dialect in (("postgresql", postgresql), ("sqlite", sqlite))
-}
 
 
 async def fold(database: Database) -> int:
@@ -139,7 +140,7 @@ async def fold(database: Database) -> int:
         async with database.write() as connection:
             if not await lock(connection, wait=False):
                 return 0
-            for statement in _STATEMENTS[connection.dialect.name]:
+            for statement in statements(connection.dialect.name):
                 done = await connection.execute(statement)
             return done.rowcount
     except DBAPIError as error:

@@ -1,9 +1,9 @@
-"""Adds old figures up: those of minutes to their hour, then those of hours to their day. Also
-deletes figures past their age, and rows whose number has become 0.
+"""Deletes old figures of minutes, which are counted in their hours too, and adds old figures of
+hours to their day. Also deletes figures past their age, and rows whose number has become 0.
 
-A rolled-up number is at the first minute of its hour or day, so a row needs no mark, and what is
-added late to an old minute is moved by the next run. Each piece is a transaction that deletes what
-it adds: a crash between two pieces changes no sum.
+A rolled-up number is at the first minute of its day, so a row needs no mark, and what is added late
+to an old hour is moved by the next run. Each piece is a transaction that deletes what it adds: a
+crash between two pieces changes no sum.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
-    case,
     delete,
     func,
     or_,
@@ -61,8 +60,8 @@ class Ages(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What a piece did with rows of `figures`: how many it added to others, and how many were past
-    their age."""
+    """What a piece did with rows of `figures`: how many are counted in others, and how many were
+    past their age."""
 
     rolled_up: int
     deleted: int
@@ -157,13 +156,17 @@ NEXT_SCOPES: Final = _next_scopes()
 _HOURS = bindparam("hours", type_=Integer)
 _DAYS = bindparam("days", type_=Integer)
 _KEPT = bindparam("kept", type_=Integer)
-_IS_MOVED: Final = or_(_F.at % 60 != 0, and_(_F.at < _DAYS, _F.at % _DAY != 0))
+_OF_MINUTES: Final = ~_F.scope.contains("/")
+_IS_MOVED: Final = and_(~_OF_MINUTES, _F.at < _DAYS, _F.at % _DAY != 0)
 _PIECE: Final = (
     _F.scope.in_(bindparam("scopes", type_=String, expanding=True)),
     _F.at >= bindparam("since", type_=Integer),
     _F.at < bindparam("before", type_=Integer),
 )
-_IS_OLD: Final = (*_PIECE, _F.at < _HOURS, or_(_IS_MOVED, _F.at < _KEPT, _F.number == 0))
+_IS_OLD: Final = (
+    *(*_PIECE, _F.at < _HOURS),
+    or_(_OF_MINUTES, _IS_MOVED, _F.at < _KEPT, _F.number == 0),
+)
 
 OLD_ROWS: Final = (
     select(_F.scope, func.count().label("rows"), func.min(_F.at).label("first"))
@@ -179,10 +182,10 @@ LAST_OF_PIECE: Final = (
 
 
 def _sums() -> Select[Any]:
-    """Select what a piece's rows add to their hours or days."""
-    at = case((_F.at < _DAYS, _F.at - _F.at % _DAY), else_=_F.at - _F.at % 60)
+    """Select what a piece's rows add to their days."""
+    day = _F.at - _F.at % _DAY
     rows = (
-        select(_F.scope, at.label("at"), _F.event_type, _F.kind, _F.bucket, _F.number)
+        select(_F.scope, day.label("at"), _F.event_type, _F.kind, _F.bucket, _F.number)
         .where(*_PIECE, _IS_MOVED)
         .subquery()
         .c
@@ -197,7 +200,7 @@ ADD: Final = {
     "postgresql": folding.adding(postgresql, _FIGURES, _sums()),
     "sqlite": folding.adding(sqlite, _FIGURES, _sums()),
 }
-DELETE_MOVED: Final = delete(_FIGURES).where(*_PIECE, _IS_MOVED)
+DELETE_MOVED: Final = delete(_FIGURES).where(*_PIECE, or_(_OF_MINUTES, _IS_MOVED))
 DELETE_PAST_AGE: Final = delete(_FIGURES).where(*_PIECE, _F.at < _KEPT)
 DELETE_EMPTY: Final = delete(_FIGURES).where(*_PIECE, _F.number == 0)
 
