@@ -171,9 +171,13 @@ async def fill(
                 await connection.execute(text(_copying(table, connection.dialect.name)))
             await connection.execute(_COUNT, _edges(now))
             await connection.execute(_copies.delete())
-        await folding.fold(database)
+            for statement in folding.STATEMENTS[connection.dialect.name]:
+                await connection.execute(statement)
         done += (last - first) * originals.ended
         progress("rows", done)
+    async with database.write() as connection:
+        await _set(connection)
+        await connection.execute(_DELETE_OLD_MINUTES, _edges(now))
     for index in _indexes():
         progress(str(index.name), done)
         async with database.write() as connection:
@@ -341,6 +345,10 @@ _COUNT: Final = text("""
     ) AS rounded
     GROUP BY gauge, at, tenant_id, endpoint_id, event_type, kind, bucket
 """)
+
+
+_DELETE_OLD_MINUTES: Final = text("DELETE FROM figures WHERE scope NOT LIKE '%/%' AND at < :hours")
+"""As the daily run does: figures by the hour are kept."""
 
 
 def _edges(now: datetime) -> Mapping[str, int]:

@@ -1,5 +1,6 @@
 """Compares all figures and gauges of a database with counts of its rows, by scope and kind over all
-time, and for all tenants by hour over the newest day and by day over all days."""
+time, and for all tenants by minute over the newest hours, by hour over the newest day and by day
+over all days."""
 
 from __future__ import annotations
 
@@ -32,6 +33,7 @@ _F = Figure.__table__.c
 _GAUGE: Final = "now:"
 _DAY: Final = timedelta(days=1)
 _HOUR: Final = timedelta(hours=1)
+_MINUTE: Final = timedelta(minutes=1)
 
 _Counted = Counter[tuple[str, str]]
 """Numbers by scope and kind."""
@@ -86,7 +88,7 @@ async def _count_deliveries(connection: AsyncConnection) -> _Counted:
             kinds.append(f"ended:{status}:{reason}")
         for kind in kinds:
             for scope in (EVERYTHING, tenant, endpoint):
-                for name in (scope, BY_HOUR + scope, scope + BY_TYPE):
+                for name in (BY_HOUR + scope, scope + BY_TYPE):
                     counted[name, kind] += number
         if status in WAITING:
             counted[endpoint, _GAUGE + status] += number
@@ -108,7 +110,7 @@ async def _count_attempts(connection: AsyncConnection) -> _Counted:
     ):
         kind = f"attempt:{answer_of(Result(result), code)}:{turn}"
         for scope in (EVERYTHING, tenants[endpoint], endpoint):
-            for name in (scope, BY_HOUR + scope, scope + BY_TYPE):
+            for name in (BY_HOUR + scope, scope + BY_TYPE):
                 counted[name, kind] += number
     return counted
 
@@ -116,7 +118,9 @@ async def _count_attempts(connection: AsyncConnection) -> _Counted:
 async def _figures(connection: AsyncConnection) -> _Counted:
     counted: _Counted = Counter()
     for scope, kind, number in await connection.execute(
-        select(_F.scope, _F.kind, func.sum(_F.number)).group_by(_F.scope, _F.kind)
+        select(_F.scope, _F.kind, func.sum(_F.number))
+        .where(_F.scope.contains("/"))
+        .group_by(_F.scope, _F.kind)
     ):
         counted[scope, kind] = int(number)
     for row in await reading.gauges(connection, Scope(), by=("endpoint_id", "kind")):
@@ -125,8 +129,7 @@ async def _figures(connection: AsyncConnection) -> _Counted:
 
 
 async def _steps(connection: AsyncConnection) -> list[tuple[datetime, int, int]]:
-    """Return the deliveries accepted in each hour of the newest day and on each day: when it
-    begins, as counted, and by rows."""
+    """Return the deliveries accepted in each step: when it begins, as counted, and by rows."""
     oldest, newest = (await connection.execute(select(func.min(_D.id), func.max(_D.id)))).one()
     since, until = time_of(oldest), time_of(newest)
     assert since is not None
@@ -135,7 +138,9 @@ async def _steps(connection: AsyncConnection) -> list[tuple[datetime, int, int]]
     hours = [end - _HOUR * hour for hour in range(24, -1, -1)]
     day = datetime(since.year, since.month, since.day, tzinfo=UTC)
     days = [day + _DAY * number for number in range((utc_now() - day).days + 2)]
-    return await _accepted(connection, hours) + await _accepted(connection, days)
+    minutes = [end - _MINUTE * minute for minute in range(180, -1, -1)]
+    found = [await _accepted(connection, edges) for edges in (minutes, hours, days)]
+    return [step for steps in found for step in steps]
 
 
 async def _accepted(

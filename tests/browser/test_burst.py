@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import httpx2
 import pytest
-from api.site.attempt_chart import classified, legend_of
 from playwright.async_api import Page, async_playwright
 from sqlalchemy import func, select
 
+from api.site.attempt_chart import classified, legend_of
 from api.site.formatting import number, percent
 from hookfast.clock import rfc3339, utc_now
 from hookfast.deliveries.figures import answer_of

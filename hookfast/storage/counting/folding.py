@@ -42,7 +42,7 @@ BY_TYPE: Final = "/types"
 """Follows a scope whose numbers are of one event type each."""
 BY_HOUR: Final = "hours/"
 """Stands before a scope whose numbers are of whole hours. Charts of days read these: the minutes of
-an hour have forty times as many rows."""
+an hour have forty times as many rows. Other scopes have minutes, of two days."""
 
 EVERY_SECONDS: Final = 10.0
 """How often each process adds the entries up."""
@@ -119,7 +119,7 @@ def adding(dialect: Any, table: Table, rows: Select[Any]) -> Any:
     )
 
 
-_STATEMENTS: Final = {
+STATEMENTS: Final = {
     name: (
         adding(dialect, _FIGURES, _figures()),
         adding(dialect, _GAUGES, _gauges()),
@@ -128,6 +128,7 @@ _STATEMENTS: Final = {
     )
     for name, dialect in (("postgresql", postgresql), ("sqlite", sqlite))
 }
+"""The statements that add the entries up and delete them, by the database's kind."""
 
 
 async def fold(database: Database) -> int:
@@ -139,7 +140,7 @@ async def fold(database: Database) -> int:
         async with database.write() as connection:
             if not await lock(connection, wait=False):
                 return 0
-            for statement in _STATEMENTS[connection.dialect.name]:
+            for statement in STATEMENTS[connection.dialect.name]:
                 done = await connection.execute(statement)
             return done.rowcount
     except DBAPIError as error:

@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.figures import Numbers, minute_of, time_of_minute
+from hookfast.deliveries.figures import Numbers, hour_of, minute_of, time_of_minute
 from hookfast.storage.counting.folding import BY_HOUR, BY_TYPE, EVERYTHING
 from hookfast.storage.tables import Figure, FigureEntry, Gauge, GaugeTotal
 
@@ -96,24 +96,37 @@ def extended(since: datetime, until: datetime, *, now: datetime) -> tuple[dateti
 
 
 async def oldest(connection: AsyncConnection, scope: Scope) -> datetime | None:
-    """Return the beginning of the oldest hour or day that has figures; None if none has."""
-    moments = await connection.scalars(
+    """Return the beginning of the oldest minute, hour or day that has figures; None if none has."""
+    rows = await connection.execute(
         oldest_statement(
             by_endpoint=scope.endpoint_id is not None,
             by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
         ),
-        {"scope": BY_HOUR + scope.name, "owner": scope.endpoint_id or scope.tenant_id},
+        {
+            "scope": scope.name,
+            "hourly": BY_HOUR + scope.name,
+            "owner": scope.endpoint_id or scope.tenant_id,
+        },
     )
-    least = min((at for at in moments if at is not None), default=None)
-    return None if least is None else time_of_minute(least)
+    found = [row for row in rows if row.at is not None]
+    hour = min((row.at for row in found if row.hourly), default=None)
+    minute = min((row.at for row in found if not row.hourly), default=None)
+    # an old hour has no minutes
+    if minute is None or (hour is not None and hour < hour_of(minute)):
+        minute = hour
+    return None if minute is None else time_of_minute(minute)
 
 
 @lru_cache
-def oldest_statement(*, by_endpoint: bool, by_tenant: bool) -> CompoundSelect[int]:
+def oldest_statement(*, by_endpoint: bool, by_tenant: bool) -> CompoundSelect[Any]:
     """Return the statement of `oldest`."""
-    added = select(func.min(_F.at)).where(_F.scope == bindparam("scope"))
-    new = select(func.min(_E.at)).where(~_E.gauge, *_owned(_E, by_endpoint, by_tenant))
-    return union_all(added, new)
+    owned = _owned(_E, by_endpoint, by_tenant)
+    hourly, minutes = literal(True).label("hourly"), literal(False).label("hourly")
+    return union_all(
+        select(hourly, func.min(_F.at).label("at")).where(_F.scope == bindparam("hourly")),
+        select(minutes, func.min(_F.at)).where(_F.scope == bindparam("scope")),
+        select(minutes, func.min(_E.at)).where(~_E.gauge, *owned),
+    )
 
 
 async def steps(
