@@ -171,8 +171,7 @@ async def fill(
                 await connection.execute(text(_copying(table, connection.dialect.name)))
             await connection.execute(_COUNT, _edges(now))
             await connection.execute(_copies.delete())
-            for statement in folding.STATEMENTS[connection.dialect.name]:
-                await connection.execute(statement)
+            await folding.add_up(connection)
         done += (last - first) * originals.ended
         progress("rows", done)
     async with database.write() as connection:
