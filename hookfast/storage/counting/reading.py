@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     BindParameter,
     ColumnElement,
     CompoundSelect,
-    Integer,
     Select,
     Table,
     bindparam,
@@ -59,16 +58,6 @@ class Scope:
     def name(self) -> str:
         """Its name in `figures`."""
         return self.endpoint_id or self.tenant_id or EVERYTHING
-
-
-class Counted(NamedTuple):
-    """A number of a step. `event_type` is empty unless the figures are read by type."""
-
-    step: int
-    event_type: str
-    kind: str
-    bucket: int
-    number: int
 
 
 def precision(moment: datetime, *, now: datetime) -> timedelta:
@@ -175,11 +164,13 @@ async def _read(
     by_type: bool = False,
     only: Sequence[str] | None = None,
     prefix: str = "",
-) -> list[Counted]:
+) -> list[Any]:
     if len(edges) < 2:
         return []
-    length = max(end - start for start, end in pairwise(edges))
-    hours_since, hours_until = _whole_hours([minute_of(edge) for edge in edges])
+    # later minutes than the column can hold have no figures
+    minutes = [min(minute_of(edge), _LARGEST) for edge in edges]
+    length = max(end - start for start, end in pairwise(minutes))
+    hours_since, hours_until = _whole_hours(minutes)
     rows = await connection.execute(
         figures_statement(
             by_endpoint=scope.endpoint_id is not None,
@@ -194,16 +185,16 @@ async def _read(
             "hours_since": hours_since,
             "hours_until": hours_until,
             "owner": scope.endpoint_id or scope.tenant_id,
-            "since": min(minute_of(edges[0]), _LARGEST),
-            "until": min(minute_of(edges[-1]), _LARGEST),
+            "since": minutes[0],
+            "until": minutes[-1],
             # the first step may be shorter: count from where it would have begun
-            "origin": min(minute_of(edges[1] - length), _LARGEST),
-            "length": length // timedelta(minutes=1),
+            "origin": minutes[1] - length,
+            "length": length,
             "prefix": prefix,
             "event_types": list(only or ()),
         },
     )
-    return [Counted(*row) for row in rows]
+    return list(rows)
 
 
 def _whole_hours(edges: Sequence[int]) -> tuple[int, int]:
@@ -219,7 +210,8 @@ def _whole_hours(edges: Sequence[int]) -> tuple[int, int]:
 def figures_statement(
     *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool, of_types: bool = False
 ) -> Select[Any]:
-    """Return the statement of `figures`: step, event type, kind, bucket, number."""
+    """Return the statement of figures: rows of `step`, `event_type` (empty unless they are read by
+    type), `kind`, `bucket` and `number`."""
     at = _E.at - _E.at % 60 if by_type else _E.at
     parts: tuple[tuple[str, str, str], ...] = (("scope", "since", "until"),)
     if not by_type:
@@ -252,25 +244,26 @@ def figures_statement(
     )
     rows = union_all(*added, new).subquery().c
     key = (
-        ((rows.at - bindparam("origin")) // bindparam("length", type_=Integer)).label("step"),
+        # BigInteger: a step may be of thousands of years
+        (
+            (rows.at - bindparam("origin", type_=BigInteger))
+            // bindparam("length", type_=BigInteger)
+        ).label("step"),
         *(rows.event_type, rows.kind, rows.bucket),
     )
     # in the select list twice, as a bound parameter in GROUP BY is not the one in SELECT
     numbers = select(*key, rows.number).subquery().c
     grouped = (numbers.step, numbers.event_type, numbers.kind, numbers.bucket)
     number = func.sum(numbers.number)
-    return select(*grouped, cast(number, BigInteger)).group_by(*grouped).having(number != 0)
+    counted = cast(number, BigInteger).label("number")
+    return select(*grouped, counted).group_by(*grouped).having(number != 0)
 
 
-async def gauges(
-    connection: AsyncConnection, scope: Scope, *, by: tuple[str, ...] = ("kind",)
-) -> list[Any]:
-    """Return rows of these columns of `gauges` and `number`, how many deliveries of each there are
-    now; those with none are left out. `by` may name `tenant_id`, `endpoint_id`, `kind`,
-    `event_type`, and `at`: the hour in which dead letters ended, in minutes from 1970."""
+async def gauges(connection: AsyncConnection, scope: Scope) -> list[Any]:
+    """Return rows of `kind` and `number`, how many deliveries of each kind there are now; kinds
+    with none are left out."""
     rows = await connection.execute(
         gauges_statement(
-            by,
             by_endpoint=scope.endpoint_id is not None,
             by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
         ),
@@ -280,16 +273,15 @@ async def gauges(
 
 
 @lru_cache
-def gauges_statement(by: tuple[str, ...], *, by_endpoint: bool, by_tenant: bool) -> Select[Any]:
-    """Return the statement of `gauges`. By kind alone, those of a tenant or of all are read from
-    their totals: few rows, however many endpoints there are."""
-    if by == ("kind",) and not by_endpoint:
-        added: Select[Any] = select(_T.kind, _T.number).where(_T.scope == bindparam("scope"))
+def gauges_statement(*, by_endpoint: bool, by_tenant: bool) -> Select[Any]:
+    """Return the statement of `gauges`. Those of a tenant or of all are read from their totals: few
+    rows, however many endpoints there are."""
+    if by_endpoint:
+        added = select(_G.kind, _G.number).where(*_owned(_G, by_endpoint, by_tenant))
     else:
-        columns = [_G[name] for name in by]
-        added = select(*columns, _G.number).where(*_owned(_G, by_endpoint, by_tenant))
-    new = select(*(_E[name] for name in by), _E.number)
-    return _summed(by, added, new.where(_E.gauge, *_owned(_E, by_endpoint, by_tenant)))
+        added = select(_T.kind, _T.number).where(_T.scope == bindparam("scope"))
+    new = select(_E.kind, _E.number).where(_E.gauge, *_owned(_E, by_endpoint, by_tenant))
+    return _summed(("kind",), added, new)
 
 
 async def gauges_of_tenants(connection: AsyncConnection, tenant_ids: Sequence[str]) -> list[Any]:
