@@ -33,12 +33,11 @@ from sqlalchemy.schema import CreateIndex, DropIndex
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Trigger
-from hookfast.deliveries.figures import Owner, State, Tally, hour_of, minute_of, time_of_minute
+from hookfast.deliveries.figures import Owner, State, Tally, time_of_minute
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus, Result
 from hookfast.ids import time_of
-from hookfast.storage.counting import folding
-from hookfast.storage.counting.reading import HOURS_KEPT, MINUTES_KEPT
+from hookfast.storage.counting import folding, rollup
 from hookfast.storage.database import partitions
 from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.database.engine import Database
@@ -53,7 +52,6 @@ _IDS: Final = ("id", "event_id", "delivery_id")
 _KEPT: Final = frozenset({"next_attempt_at", "due_at", "recheck_at", "deliver_at"})
 """Times that stay as they are, so that copies of what waits are not overdue."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_DAY_MINUTES: Final = 1440
 
 _metadata = MetaData()
 _originals = Table(
@@ -352,5 +350,5 @@ _DELETE_OLD_MINUTES: Final = text("DELETE FROM figures WHERE scope NOT LIKE '%/%
 
 def _edges(now: datetime) -> Mapping[str, int]:
     """Return the minutes before which figures are of hours, and of days."""
-    days = minute_of(now - HOURS_KEPT)
-    return {"hours": hour_of(minute_of(now - MINUTES_KEPT)), "days": days - days % _DAY_MINUTES}
+    ages = rollup.ages(now, kept_since=None)
+    return {"hours": ages.hours, "days": ages.days}

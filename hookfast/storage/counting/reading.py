@@ -59,6 +59,13 @@ class Scope:
         """Its name in `figures`."""
         return self.endpoint_id or self.tenant_id or EVERYTHING
 
+    @property
+    def owner(self) -> str | None:
+        """The column that has its name in the rows that it has; None if it has all."""
+        if self.endpoint_id is not None:
+            return "endpoint_id"
+        return None if self.tenant_id is None else "tenant_id"
+
 
 def precision(moment: datetime, *, now: datetime) -> timedelta:
     """Return the length of the time that figures of this moment are of: an hour or a day if it is
@@ -87,15 +94,8 @@ def extended(since: datetime, until: datetime, *, now: datetime) -> tuple[dateti
 async def oldest(connection: AsyncConnection, scope: Scope) -> datetime | None:
     """Return the beginning of the oldest minute, hour or day that has figures; None if none has."""
     rows = await connection.execute(
-        oldest_statement(
-            by_endpoint=scope.endpoint_id is not None,
-            by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
-        ),
-        {
-            "scope": scope.name,
-            "hourly": BY_HOUR + scope.name,
-            "owner": scope.endpoint_id or scope.tenant_id,
-        },
+        oldest_statement(scope.owner),
+        {"scope": scope.name, "hourly": BY_HOUR + scope.name, "owner": scope.name},
     )
     found = [row for row in rows if row.at is not None]
     hour = min((row.at for row in found if row.hourly), default=None)
@@ -107,14 +107,13 @@ async def oldest(connection: AsyncConnection, scope: Scope) -> datetime | None:
 
 
 @lru_cache
-def oldest_statement(*, by_endpoint: bool, by_tenant: bool) -> CompoundSelect[Any]:
+def oldest_statement(owner: str | None) -> CompoundSelect[Any]:
     """Return the statement of `oldest`."""
-    owned = _owned(_E, by_endpoint, by_tenant)
     hourly, minutes = literal(True).label("hourly"), literal(False).label("hourly")
     return union_all(
         select(hourly, func.min(_F.at).label("at")).where(_F.scope == bindparam("hourly")),
         select(minutes, func.min(_F.at)).where(_F.scope == bindparam("scope")),
-        select(minutes, func.min(_E.at)).where(~_E.gauge, *owned),
+        select(minutes, func.min(_E.at)).where(~_E.gauge, *_owned(_E, owner)),
     )
 
 
@@ -173,18 +172,14 @@ async def _read(
     hours_since, hours_until = _whole_hours(minutes)
     rows = await connection.execute(
         figures_statement(
-            by_endpoint=scope.endpoint_id is not None,
-            by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
-            by_type=by_type,
-            of_types=only is not None,
-            filtered=bool(prefix),
+            scope.owner, by_type=by_type, of_types=only is not None, filtered=bool(prefix)
         ),
         {
             "scope": scope.name + (BY_TYPE if by_type else ""),
             "hourly": BY_HOUR + scope.name,
             "hours_since": hours_since,
             "hours_until": hours_until,
-            "owner": scope.endpoint_id or scope.tenant_id,
+            "owner": scope.name,
             "since": minutes[0],
             "until": minutes[-1],
             # the first step may be shorter: count from where it would have begun
@@ -208,7 +203,7 @@ def _whole_hours(edges: Sequence[int]) -> tuple[int, int]:
 
 @lru_cache
 def figures_statement(
-    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool, of_types: bool = False
+    owner: str | None, *, by_type: bool, filtered: bool, of_types: bool
 ) -> Select[Any]:
     """Return the statement of figures: rows of `step`, `event_type` (empty unless they are read by
     type), `kind`, `bucket` and `number`."""
@@ -237,7 +232,7 @@ def figures_statement(
         _E.number,
     ).where(
         ~_E.gauge,
-        *_owned(_E, by_endpoint, by_tenant),
+        *_owned(_E, owner),
         *_within(at),
         *_of_types(_E.event_type, of_types),
         *_named(_E.kind, filtered),
@@ -262,25 +257,19 @@ def figures_statement(
 async def gauges(connection: AsyncConnection, scope: Scope) -> list[Any]:
     """Return rows of `kind` and `number`, how many deliveries of each kind there are now; kinds
     with none are left out."""
-    rows = await connection.execute(
-        gauges_statement(
-            by_endpoint=scope.endpoint_id is not None,
-            by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
-        ),
-        {"scope": scope.name, "owner": scope.endpoint_id or scope.tenant_id},
-    )
-    return list(rows)
+    name = {"scope": scope.name, "owner": scope.name}
+    return list(await connection.execute(gauges_statement(scope.owner), name))
 
 
 @lru_cache
-def gauges_statement(*, by_endpoint: bool, by_tenant: bool) -> Select[Any]:
+def gauges_statement(owner: str | None) -> Select[Any]:
     """Return the statement of `gauges`. Those of a tenant or of all are read from their totals: few
     rows, however many endpoints there are."""
-    if by_endpoint:
-        added = select(_G.kind, _G.number).where(*_owned(_G, by_endpoint, by_tenant))
+    if owner == "endpoint_id":
+        added = select(_G.kind, _G.number).where(*_owned(_G, owner))
     else:
         added = select(_T.kind, _T.number).where(_T.scope == bindparam("scope"))
-    new = select(_E.kind, _E.number).where(_E.gauge, *_owned(_E, by_endpoint, by_tenant))
+    new = select(_E.kind, _E.number).where(_E.gauge, *_owned(_E, owner))
     return _summed(("kind",), added, new)
 
 
@@ -317,10 +306,8 @@ def gauge_rows(
     return union_all(added, new)
 
 
-def _owned(columns: Any, by_endpoint: bool, by_tenant: bool) -> tuple[ColumnElement[bool], ...]:
-    if by_endpoint:
-        return (columns.endpoint_id == bindparam("owner"),)
-    return (columns.tenant_id == bindparam("owner"),) if by_tenant else ()
+def _owned(columns: Any, owner: str | None) -> tuple[ColumnElement[bool], ...]:
+    return () if owner is None else (columns[owner] == bindparam("owner"),)
 
 
 def _within(
