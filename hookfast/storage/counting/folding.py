@@ -156,8 +156,8 @@ async def fold(database: Database) -> int:
         begun = time.monotonic()
         piece = await _fold_piece(database)
         folded += piece
-        if piece == ENTRIES_AT_ONCE:
-            # As long as it took, so that others who wait for SQLite's one writer get a turn.
+        if database.kind == "sqlite" and piece == ENTRIES_AT_ONCE:
+            # As long as it took, so that others who wait for the one writer get a turn.
             await asyncio.sleep(time.monotonic() - begun)
     return folded
 
