@@ -15,10 +15,12 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.facts import AttemptPlan, Trigger
 from hookfast.deliveries.figures import Owner, State, Tally, time_of_minute
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.ids import new_id
 from hookfast.storage.counting import entries, folding, reading
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
+from hookfast.storage.events import new_events
 from hookfast.storage.figures import recount
 from tests.integration.storage.deliveries.ordered import api, emit_with, rows, seed_ordered
 from tests.integration.storage.retention.ended import ended
@@ -134,3 +136,27 @@ async def test_many_entries_are_added_up_in_transactions_of_a_bounded_size(
             [step] = await reading.steps(connection, scope, [minute, minute + timedelta(minutes=1)])
             assert step.accepted == number
         assert await folding.count(connection) == 0
+
+
+async def test_a_broadcast_is_counted_in_the_parts_in_which_it_is_inserted(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await seed_ordered(database)
+    async with api(database) as emitter:
+        await emit_with(emitter, ["a"])
+    [row] = await rows(database)
+    copied = dict(row._mapping)
+    parts: list[int] = []
+    add = entries.add
+
+    async def add_and_note(connection: AsyncConnection, tally: Tally) -> None:
+        parts.append(sum(number for key, number in tally.numbers() if not key.gauge))
+        await add(connection, tally)
+
+    monkeypatch.setattr(entries, "add", add_and_note)
+    monkeypatch.setattr(new_events, "_ROWS_PER_INSERT", 2)
+    async with database.write() as connection:
+        copies = ({**copied, "id": new_id("dlv")} for _ in range(5))
+        await new_events.insert_deliveries(connection, copies)
+    assert parts == [2, 2, 1]
+    assert await recount.differences(database) == {}
