@@ -105,9 +105,7 @@ class Span:
 
 WINDOWS: Final[dict[Window, Span]] = {
     "1h": Span(60, _MINUTE, "the last hour, by the minute", Labels(10 * _MINUTE, "%H:%M")),
-    "24h": Span(
-        48, 30 * _MINUTE, "the last 24 hours, by the half hour", Labels(4 * _HOUR, "%H:%M")
-    ),
+    "24h": Span(24, _HOUR, "the last 24 hours, by the hour", Labels(4 * _HOUR, "%H:%M")),
     "7d": Span(28, 6 * _HOUR, "the last 7 days, by six hours", Labels(_DAY, "%-d %b")),
     "30d": Span(30, _DAY, "the last 30 days, by the day of UTC", Labels(5 * _DAY, "%-d %b")),
 }

@@ -16,6 +16,7 @@ from bench.chaos.storm import (
     WORKER_KILLED,
     WORKER_STOPPED,
 )
+from hookfast.deliveries.figures import Key, time_of_minute
 from hookfast.deliveries.time_budget import LOCAL_STEP
 
 UNEXPLAINED: Final = "unexplained"
@@ -162,3 +163,28 @@ def out_of_order(
 def missing(accepted: Mapping[str, int], made: Mapping[str, int]) -> list[str]:
     """Return accepted events without all the deliveries that their answer promised."""
     return [event for event, promised in accepted.items() if made.get(event, 0) != promised]
+
+
+def drift(
+    differences: Mapping[Key, int], deliveries: Iterable[Mapping[str, object]]
+) -> dict[str, int]:
+    """Return the figures that disagree with the rows, and by how much they are too high.
+    `differences` are those of `recount`, with ends: an endpoint's ends may be counted more often
+    than its rows say by the number of times that its deliveries started again after an end."""
+    rounds: Counter[str] = Counter()
+    for row in deliveries:
+        rounds[str(row["endpoint_id"])] += int(str(row["round"]))
+    found: Counter[str] = Counter()
+    more: Counter[str] = Counter()
+    for key, number in differences.items():
+        if number > 0 and key.kind.startswith("ended:"):
+            if key.endpoint_id.startswith("ep_") and not key.event_type:
+                more[key.endpoint_id] += number
+            continue
+        of_type = f" of {key.event_type}" if key.event_type else ""
+        at = f" at {time_of_minute(key.at):%Y-%m-%d %H:%M}" if key.at else ""
+        found[f"{key.kind}{of_type} of {key.endpoint_id}{at}"] += number
+    for endpoint_id, number in more.items():
+        if number > rounds[endpoint_id]:
+            found[f"ends of {endpoint_id}"] += number - rounds[endpoint_id]
+    return found

@@ -42,6 +42,8 @@ class Verdict:
     parts: Sequence[Part]
     open_workflows: Sequence[str]
     woken_by_sweep: int
+    drift: Mapping[str, int]
+    """Figures that disagree with the rows, and by how much they are too high."""
     more: Sequence[Line] = ()
     """Lines of the run that used the storm's parts for another purpose; they end the table."""
     lines: list[Line] = field(default_factory=list)
@@ -68,6 +70,8 @@ class Verdict:
         self._must_be_none("illegal states", [key for key, _ in self.watch.illegal])
         self._must_be_none("rows left in the outbox", rows.in_outbox)
         self._must_be_none("workflows left open", self.open_workflows)
+        drift = [f"{figure}: {number:+,}" for figure, number in self.drift.items()]
+        self._must_be_none("figures that disagree with the rows", drift)
         self._say("deliveries woken by the sweep", f"{self.woken_by_sweep:,}")
         restarts = {part.name: part.ended_by_itself for part in self.parts if part.ended_by_itself}
         self._say("processes that ended by themselves", _counted(restarts) or "0")
@@ -160,9 +164,10 @@ def show(verdict: Verdict, console: Console, *, title: str) -> bool:
         table.add_row(line.name, line.value, style=style)
     console.print(table)
     for line in lines:
-        for delivery_id in (line.bad or ())[:_SHOWN]:
-            console.print(f"\n{line.name.strip()}: {delivery_id}", style="bold red")
-            console.print("\n".join(verdict.story(delivery_id)), markup=False, highlight=False)
+        for bad in (line.bad or ())[:_SHOWN]:
+            console.print(f"\n{line.name.strip()}: {bad}", style="bold red")
+            if bad.startswith("dlv_"):
+                console.print("\n".join(verdict.story(bad)), markup=False, highlight=False)
     return not any(line.violated for line in lines)
 
 

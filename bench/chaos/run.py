@@ -19,6 +19,7 @@ from rich.text import Text
 from sqlalchemy.exc import SQLAlchemyError
 from temporalio.client import Client
 
+from bench.chaos.checks import drift
 from bench.chaos.clock import INSTALL, libfaketime
 from bench.chaos.database import Disk
 from bench.chaos.emitter import Emitter
@@ -30,6 +31,7 @@ from bench.chaos.service import Service, running_service
 from bench.chaos.storm import CLOCKS, Storm
 from hookfast.deliveries.messages import WORKFLOW_TYPE
 from hookfast.storage.database.engine import Database
+from hookfast.storage.figures import recount
 
 _LEAST_SECONDS = 60.0
 """Shortest storm in seconds, so that it hits every part even with few events."""
@@ -163,8 +165,9 @@ async def wait_for_the_end(people: People, watch: Watch) -> None:
 
 
 async def judge(service: Service, evidence: Evidence, watch: Watch) -> Verdict:
-    """Read rows and requests, and compare them."""
+    """Read rows, figures and requests, and compare them."""
     rows = await read_rows(watch.database)
+    differences = await recount.differences(watch.database, ends=True)
     noted = json.loads(await service.ask_receiver("/log"))
     evidence.requests = [Request(*values) for values in noted]
     return Verdict(
@@ -174,6 +177,7 @@ async def judge(service: Service, evidence: Evidence, watch: Watch) -> Verdict:
         parts=service.parts,
         open_workflows=await open_workflows(service.temporal_server.address),
         woken_by_sweep=sum(_woken_by_sweep(worker.log) for worker in service.workers),
+        drift=drift(differences, rows.deliveries.values()),
     )
 
 

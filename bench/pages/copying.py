@@ -53,7 +53,6 @@ _IDS: Final = ("id", "event_id", "delivery_id")
 _KEPT: Final = frozenset({"next_attempt_at", "due_at", "recheck_at", "deliver_at"})
 """Times that stay as they are, so that copies of what waits are not overdue."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_HOUR: Final = timedelta(hours=1)
 _DAY_MINUTES: Final = 1440
 
 _metadata = MetaData()
@@ -172,12 +171,13 @@ async def fill(
                 await connection.execute(text(_copying(table, connection.dialect.name)))
             await connection.execute(_COUNT, _edges(now))
             await connection.execute(_copies.delete())
-            newest = now - (first / total) * timedelta(days=days)
-            old = newest < now - MINUTES_KEPT - _HOUR
-            for statement in folding.statements(connection.dialect.name, minutes=not old):
+            for statement in folding.STATEMENTS[connection.dialect.name]:
                 await connection.execute(statement)
         done += (last - first) * originals.ended
         progress("rows", done)
+    async with database.write() as connection:
+        await _set(connection)
+        await connection.execute(_DELETE_OLD_MINUTES, _edges(now))
     for index in _indexes():
         progress(str(index.name), done)
         async with database.write() as connection:
@@ -345,6 +345,10 @@ _COUNT: Final = text("""
     ) AS rounded
     GROUP BY gauge, at, tenant_id, endpoint_id, event_type, kind, bucket
 """)
+
+
+_DELETE_OLD_MINUTES: Final = text("DELETE FROM figures WHERE scope NOT LIKE '%/%' AND at < :hours")
+"""As the daily run does: figures by the hour are kept."""
 
 
 def _edges(now: datetime) -> Mapping[str, int]:

@@ -16,6 +16,7 @@ from bench.chaos.storm import (
     WORKER_KILLED,
     WORKER_STOPPED,
 )
+from hookfast.deliveries.figures import Key
 
 SENDER, ANOTHER = 11, 12
 
@@ -121,3 +122,32 @@ def test_accepted_event_without_all_its_deliveries_is_found() -> None:
     assert checks.missing({"evt_1": 1, "evt_2": 2, "evt_3": 0}, {"evt_1": 1, "evt_2": 1}) == [
         "evt_2"
     ]
+
+
+def ended(number: int, endpoint_id: str = "ep_1", **key: Any) -> dict[Key, int]:
+    fields = {"tenant_id": "", "event_type": "", "kind": "ended:dead:gone", "bucket": -1}
+    return {Key(**{"gauge": False, "at": 0, "endpoint_id": endpoint_id, **fields, **key}): number}
+
+
+@pytest.mark.parametrize(
+    ("differences", "found"),
+    [
+        ({}, {}),
+        (ended(2, kind="retrying", gauge=True), {"retrying of ep_1": 2}),
+        (
+            ended(-1, "tnt_1/types", event_type="a.b", kind="delivery:dead", at=60),
+            {"delivery:dead of a.b of tnt_1/types at 1970-01-01 01:00": -1},
+        ),
+        # an end that is missing; ends of deliveries that were sent again, and one more
+        (ended(-1), {"ended:dead:gone of ep_1": -1}),
+        (ended(1) | ended(1, at=60), {}),
+        (ended(1) | ended(2, at=60), {"ends of ep_1": 1}),
+        (ended(1, "ep_2"), {"ends of ep_2": 1}),
+        (ended(1, "all") | ended(1, "hours/ep_2"), {}),  # the endpoint's own are compared
+    ],
+)
+def test_figures_that_disagree_with_the_rows_are_found(
+    differences: dict[Key, int], found: dict[str, int]
+) -> None:
+    rows = [{"endpoint_id": "ep_1", "round": 2}, {"endpoint_id": "ep_2", "round": 0}]
+    assert checks.drift(differences, rows) == found

@@ -23,17 +23,18 @@ from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.figures import delivery_steps
 from hookfast.storage.figures.delivery_steps import MOST, TooMany
 
-_MAX_STEPS: Final = 49  # half hours of a day that begins at a minute
+_MAX_STEPS: Final = 49  # hours of two days that begin at a minute
 _MAX_LABELS: Final = 6
 _DEFAULT: Final = timedelta(hours=24)
 _SHORTEST: Final = timedelta(minutes=10)
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _LENGTHS: Final = (
-    *(_MINUTE * count for count in (1, 2, 5, 10, 15, 30)),
+    *(_MINUTE * count for count in (1, 2, 5, 10, 15)),
     *(_HOUR * count for count in (1, 2, 4, 6, 12)),
     *(_DAY * count for count in (1, 2, 7, 14, 28, 91, 364)),
 )
-"""The lengths of steps and the distances of labels: divisors of a day, then days."""
+"""The lengths of steps and the distances of labels: divisors of a day, then days. Without half an
+hour, so that a day is drawn by the hour, of which there are fewer figures to read."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

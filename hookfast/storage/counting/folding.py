@@ -9,7 +9,6 @@ doubles a number; and readers count entries too, so that figures are exact at an
 from __future__ import annotations
 
 import asyncio
-from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -57,9 +56,8 @@ _TOTALS: Table = GaugeTotal.__table__
 _E = _ENTRIES.c
 
 
-def _figures(*, minutes: bool) -> Select[Any]:
-    """Select what the entries add to `figures`: nine rows for each, by scope; six without those of
-    minutes."""
+def _figures() -> Select[Any]:
+    """Select what the entries add to `figures`: nine rows for each, by scope."""
     owner = (_E.at, _E.tenant_id, _E.endpoint_id, _E.event_type, _E.kind, _E.bucket)
     number = func.sum(_E.number)
     # Summed first: of 40,000 entries of a hundred endpoints, one in ten is left. Most deliveries
@@ -72,8 +70,11 @@ def _figures(*, minutes: bool) -> Select[Any]:
     typed = (e.event_type, hour, literal(NO_BUCKET, SmallInteger))
     parts = []
     for scope in (cast(literal(EVERYTHING), Text), e.tenant_id, e.endpoint_id):
-        names = [(literal(BY_HOUR, Text) + scope, hourly), (scope + BY_TYPE, typed)]
-        for name, (event_type, at, bucket) in [(scope, plain), *names] if minutes else names:
+        for name, (event_type, at, bucket) in (
+            (scope, plain),
+            (literal(BY_HOUR, Text) + scope, hourly),
+            (scope + BY_TYPE, typed),
+        ):
             parts.append(
                 select(
                     name.label("scope"),
@@ -124,17 +125,16 @@ def adding(dialect: Any, table: Table, rows: Select[Any]) -> Any:
     )
 
 
-@cache
-def statements(dialect_name: str, *, minutes: bool = True) -> tuple[Any, ...]:
-    """Return the statements that add the entries up and delete them. Without `minutes`, for entries
-    that are so old that only hours are kept."""
-    dialect = {"postgresql": postgresql, "sqlite": sqlite}[dialect_name]
-    return (
-        adding(dialect, _FIGURES, _figures(minutes=minutes)),
+STATEMENTS: Final = {
+    name: (
+        adding(dialect, _FIGURES, _figures()),
         adding(dialect, _GAUGES, _gauges()),
         adding(dialect, _TOTALS, _totals()),
         delete(_ENTRIES),
     )
+    for name, dialect in (("postgresql", postgresql), ("sqlite", sqlite))
+}
+"""The statements that add the entries up and delete them, by the database's kind."""
 
 
 async def fold(database: Database) -> int:
@@ -146,7 +146,7 @@ async def fold(database: Database) -> int:
         async with database.write() as connection:
             if not await lock(connection, wait=False):
                 return 0
-            for statement in statements(connection.dialect.name):
+            for statement in STATEMENTS[connection.dialect.name]:
                 done = await connection.execute(statement)
             return done.rowcount
     except DBAPIError as error:

@@ -1,9 +1,9 @@
-"""Deletes old figures of minutes, which are counted in their hours too, and adds old figures of
-hours to their day. Also deletes figures past their age, and rows whose number has become 0.
+"""Deletes old figures of minutes, whose hours have figures of their own, and adds old figures of
+hours up by day. Also deletes figures past their age, and rows whose number has become 0.
 
-A rolled-up number is at the first minute of its day, so a row needs no mark, and what is added late
-to an old hour is moved by the next run. Each piece is a transaction that deletes what it adds: a
-crash between two pieces changes no sum.
+The figures of a day are at its first minute, so a row needs no mark, and what is added late to an
+old hour is moved by the next run. Each piece is a transaction that deletes what it adds: a crash
+between two pieces changes no sum.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ Heartbeat = Callable[[str], None]
 
 
 class Ages(NamedTuple):
-    """Figures before `hours` are of whole hours, those before `days` of whole days, and those
-    before `kept` are deleted: minutes counted from 1970 (UTC)."""
+    """Before `hours` there are no figures of minutes, before `days` those of hours are of whole
+    days, and those before `kept` are deleted: minutes counted from 1970 (UTC)."""
 
     hours: int
     days: int
@@ -60,8 +60,8 @@ class Ages(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What a piece did with rows of `figures`: how many are counted in others, and how many were
-    past their age."""
+    """What a piece did with rows of `figures`: how many it added to others, and how many past their
+    age it deleted."""
 
     rolled_up: int
     deleted: int
@@ -92,8 +92,8 @@ def ages(now: datetime, *, kept_since: datetime | None) -> Ages:
 async def roll_up(
     database: Database, old: Ages, *, record: Record, heartbeat: Heartbeat = lambda _: None
 ) -> None:
-    """Add up the old figures of every scope, scope by scope. `heartbeat` is called with the last
-    scope of each piece that is done."""
+    """Delete or add up the old figures of every scope, scope by scope. `heartbeat` is called with
+    the last scope of each piece that is done."""
     after = ""
     while scopes := await _scopes_after(database, after):
         async for piece in _pieces(database, old, scopes):
@@ -156,17 +156,15 @@ NEXT_SCOPES: Final = _next_scopes()
 _HOURS = bindparam("hours", type_=Integer)
 _DAYS = bindparam("days", type_=Integer)
 _KEPT = bindparam("kept", type_=Integer)
-_OF_MINUTES: Final = ~_F.scope.contains("/")
-_IS_MOVED: Final = and_(~_OF_MINUTES, _F.at < _DAYS, _F.at % _DAY != 0)
+_IS_OF_HOURS: Final = or_(_F.scope.startswith(folding.BY_HOUR), _F.scope.endswith(folding.BY_TYPE))
+_IS_MOVED: Final = and_(_IS_OF_HOURS, _F.at < _DAYS, _F.at % _DAY != 0)
+_IS_PAST_AGE: Final = or_(_F.at < _KEPT, and_(~_IS_OF_HOURS, _F.at < _HOURS))
 _PIECE: Final = (
     _F.scope.in_(bindparam("scopes", type_=String, expanding=True)),
     _F.at >= bindparam("since", type_=Integer),
     _F.at < bindparam("before", type_=Integer),
 )
-_IS_OLD: Final = (
-    *(*_PIECE, _F.at < _HOURS),
-    or_(_OF_MINUTES, _IS_MOVED, _F.at < _KEPT, _F.number == 0),
-)
+_IS_OLD: Final = (*_PIECE, _F.at < _HOURS, or_(_IS_MOVED, _IS_PAST_AGE, _F.number == 0))
 
 OLD_ROWS: Final = (
     select(_F.scope, func.count().label("rows"), func.min(_F.at).label("first"))
@@ -200,8 +198,8 @@ ADD: Final = {
     "postgresql": folding.adding(postgresql, _FIGURES, _sums()),
     "sqlite": folding.adding(sqlite, _FIGURES, _sums()),
 }
-DELETE_MOVED: Final = delete(_FIGURES).where(*_PIECE, or_(_OF_MINUTES, _IS_MOVED))
-DELETE_PAST_AGE: Final = delete(_FIGURES).where(*_PIECE, _F.at < _KEPT)
+DELETE_MOVED: Final = delete(_FIGURES).where(*_PIECE, _IS_MOVED)
+DELETE_PAST_AGE: Final = delete(_FIGURES).where(*_PIECE, _IS_PAST_AGE)
 DELETE_EMPTY: Final = delete(_FIGURES).where(*_PIECE, _F.number == 0)
 
 

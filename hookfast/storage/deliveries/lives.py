@@ -214,15 +214,21 @@ async def advance(
 async def _count(connection: AsyncConnection, changes: Iterable[LifeChange], tally: Tally) -> None:
     """Count these changes, and write the tally in the transaction that saves them."""
     for one in changes:
-        owner = Owner(one.locked.tenant_id, one.endpoint_id, one.locked.event_type)
-        state = _state_of(one.after)
-        tally.delivery(owner, minute_of_id(one.delivery_id), _state_of(one.before), state)
-        if one.ended:
-            took = None
-            if one.after.phase is Phase.DELIVERED and not one.after.round:
-                took = _since(one.locked.due_from, one.after.finished_at)
-            tally.ended(owner, state, took=took)
+        count_change(tally, one)
     await entries.add(connection, tally)
+
+
+def count_change(tally: Tally, change: LifeChange) -> None:
+    """Count a change of a delivery. A dead letter that is cancelled ends once more."""
+    before, after = change.before, change.after
+    owner = Owner(change.locked.tenant_id, change.endpoint_id, change.locked.event_type)
+    state = _state_of(after)
+    tally.delivery(owner, minute_of_id(change.delivery_id), _state_of(before), state)
+    if after.finished_at not in (None, before.finished_at):
+        took = None
+        if after.phase is Phase.DELIVERED and not after.round:
+            took = _since(change.locked.due_from, after.finished_at)
+        tally.ended(owner, state, took=took)
 
 
 def _state_of(life: Life) -> State:

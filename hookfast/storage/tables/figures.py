@@ -32,9 +32,9 @@ class FigureEntry(Record, table=True):
 
 
 class Figure(Record, table=True):
-    """A number of a minute, or of an hour or a day if it is older (`hookfast.storage.counting`).
-    `scope` is an endpoint's or a tenant's id, or `all`; with `hours/` before it, the numbers are of
-    a whole hour; with `/types` after it, of a whole hour and one event type, without durations."""
+    """A number of a minute (`hookfast.storage.counting`). `scope` is an endpoint's or a tenant's
+    id, or `all`; with `hours/` before it, the numbers are of a whole hour, or of a day if it is
+    old; with `/types` after it, they are of one event type too, and have no durations."""
 
     __tablename__ = "figures"
     __table_args__ = ({"sqlite_with_rowid": False},)

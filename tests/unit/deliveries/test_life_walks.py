@@ -9,11 +9,12 @@ freeze: others make the same attempts beside them, and facts are applied late or
 from __future__ import annotations
 
 import random
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache, partial
+from functools import cache, lru_cache, partial
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -29,10 +30,12 @@ from hookfast.deliveries.facts import (
     Trigger,
     Undeliverable,
 )
+from hookfast.deliveries.figures import Key, Tally
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.life import End, Life, Phase, Wait, apply_fact, next_step
 from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
+from hookfast.storage.deliveries import lives
 from hookfast.storage.deliveries.life_rows import (
     COLUMNS,
     WRITTEN,
@@ -41,6 +44,7 @@ from hookfast.storage.deliveries.life_rows import (
     life_of,
     values_of,
 )
+from hookfast.storage.figures import recount
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -318,7 +322,8 @@ def head_is_due_when_it_moves_up(step: Step) -> None:
 
 
 def _locked(life: Life) -> Locked:
-    return Locked("dlv_1", "evt_1", "ep_1", "tnt_1", "order.invoice.paid", 0, life)
+    ids = ("dlv_1", "evt_1", "ep_1", "tnt_1", "order.invoice.paid")
+    return Locked(*ids, 0, life, due_from=START)
 
 
 def life_is_unchanged_by_storage(step: Step) -> None:
@@ -326,6 +331,37 @@ def life_is_unchanged_by_storage(step: Step) -> None:
     row = {name.removeprefix("b_"): value for name, value in values.items()}
     assert row.keys() == WRITTEN | {"id"}
     assert life_of([row[column.name] for column in COLUMNS]) == step.after
+
+
+@lru_cache
+def recounted(life: Life) -> Mapping[Key, int]:
+    """Count a delivery by the row that is stored of it."""
+    values = values_of(LifeChange(_locked(life), life), now=START)
+    row = {name.removeprefix("b_"): value for name, value in values.items()}
+    tally = Tally()
+    recount.count_delivery(
+        tally, SimpleNamespace(**row, **_locked(life).ids, created_at=START, deliver_at=None)
+    )
+    return dict(tally.numbers())
+
+
+def figures_agree_with_the_row(step: Step) -> None:
+    """What is counted of a change makes the figures of the row before into those of the row
+    after; only an end that was counted is never taken back."""
+    before, after = step.before, step.after
+    if before == after:
+        return
+    tally = Tally()
+    lives.count_change(tally, LifeChange(_locked(before), after))
+    figures = Counter(
+        {
+            key: number
+            for key, number in recounted(before).items()
+            if before.finished_at == after.finished_at or not key.kind.startswith("ended:")
+        }
+    )
+    figures.update(dict(tally.numbers()))
+    assert {key: number for key, number in figures.items() if number} == recounted(after)
 
 
 def ended_delivery_moves_only_by_a_resend(step: Step) -> None:
@@ -401,6 +437,7 @@ RULES = [
     fields_of_a_life_agree,
     open_delivery_moves_by_itself_or_waits_for_a_person,
     life_is_unchanged_by_storage,
+    figures_agree_with_the_row,
     ended_delivery_moves_only_by_a_resend,
     plan_starts_again_only_by_a_resend,
     counts_never_decrease,

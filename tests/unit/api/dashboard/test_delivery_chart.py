@@ -23,9 +23,9 @@ MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 @pytest.mark.parametrize(
     ("since", "until", "length", "count"),
     [
-        (None, None, 30 * MINUTE, 49),  # 12:00 a day ago to 12:30
+        (None, None, HOUR, 25),  # 12:00 a day ago to 13:00
         (NOW - HOUR, None, 2 * MINUTE, 31),  # 60 / 49 is 1.22 minutes
-        (NOW - 3 * DAY, NOW - 2 * DAY, 30 * MINUTE, 49),  # both ends are no round times
+        (NOW - 3 * DAY, NOW - 2 * DAY, HOUR, 25),  # both ends are no round times
         (NOW - 3 * MINUTE, NOW - MINUTE, MINUTE, 3),
         (NOW - 400 * DAY, None, 14 * DAY, 30),
     ],
@@ -70,8 +70,8 @@ def test_list_of_a_new_installation_begins_with_the_oldest_delivery() -> None:
     ("chosen", "length"),
     [
         # the default is the last day
-        (DeliveryFilter(), 30 * MINUTE),
-        (DeliveryFilter(tenant_id="tnt_1", status=DeliveryStatus.DEAD), 30 * MINUTE),
+        (DeliveryFilter(), HOUR),
+        (DeliveryFilter(tenant_id="tnt_1", status=DeliveryStatus.DEAD), HOUR),
         (DeliveryFilter(endpoint_id="ep_1", since=NOON - MINUTE), MINUTE),
         (DeliveryFilter(event_type="order.paid"), HOUR),
         (DeliveryFilter(event_type="order.paid", endpoint_id="ep_1", since=NOON), None),
@@ -107,11 +107,12 @@ def test_shorter_steps_are_for_few_deliveries_where_the_counters_know_few_steps(
     assert fine[1] - fine[0] == 2 * MINUTE
     assert counted == [hour.since, hour.until]
     # the counters know all but the first step
-    day = DeliveryFilter(event_type="order.paid", since=NOON - DAY + MINUTE)  # of half hours
-    fine, counted = edges_of(day, NOW)
-    assert fine[2] - fine[1] == 30 * MINUTE
-    assert counted[:2] == [day.since, NOON - DAY + HOUR]
-    assert are_counted(day, counted[1:], now=NOW)
+    since = NOON - 12 * HOUR + MINUTE
+    half_day = DeliveryFilter(event_type="order.paid", since=since)
+    fine, counted = edges_of(half_day, NOW)
+    assert fine[2] - fine[1] == 15 * MINUTE
+    assert counted[:2] == [since, NOON - 11 * HOUR]
+    assert are_counted(half_day, counted[1:], now=NOW)
 
 
 def test_no_chart_of_a_minute() -> None:
