@@ -58,12 +58,18 @@ _E = _ENTRIES.c
 
 def _figures() -> Select[Any]:
     """Select what the entries add to `figures`: nine rows for each, by scope."""
-    hour = _E.at - _E.at % 60
-    plain = (literal(""), _E.at, _E.bucket)
-    hourly = (literal(""), hour, _E.bucket)
-    typed = (_E.event_type, hour, literal(NO_BUCKET, SmallInteger))
+    owner = (_E.at, _E.tenant_id, _E.endpoint_id, _E.event_type, _E.kind, _E.bucket)
+    number = func.sum(_E.number)
+    # Summed first: of 40,000 entries of a hundred endpoints, one in ten is left. Most deliveries
+    # have come and gone since the last time, so that their `pending` is 0.
+    entries = select(*owner, number.label("number")).where(~_E.gauge).group_by(*owner)
+    e = entries.having(number != 0).cte("counted").c
+    hour = e.at - e.at % 60
+    plain = (literal(""), e.at, e.bucket)
+    hourly = (literal(""), hour, e.bucket)
+    typed = (e.event_type, hour, literal(NO_BUCKET, SmallInteger))
     parts = []
-    for scope in (cast(literal(EVERYTHING), Text), _E.tenant_id, _E.endpoint_id):
+    for scope in (cast(literal(EVERYTHING), Text), e.tenant_id, e.endpoint_id):
         for name, (event_type, at, bucket) in (
             (scope, plain),
             (literal(BY_HOUR, Text) + scope, hourly),
@@ -74,10 +80,10 @@ def _figures() -> Select[Any]:
                     name.label("scope"),
                     cast(at, Integer).label("at"),
                     cast(event_type, Text).label("event_type"),
-                    _E.kind,
+                    e.kind,
                     bucket.label("bucket"),
-                    _E.number,
-                ).where(~_E.gauge)
+                    e.number,
+                )
             )
     rows = union_all(*parts).subquery().c
     key = (rows.scope, rows.at, rows.event_type, rows.kind, rows.bucket)
