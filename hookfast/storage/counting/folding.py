@@ -49,9 +49,9 @@ an hour have forty times as many rows. Other scopes have minutes, of two days.""
 
 EVERY_SECONDS: Final = 10.0
 """How often each process adds the entries up."""
-ENTRIES_AT_ONCE: Final = 2_000
-"""Entries that one transaction adds up: on SQLite, every other writer waits for it (some 40 ms); on
-PostgreSQL it takes 0.3 s, far from the time limit of a statement."""
+ENTRIES_AT_ONCE: Final = 10_000
+"""Entries that one transaction adds up. If each is of another endpoint, that takes 0.2 s on SQLite,
+where every other writer waits, and 0.7 s on PostgreSQL, far from the time limit of a statement."""
 _LOCK: Final = 0x686F6F6B66696775  # an arbitrary key of an advisory lock ("hookfigu")
 _SERIALIZATION_FAILURE: Final = "40001"
 
@@ -65,12 +65,18 @@ _IS_CHOSEN: Final = _E.id <= bindparam("last", type_=_E.id.type)
 
 def _figures() -> Select[Any]:
     """Select what the entries add to `figures`: nine rows for each, by scope."""
-    hour = _E.at - _E.at % 60
-    plain = (literal(""), _E.at, _E.bucket)
-    hourly = (literal(""), hour, _E.bucket)
-    typed = (_E.event_type, hour, literal(NO_BUCKET, SmallInteger))
+    owner = (_E.at, _E.tenant_id, _E.endpoint_id, _E.event_type, _E.kind, _E.bucket)
+    number = func.sum(_E.number)
+    # Summed first: of 40,000 entries of a hundred endpoints, one in ten is left. Most deliveries
+    # have come and gone since the last time, so that their `pending` is 0.
+    entries = select(*owner, number.label("number")).where(_IS_CHOSEN, ~_E.gauge)
+    e = entries.group_by(*owner).having(number != 0).cte("counted").c
+    hour = e.at - e.at % 60
+    plain = (literal(""), e.at, e.bucket)
+    hourly = (literal(""), hour, e.bucket)
+    typed = (e.event_type, hour, literal(NO_BUCKET, SmallInteger))
     parts = []
-    for scope in (cast(literal(EVERYTHING), Text), _E.tenant_id, _E.endpoint_id):
+    for scope in (cast(literal(EVERYTHING), Text), e.tenant_id, e.endpoint_id):
         for name, (event_type, at, bucket) in (
             (scope, plain),
             (literal(BY_HOUR, Text) + scope, hourly),
@@ -81,10 +87,10 @@ def _figures() -> Select[Any]:
                     name.label("scope"),
                     cast(at, Integer).label("at"),
                     cast(event_type, Text).label("event_type"),
-                    _E.kind,
+                    e.kind,
                     bucket.label("bucket"),
-                    _E.number,
-                ).where(_IS_CHOSEN, ~_E.gauge)
+                    e.number,
+                )
             )
     rows = union_all(*parts).subquery().c
     key = (rows.scope, rows.at, rows.event_type, rows.kind, rows.bucket)
