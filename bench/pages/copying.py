@@ -33,9 +33,8 @@ from sqlalchemy.schema import CreateIndex, DropIndex
 
 from bench.pages import counted
 from hookfast.clock import utc_now
-from hookfast.deliveries.figures import Owner, hour_of, minute_of
-from hookfast.storage.counting import folding
-from hookfast.storage.counting.reading import HOURS_KEPT, MINUTES_KEPT
+from hookfast.deliveries.figures import Owner
+from hookfast.storage.counting import folding, rollup
 from hookfast.storage.database import partitions
 from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.database.engine import Database
@@ -49,7 +48,6 @@ _TABLES: Final[tuple[Table, ...]] = (Event.__table__, Delivery.__table__, Attemp
 _IDS: Final = ("id", "event_id", "delivery_id")
 _KEPT: Final = frozenset({"next_attempt_at", "due_at", "recheck_at", "deliver_at"})
 """Times that stay as they are, so that copies of what waits are not overdue."""
-_DAY_MINUTES: Final = 1440
 
 _metadata = MetaData()
 _originals = Table(
@@ -167,8 +165,7 @@ async def fill(
                 await connection.execute(text(_copying(table, connection.dialect.name)))
             await connection.execute(_COUNT, _edges(now))
             await connection.execute(_copies.delete())
-            for statement in folding.STATEMENTS[connection.dialect.name]:
-                await connection.execute(statement)
+            await folding.add_up(connection)
         done += (last - first) * originals.ended
         progress("rows", done)
     async with database.write() as connection:
@@ -312,5 +309,5 @@ _DELETE_OLD_MINUTES: Final = text("DELETE FROM figures WHERE scope NOT LIKE '%/%
 
 def _edges(now: datetime) -> Mapping[str, int]:
     """Return the minutes before which figures are of hours, and of days."""
-    days = minute_of(now - HOURS_KEPT)
-    return {"hours": hour_of(minute_of(now - MINUTES_KEPT)), "days": days - days % _DAY_MINUTES}
+    ages = rollup.ages(now, kept_since=None)
+    return {"hours": ages.hours, "days": ages.days}
