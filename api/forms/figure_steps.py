@@ -74,7 +74,8 @@ def _edges(
         if length == _DAY:  # the longest
             where, choice = "since", "a shorter time"
         raise InvalidInput.at(
-            where, f"this is {last - first:,} steps of {step}; choose {choice}, for at most {limit:,}"
+            where,
+            f"this is {last - first:,} steps of {step}; choose {choice}, for at most {limit:,}",
         )
     edges = [_EPOCH + number * length for number in range(first, last + 1)]
     for edge in edges:
