@@ -117,6 +117,28 @@ async def test_key_of_a_tenant_opens_the_page_of_its_own_tenant_only(
             assert answer.status_code == 404, answer.text
 
 
+async def test_key_of_a_tenant_learns_no_name_of_another(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant, other = await new_tenant(client, "Own"), await new_tenant(client, "Rival Ltd")
+    await new_endpoint(client, other)
+    await emit(client, other)
+    every = {"to": "all", "tenant_id": other}
+    async with tenant_visitor(app, client, tenant) as visitor:
+        lists = ("deliveries", "dead-letters", "endpoints", "events", "jobs", "sources", "inbox")
+        for path in (*lists, "audit", "api-keys", "portal-links", "live/deliveries"):
+            assert "Rival" not in (await visitor.get(f"/dashboard/{path}?tenant_id={other}")).text
+        for path in (f"tenants/{other}", f"live/tenants/{other}", f"search?q={other}"):
+            assert "Rival" not in (await visitor.get(f"/dashboard/{path}")).text
+        for path, members in (
+            ("deliveries/actions", {"action": "cancel"}),
+            ("dead-letters/redrive", {"all": "true"}),
+        ):
+            answer = await visitor.post(f"/dashboard/{path}", **every, **members)
+            assert answer.status_code == 404
+            assert "Rival" not in answer.text
+
+
 async def test_tenants_are_shown_by_their_names(
     client: httpx2.AsyncClient, operator: Visitor
 ) -> None:
