@@ -8,9 +8,10 @@ from datetime import timedelta
 import httpx2
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import event
+from sqlalchemy import event, update
 
 from api.context.context import Context
+from hookfast.storage.tables import Endpoint
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.test_overview import add_attempts, hold, open_circuit
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
@@ -206,11 +207,20 @@ async def test_overview_names_the_tenants_that_need_attention(
 ) -> None:
     await new_tenant(client)
     tenant, _ = await new_shop(client, context, "Troubled")
+    by_person, failed = [await new_endpoint(client, tenant) for _ in range(2)]
+    assert (await client.post(f"/endpoints/{by_person}/disable")).is_success
+    stopped = {"state": "disabled", "state_reason": "Failing for five days."}
+    rows = Endpoint.__table__
+    async with context.database.write() as connection:
+        await connection.execute(update(rows).where(rows.c.id == failed).values(stopped))
     page = (await operator.get("/dashboard")).text
     table = page.partition('aria-label="Tenants that need attention"')[2].partition("</table>")[0]
     row = next(each for each in table.split("<tr") if tenant in each)
     assert f'<a href="/dashboard/tenants/{tenant}">Troubled</a>' in row
     assert "1 circuit open" in row
+    # the list of disabled endpoints has two, so this is no link to it
+    assert "1 disabled by Hookfast" in row
+    assert "health=disabled" not in row
     assert f'href="/dashboard/deliveries?status=held&amp;tenant_id={tenant}">1</a>' in row
     assert f'href="/dashboard/dead-letters?tenant_id={tenant}">1</a>' in row
     async with tenant_visitor(app, client, tenant) as owner:
