@@ -69,7 +69,7 @@ class RunView(BaseModel):
         "Hookfast: please report it."
     )
     hours_different: int = Field(
-        description="How many of the last 24 hours have other figures than attempts and "
+        description="In how many of the last 24 hours figures differ from attempts and "
         "deliveries. Any number but 0 is a fault in Hookfast: please report it."
     )
     sweeps: list[SweepView] = Field(description="The tables, in the order of the run.")
