@@ -59,7 +59,7 @@ class RunView(BaseModel):
     started_at: Time = Field(description="When the run began.")
     finished_at: Time | None
     partitions: int = Field(description="Partitions created for the coming days.")
-    rolled_up: int = Field(description="Rows of figures that were added to their hour or day.")
+    rolled_up: int = Field(description="Rows of figures that their hour or day replaces.")
     figures_deleted: int = Field(description="Rows of figures that were past their age.")
     endpoints_compared: int = Field(
         description="Endpoints whose gauges were compared with their deliveries."

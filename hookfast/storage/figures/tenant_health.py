@@ -3,7 +3,7 @@ endpoints are not healthy, or they have dead letters.
 
 The cost is bounded, however many tenants and endpoints there are. Tenants are found by the indexes
 of what is wrong: the highest numbers of held and of retrying deliveries, the endpoints that are
-not healthy, and the newest dead letters. Those that are returned are counted exactly.
+not healthy, and the newest dead letters. The deliveries of these tenants are counted exactly.
 """
 
 from __future__ import annotations

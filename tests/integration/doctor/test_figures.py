@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Table, select, update
+from sqlalchemy.exc import OperationalError
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.figures import Owner, State, Tally
@@ -66,6 +67,18 @@ async def test_drift_is_reported_and_left(database: Database, settings: Settings
     assert "2 gauges of 2 endpoints (ep_" in text
     assert "held -4 to be added" in text
     assert await _gauges(database) == before
+
+
+async def test_a_comparison_that_fails_is_said(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise OperationalError("SELECT", {}, Exception("canceling statement"))
+
+    monkeypatch.setattr(reconciliation, "compare", fail)
+    finding = (await said(settings))["figures.gauges"]
+    assert finding.status == "warn"
+    assert finding.saw == "Figures could not be compared with the rows: OperationalError."
 
 
 async def test_a_part_of_many_endpoints_is_compared(
