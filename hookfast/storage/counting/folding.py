@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from sqlalchemy import (
+    ColumnElement,
     Integer,
     Select,
     SmallInteger,
@@ -46,6 +48,9 @@ BY_TYPE: Final = "/types"
 BY_HOUR: Final = "hours/"
 """Stands before a scope whose numbers are of whole hours. Charts of days read these: the minutes of
 an hour have forty times as many rows. Other scopes have minutes, of two days."""
+
+DEAD_BY: Final = ("endpoint_id", "event_type", "at")
+"""What dead letters are also totalled by, in scopes such as `all/at`."""
 
 EVERY_SECONDS: Final = 10.0
 """How often each process adds the entries up."""
@@ -112,16 +117,30 @@ def _gauges() -> Select[Any]:
 
 
 def _totals() -> Select[Any]:
-    """Select what the entries add to `gauge_totals`: two rows for each, by scope."""
-    scopes = (cast(literal(EVERYTHING), Text), _E.tenant_id)
-    parts = (
-        select(scope.label("scope"), _E.kind, _E.number).where(_IS_CHOSEN, _E.gauge)
-        for scope in scopes
+    """Select what the entries add to `gauge_totals`: two rows for each, by scope, and six more for
+    a dead letter."""
+    rows = union_all(
+        *(
+            select(scope.label("scope"), kind.label("kind"), _E.number).where(
+                _IS_CHOSEN, _E.gauge, *conditions
+            )
+            for scope, kind, conditions in totals_of(_E)
+        )
     )
-    rows = union_all(*parts).subquery().c
-    summed = func.sum(rows.number)
-    key = (rows.scope, rows.kind)
+    sums = rows.subquery().c
+    summed = func.sum(sums.number)
+    key = (sums.scope, sums.kind)
     return select(*key, summed).where(true()).group_by(*key).having(summed != 0)
+
+
+def totals_of(gauges: Any) -> Iterator[tuple[Any, Any, Sequence[ColumnElement[bool]]]]:
+    """Yield the scope and the kind of each total that rows with the columns of gauges are added to,
+    and the conditions of these rows."""
+    for scope in (cast(literal(EVERYTHING), Text), gauges.tenant_id):
+        yield scope, gauges.kind, ()
+        for name in DEAD_BY:
+            # only gauges of dead letters have an event type
+            yield scope + f"/{name}", cast(gauges[name], Text), (gauges.event_type != "",)
 
 
 def adding(dialect: Any, table: Table, rows: Select[Any]) -> Any:

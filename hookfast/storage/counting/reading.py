@@ -4,7 +4,7 @@ which sees one state of the database."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -18,6 +18,7 @@ from sqlalchemy import (
     CompoundSelect,
     Select,
     Table,
+    Text,
     bindparam,
     cast,
     func,
@@ -28,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.figures import Numbers, hour_of, minute_of, time_of_minute
-from hookfast.storage.counting.folding import BY_HOUR, BY_TYPE, EVERYTHING
+from hookfast.storage.counting.folding import BY_HOUR, BY_TYPE, DEAD_BY, EVERYTHING
 from hookfast.storage.tables import Figure, FigureEntry, Gauge, GaugeTotal
 
 MINUTES_KEPT = timedelta(days=2)
@@ -296,14 +297,24 @@ GAUGES_OF_TENANTS = _gauges_of_tenants()
 """Selects the gauges of these tenants (`owners`) by tenant and kind."""
 
 
-def gauge_rows(
-    names: tuple[str, ...], chosen: Callable[[Any], Iterable[ColumnElement[bool]]]
-) -> CompoundSelect[Any]:
-    """Return the statement of rows of gauges, and of changes that are not added to them yet: these
-    columns, and `number`, to sum up. `chosen` returns the conditions of the columns."""
-    added = select(*(_G[name] for name in names), _G.number).where(*chosen(_G))
-    new = select(*(_E[name] for name in names), _E.number).where(_E.gauge, *chosen(_E))
-    return union_all(added, new)
+def dead_letters(name: str, owners: tuple[str, ...]) -> CompoundSelect[Any]:
+    """Return the statement of rows of `value` and `number`, to sum up: how many dead letters are
+    kept with each value of this column of gauges, as text. `owners` are the columns that have the
+    value of the parameter of their name. Those of a tenant, or of all, are read from totals."""
+    scope = cast(bindparam("tenant_id") if owners else literal(EVERYTHING), Text)
+
+    def dead(columns: Any) -> Select[Any]:
+        chosen = (columns[owner] == bindparam(owner) for owner in owners)
+        value = cast(columns[name], Text).label("value")
+        return select(value, columns.number).where(columns.event_type != "", *chosen)
+
+    if "endpoint_id" in owners:
+        added = dead(_G)
+    elif name in DEAD_BY:
+        added = select(_T.kind, _T.number).where(_T.scope == scope + f"/{name}")
+    else:
+        added = select(_T.kind, _T.number).where(_T.scope == scope, _T.kind.contains(":"))
+    return union_all(dead(_E).where(_E.gauge), added)
 
 
 def _owned(columns: Any, owner: str | None) -> tuple[ColumnElement[bool], ...]:

@@ -34,7 +34,7 @@ from hookfast.deliveries.figures import hour_of, minute_of
 from hookfast.storage.counting import folding
 from hookfast.storage.counting.reading import HOURS_KEPT, MINUTES_KEPT
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Figure, Gauge
+from hookfast.storage.tables import Figure, Gauge, GaugeTotal
 
 _SCOPES_AT_ONCE = 100
 _ROWS_AT_ONCE = 2_000
@@ -109,7 +109,10 @@ async def roll_up(
 
 
 async def delete_empty_gauges(database: Database, *, heartbeat: Heartbeat = lambda _: None) -> None:
-    """Delete the rows of gauges that are 0, some endpoints at a time."""
+    """Delete the totals that are 0, and the rows of gauges that are, some endpoints at a time."""
+    async with database.write() as connection:
+        await folding.lock(connection, wait=True)
+        await connection.execute(DELETE_EMPTY_TOTALS)
     after = ""
     while True:
         async with database.read() as connection:
@@ -139,6 +142,7 @@ _IS_EMPTY: Final = (
     _G.number == 0,
 )
 EMPTY_GAUGES: Final = select(_G.endpoint_id).where(*_IS_EMPTY).limit(1)
+DELETE_EMPTY_TOTALS: Final = delete(GaugeTotal.__table__).where(GaugeTotal.__table__.c.number == 0)
 DELETE_EMPTY_GAUGES: Final = delete(_GAUGES).where(*_IS_EMPTY)
 
 

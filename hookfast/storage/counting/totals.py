@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import BigInteger, Select, Table, Text, cast, func, literal, select, union_all
+from sqlalchemy import BigInteger, Select, Table, cast, func, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.counting import folding
-from hookfast.storage.counting.folding import EVERYTHING
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import Gauge, GaugeTotal
@@ -24,11 +23,10 @@ _T = _TOTALS.c
 
 def _differences() -> Select[Any]:
     sums = (
-        select(scope.label("scope"), _G.kind, func.sum(_G.number).label("number")).group_by(*key)
-        for scope, key in (
-            (cast(literal(EVERYTHING), Text), (_G.kind,)),
-            (_G.tenant_id, (_G.tenant_id, _G.kind)),
-        )
+        select(scope.label("scope"), kind.label("kind"), func.sum(_G.number).label("number"))
+        .where(*conditions)
+        .group_by(scope, kind)
+        for scope, kind, conditions in folding.totals_of(_G)
     )
     rows = union_all(*sums, select(_T.scope, _T.kind, -_T.number)).subquery().c
     number = func.sum(rows.number)

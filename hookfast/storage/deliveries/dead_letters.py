@@ -47,6 +47,8 @@ TOP = 100
 """The statistics list this many of the most frequent endpoints, event types and reasons."""
 _LIMITS: Final = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 """The ages by which dead letters are counted."""
+_BY_AGE: Final = ("age", "at")
+"""The group of ages, and the gauges' column of the hours."""
 
 IS_DEAD = _C.status.in_([constant(status.value) for status in DEAD])
 """Written as in the partial indexes."""
@@ -128,29 +130,18 @@ def stats_statement(owners: tuple[str, ...]) -> Select[Any]:
     """Return the statement of `stats`: rows of group, value and number. The groups are
     `endpoint_id`, `event_type`, `kind` and `age`, which are counted by the hour of the end, and
     `younger`: the rows of the three hours that a limit divides which ended after it."""
-    names = ("endpoint_id", "event_type", "kind", "at")
-
-    def chosen(columns: Any) -> list[ColumnElement[bool]]:
-        is_dead = columns.event_type != ""  # no other gauge has one
-        return [is_dead, *(columns[name] == bindparam(name) for name in owners)]
-
-    rows = reading.gauge_rows(names, chosen).subquery().c
-    ages = []
-    for index in range(len(_LIMITS)):
-        hour = bindparam(f"hour_{index}", type_=Integer)
-        ages += [(rows.at > hour, 2 * index), (rows.at == hour, 2 * index + 1)]
-    age = case(*ages, else_=2 * len(_LIMITS)).label("age")
-    aged = select(rows.endpoint_id, rows.event_type, rows.kind, age, rows.number).subquery().c
-    key = (aged.endpoint_id, aged.event_type, aged.kind, aged.age)
-    counted = select(*key, func.sum(aged.number).label("number")).group_by(*key).cte("counted")
     groups = []
-    for name in ("endpoint_id", "event_type", "kind", "age"):
-        value, number = counted.c[name], func.sum(counted.c.number)
+    for group, name in (*((one, one) for one in ("endpoint_id", "event_type", "kind")), _BY_AGE):
+        rows = reading.dead_letters(name, owners).subquery().c
+        value = _age_of(rows.value) if group == "age" else rows.value
+        # in the select list twice, as a bound parameter in GROUP BY is not the one in SELECT
+        valued = select(value.label("value"), rows.number).subquery().c
+        number = func.sum(valued.number)
         groups.append(
-            select(literal(name).label("name"), cast(value, Text), cast(number, BigInteger))
-            .group_by(value)
+            select(literal(group).label("name"), cast(valued.value, Text), cast(number, BigInteger))
+            .group_by(valued.value)
             .having(number != 0)
-            .order_by(number.desc(), value)
+            .order_by(number.desc(), valued.value)
             .limit(TOP)
         )
     for index in range(len(_LIMITS)):
@@ -162,6 +153,15 @@ def stats_statement(owners: tuple[str, ...]) -> Select[Any]:
             )
         )
     return select(*union_all(*(select(each.subquery()) for each in groups)).subquery().c)
+
+
+def _age_of(hour: ColumnElement[str]) -> ColumnElement[int]:
+    """Return the age of an hour: even numbers between the limits, odd ones where one divides it."""
+    at, ages = cast(hour, Integer), []
+    for index in range(len(_LIMITS)):
+        limit = bindparam(f"hour_{index}", type_=Integer)
+        ages += [(at > limit, 2 * index), (at == limit, 2 * index + 1)]
+    return case(*ages, else_=2 * len(_LIMITS))
 
 
 def _limits(now: datetime) -> dict[str, Any]:

@@ -68,7 +68,9 @@ class Gauge(Record, table=True):
 
 class GaugeTotal(Record, table=True):
     """The sum of the gauges of a kind, of a tenant or of all: one row to read, however many
-    endpoints, event types and hours there are. `scope` is a tenant's id, or `all`."""
+    endpoints, event types and hours there are. `scope` is a tenant's id, or `all`. With a name
+    after it (`all/event_type`, `all/endpoint_id`, `all/at`), it is the sum of the dead letters with
+    a value of this column, which is in `kind`."""
 
     __tablename__ = "gauge_totals"
     __table_args__ = (
