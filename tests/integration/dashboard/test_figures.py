@@ -349,6 +349,31 @@ def span(context: Context, *, days: int, until: int) -> str:
     return f"since={since}&until={before}"
 
 
+async def test_bar_leads_to_a_list_that_says_its_numbers(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context
+) -> None:
+    shop = await open_shop(client, context)
+    own = await Rows.read(context, shop.tenant_id)
+    followed = 0
+    async with tenant_visitor(app, client, shop.tenant_id) as visitor:
+        page = (await visitor.get("/dashboard?window=1h")).text
+        for address, label in STEP.findall(page):
+            if "delivered" in label and "only" not in label:
+                path = unescape(address)
+                text = text_of((await visitor.get(path)).text)
+                query = parse_qs(urlsplit(path).query)
+                since, until = (
+                    datetime.fromisoformat(query[name][0]) for name in ("since", "until")
+                )
+                counts = own.by_result(since, until)
+                assert said(unescape(label)) == counts, label
+                assert until - since == timedelta(minutes=1)
+                assert re.search(rf"\b{counts.total()} deliver(y|ies) created from", text), path
+                assert f"delivered {counts['delivered']} in progress" in text, path
+                followed += 1
+    assert followed > 5
+
+
 async def test_deliveries_that_are_too_many_to_count_are_not_guessed(
     app: FastAPI, client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
