@@ -47,7 +47,7 @@ def choose_edges(
     `since` and the last at or after `until`. Without `since` they are the steps of 24 hours;
     without `step`, about 30. Raises InvalidInput."""
     until = now if until is None else min(until, now)
-    if since is not None and since >= until:
+    if (since or _EARLIEST) >= until:
         raise InvalidInput.at("since", "must be before `until`, and in the past")
     if step is not None:
         return _edges(since, until, step, by=by, now=now)
@@ -70,10 +70,12 @@ def _edges(
     first = max(first, (_EARLIEST - _EPOCH) // length)
     limit = MAX_STEPS_BY_TYPE if by == "type" else MAX_STEPS
     if last - first > limit:
+        where, choice = "step", "a longer step or a shorter time"
+        if length == _DAY:  # the longest
+            where, choice = "since", "a shorter time"
         raise InvalidInput.at(
-            "step",
-            f"this is {last - first:,} steps of {step}; choose a longer step or a shorter time, "
-            f"for at most {limit:,}",
+            where,
+            f"this is {last - first:,} steps of {step}; choose {choice}, for at most {limit:,}",
         )
     edges = [_EPOCH + number * length for number in range(first, last + 1)]
     for edge in edges:

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from api.access.authentication import Principal
 from api.routes.figures import FigureSeries, get_figures
-from api.site.attempt_chart import Counts, Legend, attempt_chart, classified, legend_of
+from api.site.attempt_chart import AttemptStep, Legend, attempt_chart, classified, legend_of
 from api.site.charts import Chart
 from api.site.page import View
 from api.site.time_steps import WINDOWS, step_name
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptStep:
-    """The attempts of a step."""
-
-    start: datetime
-    counts: Counts
-
-    @property
-    def total(self) -> int:
-        """The number of its attempts."""
-        return sum(self.counts.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +41,13 @@ async def read(
     series = await get_figures(view.context, principal, endpoint_id=endpoint_id, by="result")
     length = timedelta(seconds=series.step_seconds)
     labels = WINDOWS["24h"].labels
-    steps = [AttemptStep(each.at, classified(each.by_result or {})) for each in series.data]
+    steps = [
+        AttemptStep(start=each.at, counts=classified(each.by_result or {})) for each in series.data
+    ]
     return CustomerFigures(
         series=series,
         chart=attempt_chart(
-            [step.counts for step in steps],
+            steps,
             moments=[step_name(step.start, step.start + length, view.zone) for step in steps],
             labels=[labels.of(step.start, step.start + length, view.zone) for step in steps],
         ),

@@ -73,9 +73,11 @@ class FigureTimes(BaseModel):
     """Response times of the attempts that got a response, and times to delivery, in
     milliseconds. Null if there were none."""
 
-    p50_ms: float | None = Field(description=f"Half of the responses were as fast. {_PRECISION}")
-    p95_ms: float | None = Field(description=f"95 % of them were as fast. {_PRECISION}")
-    p99_ms: float | None = Field(description=f"99 % of them were as fast. {_PRECISION}")
+    p50_ms: float | None = Field(
+        description=f"Half of the responses were as fast or faster. {_PRECISION}"
+    )
+    p95_ms: float | None = Field(description=f"95 % of them were as fast or faster. {_PRECISION}")
+    p99_ms: float | None = Field(description=f"99 % of them were as fast or faster. {_PRECISION}")
     delivery_p50_ms: float | None = Field(
         description="Half of the deliveries that ended as `delivered` did so within this time from "
         f"when they were due. Those that were sent again after an end do not count. {_PRECISION}"
@@ -129,7 +131,7 @@ async def get_figures(
         Step | None,
         Query(
             description="How long each step is. Steps begin at round times (UTC): those of minutes "
-            "at most two days ago, those of hours at most 40 days ago. At most "
+            "less than two days ago, those of hours less than 40 days ago. At most "
             f"{MAX_STEPS:,} steps; with `by=type` {MAX_STEPS_BY_TYPE}, of an hour or longer. "
             f"Default: the shortest of which there are about {USUAL_STEPS}."
         ),

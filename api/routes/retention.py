@@ -59,7 +59,7 @@ class RunView(BaseModel):
     started_at: Time = Field(description="When the run began.")
     finished_at: Time | None
     partitions: int = Field(description="Partitions created for the coming days.")
-    rolled_up: int = Field(description="Rows of figures that were added to their hour or day.")
+    rolled_up: int = Field(description="Rows of figures that their hour or day replaces.")
     figures_deleted: int = Field(description="Rows of figures that were past their age.")
     endpoints_compared: int = Field(
         description="Endpoints whose gauges were compared with their deliveries."
@@ -69,7 +69,7 @@ class RunView(BaseModel):
         "Hookfast: please report it."
     )
     hours_different: int = Field(
-        description="How many of the last 24 hours have other figures than attempts and "
+        description="In how many of the last 24 hours figures differ from attempts and "
         "deliveries. Any number but 0 is a fault in Hookfast: please report it."
     )
     sweeps: list[SweepView] = Field(description="The tables, in the order of the run.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -41,6 +42,19 @@ Counts = Mapping[AttemptClass, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStep:
+    """The attempts that began in a step, which begins at `start`."""
+
+    start: datetime
+    counts: Counts
+
+    @property
+    def total(self) -> int:
+        """The number of its attempts."""
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Legend:
     """A line of the legend: a series' answer, colour and name, and the sum of its values."""
 
@@ -66,12 +80,12 @@ def legend_of(whole: Counts) -> list[Legend]:
     ]
 
 
-def attempt_chart(steps: Sequence[Counts], *, moments: Sequence[str], **options: Any) -> Chart:
+def attempt_chart(steps: Sequence[AttemptStep], *, moments: Sequence[str], **options: Any) -> Chart:
     """Draw a bar for each step, which begins at a moment in words. The `options` are those of
     `charts.stacked_bars`."""
     return charts.stacked_bars(
         [
-            [(series, step.get(answer, 0)) for answer, (series, _) in _SERIES.items()]
+            [(series, step.counts.get(answer, 0)) for answer, (series, _) in _SERIES.items()]
             for step in steps
         ],
         tooltips=[
@@ -81,13 +95,13 @@ def attempt_chart(steps: Sequence[Counts], *, moments: Sequence[str], **options:
     )
 
 
-def _in_words(step: Counts) -> str:
+def _in_words(step: AttemptStep) -> str:
     """Return a step's attempts by class, such as `3 attempts: 2 success, 1 timeout`."""
-    if not (total := sum(step.values())):
+    if not (total := step.total):
         return "no attempts"
     parts = [
-        f"{number(step[answer])} {name}"
+        f"{number(step.counts[answer])} {name}"
         for answer, (_, name) in _SERIES.items()
-        if step.get(answer)
+        if step.counts.get(answer)
     ]
     return f"{number(total)} {'attempt' if total == 1 else 'attempts'}: {', '.join(parts)}"

@@ -36,9 +36,11 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Rect:
-    """One series' part of a bar. `link` is the address that this part alone opens."""
+    """One series' part of a bar, and its value. `link` is the address that this part alone
+    opens."""
 
     series: str
+    value: float
     x: float
     y: float
     width: float
@@ -119,7 +121,7 @@ def stacked_bars(
                 base -= value * scale
                 link = part_links[series][index] if series in part_links else None
                 size = (_round(base), _round(width), _round(value * scale))
-                parts.append(Rect(series, x, *size, link))
+                parts.append(Rect(series, value, x, *size, link))
         bars.append(_bar(index, slot, tooltip, links, parts=tuple(parts), empty=not parts))
     return Chart(
         is_low=is_low,
@@ -207,7 +209,7 @@ def _segments(values: Sequence[float | None], *, top: float, slot: float) -> tup
 
 def _levels(top: float, write: Callable[[float], str], *, ticks: int = _TICKS) -> tuple[Mark, ...]:
     steps = range(ticks + 1)
-    return tuple(Mark(HEIGHT * (1 - step / ticks), write(top * step / ticks)) for step in steps)
+    return tuple(Mark(HEIGHT - HEIGHT * step // ticks, write(top * step / ticks)) for step in steps)
 
 
 def _labels(labels: Sequence[str]) -> tuple[Mark, ...]:

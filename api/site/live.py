@@ -27,8 +27,8 @@ SLOTS: Final = 200
 _LIFETIME_SECONDS: Final = 300.0
 """Then the browser connects again, perhaps to another process or a newer version."""
 _DELAY_PER_RENDERING: Final = 20
-"""The figures of an endpoint with 5,000 deliveries a day take 0.1 s of processor time: thirty
-people who watch it, refreshed every three seconds, would use up the process."""
+"""A page that takes 0.1 s of processor time, refreshed every three seconds, would use up the
+process when thirty people watch it."""
 _LONGEST_DELAY_SECONDS: Final = 30.0
 _RETRY_MILLIS: Final = 2_000
 

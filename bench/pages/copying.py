@@ -31,14 +31,10 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.schema import CreateIndex, DropIndex
 
+from bench.pages import counted
 from hookfast.clock import utc_now
-from hookfast.deliveries.facts import Trigger
-from hookfast.deliveries.figures import Owner, State, Tally, hour_of, minute_of, time_of_minute
-from hookfast.deliveries.lane import Place
-from hookfast.deliveries.outcome import DeliveryStatus, Result
-from hookfast.ids import time_of
-from hookfast.storage.counting import folding
-from hookfast.storage.counting.reading import HOURS_KEPT, MINUTES_KEPT
+from hookfast.deliveries.figures import Owner
+from hookfast.storage.counting import folding, rollup
 from hookfast.storage.database import partitions
 from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.database.engine import Database
@@ -52,8 +48,6 @@ _TABLES: Final[tuple[Table, ...]] = (Event.__table__, Delivery.__table__, Attemp
 _IDS: Final = ("id", "event_id", "delivery_id")
 _KEPT: Final = frozenset({"next_attempt_at", "due_at", "recheck_at", "deliver_at"})
 """Times that stay as they are, so that copies of what waits are not overdue."""
-_MILLISECOND: Final = timedelta(milliseconds=1)
-_DAY_MINUTES: Final = 1440
 
 _metadata = MetaData()
 _originals = Table(
@@ -171,8 +165,7 @@ async def fill(
                 await connection.execute(text(_copying(table, connection.dialect.name)))
             await connection.execute(_COUNT, _edges(now))
             await connection.execute(_copies.delete())
-            for statement in folding.STATEMENTS[connection.dialect.name]:
-                await connection.execute(statement)
+            await folding.add_up(connection)
         done += (last - first) * originals.ended
         progress("rows", done)
     async with database.write() as connection:
@@ -226,10 +219,10 @@ async def _keep_originals(connection: AsyncConnection) -> _Originals:
         owners[row.id] = owner = Owner(row.tenant_id, row.endpoint_id, row.event_type)
         if row.finished_at is None:
             unfinished.add(number)
-        counts += _counted_delivery(number, owner, row)
+        counts += counted.of_delivery(number, owner, row)
     for row in await connection.execute(select(attempts)):
         number = numbers[row.id] = numbers[row.delivery_id]
-        counts += _counted_attempt(number, owners[row.delivery_id], row)
+        counts += counted.of_attempt(number, owners[row.delivery_id], row)
     open_ones = sum(numbers[id_] in unfinished for id_ in owners)
     await connection.execute(
         insert(_originals),
@@ -251,43 +244,6 @@ def _in_parts(id_: str, number: int) -> dict[str, Any]:
     prefix, _, digits = id_.partition("_")
     ms = int(digits[:12], 16)
     return {"id": id_, "original": number, "prefix": f"{prefix}_", "ms": ms, "rest": digits[12:]}
-
-
-def _counted_delivery(number: int, owner: Owner, row: Any) -> Iterator[dict[str, Any]]:
-    queued = row.place == Place.QUEUED
-    state = State(DeliveryStatus(row.status), row.reason, row.finished_at, queued)
-    tally, ends = Tally(), Tally()
-    tally.delivery(owner, 0, None, state)
-    for one in _counted(number, time_of(row.id), tally):
-        if one["gauge"]:
-            one["ms"] = 0 if row.finished_at is None else _ms(row.finished_at)
-        yield one
-    if row.finished_at is not None:
-        first = row.status == DeliveryStatus.DELIVERED and not row.round
-        due = row.deliver_at or row.created_at
-        ends.ended(owner, state, took=max(timedelta(0), row.finished_at - due) if first else None)
-        yield from _counted(number, row.finished_at, ends)
-
-
-def _counted_attempt(number: int, owner: Owner, row: Any) -> Iterator[dict[str, Any]]:
-    tally = Tally()
-    first = row.trigger == Trigger.FIRST
-    tally.attempt(
-        owner, row.started_at, Result(row.result), row.status_code, row.duration_ms, first=first
-    )
-    yield from _counted(number, row.started_at, tally)
-
-
-def _counted(number: int, at: datetime | None, tally: Tally) -> Iterator[dict[str, Any]]:
-    assert at is not None
-    for key, counted in tally.numbers():
-        row = key._asdict()
-        del row["at"]
-        yield row | {"original": number, "ms": _ms(at), "counted": counted}
-
-
-def _ms(moment: datetime) -> int:
-    return (moment - time_of_minute(0)) // _MILLISECOND
 
 
 _CHOOSE: Final = text("""
@@ -353,5 +309,5 @@ _DELETE_OLD_MINUTES: Final = text("DELETE FROM figures WHERE scope NOT LIKE '%/%
 
 def _edges(now: datetime) -> Mapping[str, int]:
     """Return the minutes before which figures are of hours, and of days."""
-    days = minute_of(now - HOURS_KEPT)
-    return {"hours": hour_of(minute_of(now - MINUTES_KEPT)), "days": days - days % _DAY_MINUTES}
+    ages = rollup.ages(now, kept_since=None)
+    return {"hours": ages.hours, "days": ages.days}

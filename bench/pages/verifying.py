@@ -23,13 +23,14 @@ from hookfast.storage.counting import reading
 from hookfast.storage.counting.folding import BY_HOUR, BY_TYPE, EVERYTHING
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Attempt, Delivery, Endpoint, Figure
+from hookfast.storage.tables import Attempt, Delivery, Endpoint, Figure, Gauge
 
 _DELIVERIES: Table = Delivery.__table__
 _D = _DELIVERIES.c
 _A = Attempt.__table__.c
 _E = Endpoint.__table__.c
 _F = Figure.__table__.c
+_G = Gauge.__table__.c
 _GAUGE: Final = "now:"
 _DAY: Final = timedelta(days=1)
 _HOUR: Final = timedelta(hours=1)
@@ -123,8 +124,11 @@ async def _figures(connection: AsyncConnection) -> _Counted:
         .group_by(_F.scope, _F.kind)
     ):
         counted[scope, kind] = int(number)
-    for row in await reading.gauges(connection, Scope(), by=("endpoint_id", "kind")):
-        counted[row.endpoint_id, _GAUGE + row.kind] = row.number
+    number = func.sum(_G.number)
+    key = (_G.endpoint_id, _G.kind)
+    rows = await connection.execute(select(*key, number).group_by(*key).having(number != 0))
+    for endpoint, kind, gauge in rows:
+        counted[endpoint, _GAUGE + kind] = int(gauge)
     return counted
 
 

@@ -41,8 +41,13 @@ async def check_figures(settings: Settings, clock: Clock) -> AsyncIterator[Findi
                 return  # the check `database.schema` says why
             yield await _check_gauges(database)
             yield await _check_entries(database, clock)
-        except SQLAlchemyError:
-            return  # the check `database` says why
+        except SQLAlchemyError as error:
+            yield warn(
+                "figures.gauges",
+                f"Figures could not be compared with the rows: {type(error).__name__}.",
+                todo="If the check `database` passes, run the doctor again when the database is "
+                "less busy.",
+            )
 
 
 async def _check_gauges(database: Database) -> Finding:

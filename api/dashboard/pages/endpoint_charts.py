@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from fastapi import Query
 
 from api.site import charts
-from api.site.attempt_chart import Counts, Legend, attempt_chart, classified, legend_of
+from api.site.attempt_chart import AttemptStep, Legend, attempt_chart, classified, legend_of
 from api.site.charts import Chart
 from api.site.formatting import millis
 from api.site.navigation import deliveries_between
@@ -28,27 +28,20 @@ DEFAULT: Final[Window] = "24h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptStep:
-    """The attempts that began from `start` to before `end`, and the percentiles of the response
-    times of those that were answered, in milliseconds."""
+class TimedStep(AttemptStep):
+    """The attempts of a step, which ends before `end`, and the percentiles of the response times of
+    those that were answered, in milliseconds."""
 
-    start: datetime
     end: datetime
-    counts: Counts
     p50: float | None
     p95: float | None
 
     @classmethod
-    def of(cls, start: datetime, end: datetime, numbers: Numbers) -> AttemptStep:
+    def of(cls, start: datetime, end: datetime, numbers: Numbers) -> TimedStep:
         """Return the step of these figures."""
         counts = classified(numbers.by_answer())
         p50, p95 = (percentile(numbers.response_ms, share) for share in (50, 95))
         return cls(start=start, end=end, counts=counts, p50=p50, p95=p95)
-
-    @property
-    def total(self) -> int:
-        """The number of all attempts of the step."""
-        return sum(self.counts.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +53,7 @@ class EndpointCharts:
     words: str
     began: datetime | None
     """When the endpoint was created, if the charts begin there."""
-    steps: Sequence[AttemptStep]
+    steps: Sequence[TimedStep]
     results: Chart
     latency: Chart
     legend: Sequence[Legend]
@@ -87,10 +80,7 @@ async def read(
     async with view.context.database.read() as connection:
         found = await reading.steps(connection, Scope(endpoint_id=endpoint_id), edges)
     times = list(pairwise(edges))
-    steps = [
-        AttemptStep.of(start, end, numbers)
-        for (start, end), numbers in zip(times, found, strict=True)
-    ]
+    steps = [TimedStep.of(*each, numbers) for each, numbers in zip(times, found, strict=True)]
     zone = span.zone_at(view.now, view.zone)
     labels = [span.labels.of(start, end, zone) for start, end in times]
     moments = [step_name(start, end, zone) for start, end in times]
@@ -103,9 +93,7 @@ async def read(
         words=span.words,
         began=created_at if span is not WINDOWS[window] else None,
         steps=steps,
-        results=attempt_chart(
-            [step.counts for step in steps], moments=moments, labels=labels, links=links
-        ),
+        results=attempt_chart(steps, moments=moments, labels=labels, links=links),
         latency=_latency(steps, moments=moments, labels=labels, links=links),
         legend=legend_of(classified(whole.by_answer())),
         whole=whole,
@@ -113,7 +101,7 @@ async def read(
 
 
 def _latency(
-    steps: Sequence[AttemptStep],
+    steps: Sequence[TimedStep],
     *,
     moments: Sequence[str],
     labels: Sequence[str],

@@ -25,7 +25,7 @@ from api.site.navigation import dead_letters_between, deliveries_between
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.time_steps import WINDOWS, Window, step_name
-from hookfast.deliveries.figures import DEAD, WAITING, percentile
+from hookfast.deliveries.figures import DEAD, WAITING
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.counting import reading
 from hookfast.storage.counting.reading import Scope
@@ -86,12 +86,6 @@ class Overview:
         return self.alive.workers > 0
 
     @property
-    def success_rate(self) -> float | None:
-        """The share of the ended deliveries that succeeded; None if none has ended."""
-        ended = self.whole.delivered + self.whole.failed
-        return self.whole.delivered / ended if ended else None
-
-    @property
     def rate(self) -> str:
         """How often a delivery was delivered in the charted time, in words: since the oldest
         delivery, if it was created in this time."""
@@ -112,16 +106,6 @@ class Overview:
     @property
     def dead(self) -> int:
         return sum(self.waiting[status] for status in DEAD)
-
-    @property
-    def attempts_rate(self) -> float | None:
-        """The share of the attempts that succeeded; None if there were none."""
-        numbers = self.whole.numbers
-        return numbers.succeeded / numbers.attempted if numbers.attempted else None
-
-    def percentile(self, share: int) -> float | None:
-        """Return a percentile of the times to delivery, in seconds."""
-        return _seconds_of(self.whole, share)
 
 
 @routes.get("")
@@ -179,7 +163,7 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
             steps,
             zone=zone,
             labels=labels,
-            links=_links(steps),
+            links=[deliveries_between(step.start, step.end) for step in steps],
             part_links={"bad": [dead_letters_between(step.start, step.end) for step in steps]},
         ),
         latency=_latency(steps, labels, zone),
@@ -206,14 +190,11 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
     }
 
 
-def _links(steps: Sequence[Step]) -> list[str]:
-    """Return the addresses of the lists of each step's deliveries."""
-    return [deliveries_between(step.start, step.end) for step in steps]
-
-
 def _latency(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Chart:
-    medians = [_seconds_of(step, 50) for step in steps]
-    slow = [_seconds_of(step, 95) for step in steps]
+    """Draw the times to delivery of those delivered in each step. It opens no lists: they have what
+    was created in a time."""
+    medians = [step.seconds(50) for step in steps]
+    slow = [step.seconds(95) for step in steps]
     names = [step_name(step.start, step.end, zone) for step in steps]
     return charts.lines(
         [("p95", slow), ("p50", medians)],
@@ -222,16 +203,9 @@ def _latency(steps: Sequence[Step], labels: Sequence[str], zone: ZoneInfo) -> Ch
             for name, p50, p95 in zip(names, medians, slow, strict=True)
         ],
         labels=labels,
-        links=_links(steps),
         unit=_on_scale,
         top_of=charts.seconds_ceiling,
     )
-
-
-def _seconds_of(step: Step, share: int) -> float | None:
-    """Return a percentile of a step's times to delivery, in seconds."""
-    found = percentile(step.numbers.delivery_ms, share)
-    return None if found is None else found / 1_000
 
 
 def _on_scale(value: float) -> str:

@@ -17,14 +17,14 @@ from api.dashboard.site import DASHBOARD
 from api.http.fields import TenantPath
 from api.routes.tenant_usage import get_tenant_usage
 from api.routes.tenants import TenantView, get_tenant
-from api.site import charts, live
+from api.site import live
+from api.site.attempt_chart import AttemptStep, Legend, attempt_chart, classified, legend_of
 from api.site.charts import Chart
-from api.site.formatting import number
 from api.site.navigation import SECTIONS, dead_letters_between, deliveries_between
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.time_steps import WINDOWS, step_name
-from hookfast.deliveries.figures import DEAD, WAITING, percentile
+from hookfast.deliveries.figures import DEAD, WAITING
 from hookfast.storage.counting import reading
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.figures import endpoint_counts, newest_failures, overview
@@ -49,12 +49,15 @@ _LISTS: Final = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantFigures:
     """The figures of the page. `steps` are those of the last day, `whole` is all of them as one,
-    and `waiting` has the number of deliveries by what they wait for now, and of dead letters."""
+    `attempts` has their attempts by result, and `waiting` has the number of deliveries by what they
+    wait for now, and of dead letters."""
 
     steps: Sequence[Step]
     whole: Step
     volume: Chart
-    attempts: Chart
+    attempts: Sequence[AttemptStep]
+    attempts_chart: Chart
+    legend: Sequence[Legend]
     waiting: Mapping[str, int]
     endpoints: EndpointCounts
 
@@ -70,23 +73,6 @@ class TenantFigures:
     @property
     def dead(self) -> int:
         return sum(self.waiting[status] for status in DEAD)
-
-    @property
-    def success_rate(self) -> float | None:
-        """The share of the deliveries of the day that succeeded, of those that have ended."""
-        ended = self.whole.delivered + self.whole.failed
-        return self.whole.delivered / ended if ended else None
-
-    @property
-    def attempts_rate(self) -> float | None:
-        """The share of the attempts of the day that succeeded; None if there were none."""
-        numbers = self.whole.numbers
-        return numbers.succeeded / numbers.attempted if numbers.attempted else None
-
-    def percentile(self, share: int) -> float | None:
-        """Return a percentile of the times to delivery, in seconds."""
-        found = percentile(self.whole.numbers.delivery_ms, share)
-        return None if found is None else found / 1_000
 
 
 @routes.get("/tenants/{tenant_id}")
@@ -138,10 +124,13 @@ async def _figures(tenant_id: str, view: View) -> dict[str, Any]:
             limit=_FAILURES_SHOWN,
         )
     labels = [_DAY.labels.of(step.start, step.end, view.zone) for step in steps]
-    times = [(step.start, step.end) for step in steps]
+    times, whole = [(step.start, step.end) for step in steps], merged(steps)
+    attempts = [
+        AttemptStep(start=step.start, counts=classified(step.numbers.by_answer())) for step in steps
+    ]
     figures = TenantFigures(
         steps=steps,
-        whole=merged(steps),
+        whole=whole,
         volume=volume_chart(
             steps,
             zone=view.zone,
@@ -151,24 +140,17 @@ async def _figures(tenant_id: str, view: View) -> dict[str, Any]:
                 "bad": [dead_letters_between(*each, tenant_id=tenant_id) for each in times]
             },
         ),
-        attempts=_attempts_chart(view, steps, labels),
+        attempts=attempts,
+        attempts_chart=attempt_chart(
+            attempts,
+            moments=[step_name(*each, view.zone) for each in times],
+            labels=labels,
+        ),
+        legend=legend_of(classified(whole.numbers.by_answer())),
         waiting=waiting,
         endpoints=endpoints,
     )
     return {"figures": figures, "failures": failures, "of_tenant": f"tenant_id={tenant_id}"}
-
-
-def _attempts_chart(view: View, steps: Sequence[Step], labels: Sequence[str]) -> Chart:
-    counted = [(each.numbers.succeeded, each.numbers.attempted) for each in steps]
-    return charts.stacked_bars(
-        [[("good", good), ("bad", every - good)] for good, every in counted],
-        tooltips=[
-            f"{step_name(step.start, step.end, view.zone)}: "
-            f"{number(every)} attempts, {number(good)} succeeded"
-            for step, (good, every) in zip(steps, counted, strict=True)
-        ],
-        labels=labels,
-    )
 
 
 def _text(value: Any) -> str:

@@ -13,7 +13,7 @@ from api.site import charts
 from api.site.charts import Chart
 from api.site.formatting import number
 from api.site.time_steps import step_name
-from hookfast.deliveries.figures import DEAD, Numbers
+from hookfast.deliveries.figures import DEAD, Numbers, percentile
 from hookfast.deliveries.outcome import DeliveryStatus
 
 
@@ -45,6 +45,23 @@ class Step:
     @property
     def total(self) -> int:
         return self.numbers.accepted
+
+    @property
+    def success_rate(self) -> float | None:
+        """The share of the ended deliveries that succeeded; None if none has ended."""
+        ended = self.delivered + self.failed
+        return self.delivered / ended if ended else None
+
+    @property
+    def attempts_rate(self) -> float | None:
+        """The share of the attempts that succeeded; None if there were none."""
+        attempted = self.numbers.attempted
+        return self.numbers.succeeded / attempted if attempted else None
+
+    def seconds(self, share: int) -> float | None:
+        """Return a percentile of the times to delivery, in seconds."""
+        found = percentile(self.numbers.delivery_ms, share)
+        return None if found is None else found / 1_000
 
 
 def steps_between(edges: Sequence[datetime], numbers: Sequence[Numbers]) -> list[Step]:

@@ -102,12 +102,12 @@ def _print_notes(runs: Sequence[Mapping[str, Any]]) -> None:
     for run in runs[:1]:
         if gauges := run["gauges_corrected"]:
             print_note(
-                f"{pluralize(gauges, 'gauge')} differed from the rows and got corrected; the log "
-                "has the endpoints. Please report it."
+                f"Corrected {pluralize(gauges, 'gauge')} that differed from the rows; the log has "
+                "the endpoints. Please report it."
             )
         if hours := run["hours_different"]:
             print_note(
-                f"Other figures than rows: {pluralize(hours, 'hour')} of the last 24; the log says "
+                f"In {hours} of the last 24 hours, figures differ from the rows; the log says "
                 "which. Please report it."
             )
         for sweep in run["sweeps"]:

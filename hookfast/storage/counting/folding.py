@@ -9,6 +9,8 @@ doubles a number; and readers count entries too, so that figures are exact at an
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -17,6 +19,7 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
+    bindparam,
     cast,
     delete,
     func,
@@ -46,6 +49,9 @@ an hour have forty times as many rows. Other scopes have minutes, of two days.""
 
 EVERY_SECONDS: Final = 10.0
 """How often each process adds the entries up."""
+ENTRIES_AT_ONCE: Final = 10_000
+"""Entries that one transaction adds up. If each is of another endpoint, that takes 0.2 s on SQLite,
+where every other writer waits, and 0.7 s on PostgreSQL, far from the time limit of a statement."""
 _LOCK: Final = 0x686F6F6B66696775  # an arbitrary key of an advisory lock ("hookfigu")
 _SERIALIZATION_FAILURE: Final = "40001"
 
@@ -54,16 +60,23 @@ _FIGURES: Table = Figure.__table__
 _GAUGES: Table = Gauge.__table__
 _TOTALS: Table = GaugeTotal.__table__
 _E = _ENTRIES.c
+_IS_CHOSEN: Final = _E.id <= bindparam("last", type_=_E.id.type)
 
 
 def _figures() -> Select[Any]:
     """Select what the entries add to `figures`: nine rows for each, by scope."""
-    hour = _E.at - _E.at % 60
-    plain = (literal(""), _E.at, _E.bucket)
-    hourly = (literal(""), hour, _E.bucket)
-    typed = (_E.event_type, hour, literal(NO_BUCKET, SmallInteger))
+    owner = (_E.at, _E.tenant_id, _E.endpoint_id, _E.event_type, _E.kind, _E.bucket)
+    number = func.sum(_E.number)
+    # Summed first: of 40,000 entries of a hundred endpoints, one in ten is left. Most deliveries
+    # have come and gone since the last time, so that their `pending` is 0.
+    entries = select(*owner, number.label("number")).where(_IS_CHOSEN, ~_E.gauge)
+    e = entries.group_by(*owner).having(number != 0).cte("counted").c
+    hour = e.at - e.at % 60
+    plain = (literal(""), e.at, e.bucket)
+    hourly = (literal(""), hour, e.bucket)
+    typed = (e.event_type, hour, literal(NO_BUCKET, SmallInteger))
     parts = []
-    for scope in (cast(literal(EVERYTHING), Text), _E.tenant_id, _E.endpoint_id):
+    for scope in (cast(literal(EVERYTHING), Text), e.tenant_id, e.endpoint_id):
         for name, (event_type, at, bucket) in (
             (scope, plain),
             (literal(BY_HOUR, Text) + scope, hourly),
@@ -74,10 +87,10 @@ def _figures() -> Select[Any]:
                     name.label("scope"),
                     cast(at, Integer).label("at"),
                     cast(event_type, Text).label("event_type"),
-                    _E.kind,
+                    e.kind,
                     bucket.label("bucket"),
-                    _E.number,
-                ).where(~_E.gauge)
+                    e.number,
+                )
             )
     rows = union_all(*parts).subquery().c
     key = (rows.scope, rows.at, rows.event_type, rows.kind, rows.bucket)
@@ -92,7 +105,7 @@ def _gauges() -> Select[Any]:
     summed = func.sum(_E.number)
     return (
         select(*key, func.min(_E.tenant_id), summed)
-        .where(_E.gauge)
+        .where(_IS_CHOSEN, _E.gauge)
         .group_by(*key)
         .having(summed != 0)
     )
@@ -101,7 +114,10 @@ def _gauges() -> Select[Any]:
 def _totals() -> Select[Any]:
     """Select what the entries add to `gauge_totals`: two rows for each, by scope."""
     scopes = (cast(literal(EVERYTHING), Text), _E.tenant_id)
-    parts = (select(scope.label("scope"), _E.kind, _E.number).where(_E.gauge) for scope in scopes)
+    parts = (
+        select(scope.label("scope"), _E.kind, _E.number).where(_IS_CHOSEN, _E.gauge)
+        for scope in scopes
+    )
     rows = union_all(*parts).subquery().c
     summed = func.sum(rows.number)
     key = (rows.scope, rows.kind)
@@ -124,29 +140,53 @@ STATEMENTS: Final = {
         adding(dialect, _FIGURES, _figures()),
         adding(dialect, _GAUGES, _gauges()),
         adding(dialect, _TOTALS, _totals()),
-        delete(_ENTRIES),
+        delete(_ENTRIES).where(_IS_CHOSEN),
     )
     for name, dialect in (("postgresql", postgresql), ("sqlite", sqlite))
 }
-"""The statements that add the entries up and delete them, by the database's kind."""
+"""The statements that add entries up and delete them, by the database's kind."""
+LAST_OF_PIECE: Final = select(
+    func.max(select(_E.id).order_by(_E.id).limit(ENTRIES_AT_ONCE).subquery().c.id)
+)
+"""Selects the last entry that the next transaction adds up."""
 
 
 async def fold(database: Database) -> int:
-    """Add the entries up, and return how many there were. 0 too while another process does it."""
+    """Add the entries up, and return how many there were. Leaves those that others write meanwhile,
+    and all of them while another process adds them up."""
     async with database.read(quick=True) as connection:
         if (await connection.execute(select(_E.id).limit(1))).first() is None:
             return 0
+    folded, piece = 0, ENTRIES_AT_ONCE
+    while piece == ENTRIES_AT_ONCE:
+        begun = time.monotonic()
+        piece = await _fold_piece(database)
+        folded += piece
+        if database.kind == "sqlite" and piece == ENTRIES_AT_ONCE:
+            # As long as it took, so that others who wait for the one writer get a turn.
+            await asyncio.sleep(time.monotonic() - begun)
+    return folded
+
+
+async def _fold_piece(database: Database) -> int:
     try:
         async with database.write() as connection:
             if not await lock(connection, wait=False):
                 return 0
-            for statement in STATEMENTS[connection.dialect.name]:
-                done = await connection.execute(statement)
-            return done.rowcount
+            last = await connection.scalar(LAST_OF_PIECE)
+            return 0 if last is None else await add_up(connection, last=last)
     except DBAPIError as error:
         if sqlstate(error) == _SERIALIZATION_FAILURE:  # another process was a moment earlier
             return 0
         raise
+
+
+async def add_up(connection: AsyncConnection, *, last: int = sys.maxsize) -> int:
+    """Add up and delete the entries up to this id, and return how many there were. The transaction
+    sees one state of the database, and is the only one that does so (`lock`)."""
+    for statement in STATEMENTS[connection.dialect.name]:
+        done = await connection.execute(statement, {"last": last})
+    return done.rowcount
 
 
 async def lock(connection: AsyncConnection, *, wait: bool) -> bool:

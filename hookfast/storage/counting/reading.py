@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     BindParameter,
     ColumnElement,
     CompoundSelect,
-    Integer,
     Select,
     Table,
     bindparam,
@@ -60,15 +59,12 @@ class Scope:
         """Its name in `figures`."""
         return self.endpoint_id or self.tenant_id or EVERYTHING
 
-
-class Counted(NamedTuple):
-    """A number of a step. `event_type` is empty unless the figures are read by type."""
-
-    step: int
-    event_type: str
-    kind: str
-    bucket: int
-    number: int
+    @property
+    def owner(self) -> str | None:
+        """The column that has its name in the rows that it has; None if it has all."""
+        if self.endpoint_id is not None:
+            return "endpoint_id"
+        return None if self.tenant_id is None else "tenant_id"
 
 
 def precision(moment: datetime, *, now: datetime) -> timedelta:
@@ -98,15 +94,8 @@ def extended(since: datetime, until: datetime, *, now: datetime) -> tuple[dateti
 async def oldest(connection: AsyncConnection, scope: Scope) -> datetime | None:
     """Return the beginning of the oldest minute, hour or day that has figures; None if none has."""
     rows = await connection.execute(
-        oldest_statement(
-            by_endpoint=scope.endpoint_id is not None,
-            by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
-        ),
-        {
-            "scope": scope.name,
-            "hourly": BY_HOUR + scope.name,
-            "owner": scope.endpoint_id or scope.tenant_id,
-        },
+        oldest_statement(scope.owner),
+        {"scope": scope.name, "hourly": BY_HOUR + scope.name, "owner": scope.name},
     )
     found = [row for row in rows if row.at is not None]
     hour = min((row.at for row in found if row.hourly), default=None)
@@ -118,14 +107,13 @@ async def oldest(connection: AsyncConnection, scope: Scope) -> datetime | None:
 
 
 @lru_cache
-def oldest_statement(*, by_endpoint: bool, by_tenant: bool) -> CompoundSelect[Any]:
+def oldest_statement(owner: str | None) -> CompoundSelect[Any]:
     """Return the statement of `oldest`."""
-    owned = _owned(_E, by_endpoint, by_tenant)
     hourly, minutes = literal(True).label("hourly"), literal(False).label("hourly")
     return union_all(
         select(hourly, func.min(_F.at).label("at")).where(_F.scope == bindparam("hourly")),
         select(minutes, func.min(_F.at)).where(_F.scope == bindparam("scope")),
-        select(minutes, func.min(_E.at)).where(~_E.gauge, *owned),
+        select(minutes, func.min(_E.at)).where(~_E.gauge, *_owned(_E, owner)),
     )
 
 
@@ -175,35 +163,33 @@ async def _read(
     by_type: bool = False,
     only: Sequence[str] | None = None,
     prefix: str = "",
-) -> list[Counted]:
+) -> list[Any]:
     if len(edges) < 2:
         return []
-    length = max(end - start for start, end in pairwise(edges))
-    hours_since, hours_until = _whole_hours([minute_of(edge) for edge in edges])
+    # later minutes than the column can hold have no figures
+    minutes = [min(minute_of(edge), _LARGEST) for edge in edges]
+    length = max(end - start for start, end in pairwise(minutes))
+    hours_since, hours_until = _whole_hours(minutes)
     rows = await connection.execute(
         figures_statement(
-            by_endpoint=scope.endpoint_id is not None,
-            by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
-            by_type=by_type,
-            of_types=only is not None,
-            filtered=bool(prefix),
+            scope.owner, by_type=by_type, of_types=only is not None, filtered=bool(prefix)
         ),
         {
             "scope": scope.name + (BY_TYPE if by_type else ""),
             "hourly": BY_HOUR + scope.name,
             "hours_since": hours_since,
             "hours_until": hours_until,
-            "owner": scope.endpoint_id or scope.tenant_id,
-            "since": min(minute_of(edges[0]), _LARGEST),
-            "until": min(minute_of(edges[-1]), _LARGEST),
+            "owner": scope.name,
+            "since": minutes[0],
+            "until": minutes[-1],
             # the first step may be shorter: count from where it would have begun
-            "origin": min(minute_of(edges[1] - length), _LARGEST),
-            "length": length // timedelta(minutes=1),
+            "origin": minutes[1] - length,
+            "length": length,
             "prefix": prefix,
             "event_types": list(only or ()),
         },
     )
-    return [Counted(*row) for row in rows]
+    return list(rows)
 
 
 def _whole_hours(edges: Sequence[int]) -> tuple[int, int]:
@@ -217,9 +203,10 @@ def _whole_hours(edges: Sequence[int]) -> tuple[int, int]:
 
 @lru_cache
 def figures_statement(
-    *, by_endpoint: bool, by_tenant: bool, by_type: bool, filtered: bool, of_types: bool = False
+    owner: str | None, *, by_type: bool, filtered: bool, of_types: bool
 ) -> Select[Any]:
-    """Return the statement of `figures`: step, event type, kind, bucket, number."""
+    """Return the statement of figures: rows of `step`, `event_type` (empty unless they are read by
+    type), `kind`, `bucket` and `number`."""
     at = _E.at - _E.at % 60 if by_type else _E.at
     parts: tuple[tuple[str, str, str], ...] = (("scope", "since", "until"),)
     if not by_type:
@@ -245,51 +232,45 @@ def figures_statement(
         _E.number,
     ).where(
         ~_E.gauge,
-        *_owned(_E, by_endpoint, by_tenant),
+        *_owned(_E, owner),
         *_within(at),
         *_of_types(_E.event_type, of_types),
         *_named(_E.kind, filtered),
     )
     rows = union_all(*added, new).subquery().c
     key = (
-        ((rows.at - bindparam("origin")) // bindparam("length", type_=Integer)).label("step"),
+        # BigInteger: a step may be of thousands of years
+        (
+            (rows.at - bindparam("origin", type_=BigInteger))
+            // bindparam("length", type_=BigInteger)
+        ).label("step"),
         *(rows.event_type, rows.kind, rows.bucket),
     )
     # in the select list twice, as a bound parameter in GROUP BY is not the one in SELECT
     numbers = select(*key, rows.number).subquery().c
     grouped = (numbers.step, numbers.event_type, numbers.kind, numbers.bucket)
     number = func.sum(numbers.number)
-    return select(*grouped, cast(number, BigInteger)).group_by(*grouped).having(number != 0)
+    counted = cast(number, BigInteger).label("number")
+    return select(*grouped, counted).group_by(*grouped).having(number != 0)
 
 
-async def gauges(
-    connection: AsyncConnection, scope: Scope, *, by: tuple[str, ...] = ("kind",)
-) -> list[Any]:
-    """Return rows of these columns of `gauges` and `number`, how many deliveries of each there are
-    now; those with none are left out. `by` may name `tenant_id`, `endpoint_id`, `kind`,
-    `event_type`, and `at`: the hour in which dead letters ended, in minutes from 1970."""
-    rows = await connection.execute(
-        gauges_statement(
-            by,
-            by_endpoint=scope.endpoint_id is not None,
-            by_tenant=scope.endpoint_id is None and scope.tenant_id is not None,
-        ),
-        {"scope": scope.name, "owner": scope.endpoint_id or scope.tenant_id},
-    )
-    return list(rows)
+async def gauges(connection: AsyncConnection, scope: Scope) -> list[Any]:
+    """Return rows of `kind` and `number`, how many deliveries of each kind there are now; kinds
+    with none are left out."""
+    name = {"scope": scope.name, "owner": scope.name}
+    return list(await connection.execute(gauges_statement(scope.owner), name))
 
 
 @lru_cache
-def gauges_statement(by: tuple[str, ...], *, by_endpoint: bool, by_tenant: bool) -> Select[Any]:
-    """Return the statement of `gauges`. By kind alone, those of a tenant or of all are read from
-    their totals: few rows, however many endpoints there are."""
-    if by == ("kind",) and not by_endpoint:
-        added: Select[Any] = select(_T.kind, _T.number).where(_T.scope == bindparam("scope"))
+def gauges_statement(owner: str | None) -> Select[Any]:
+    """Return the statement of `gauges`. Those of a tenant or of all are read from their totals: few
+    rows, however many endpoints there are."""
+    if owner == "endpoint_id":
+        added = select(_G.kind, _G.number).where(*_owned(_G, owner))
     else:
-        columns = [_G[name] for name in by]
-        added = select(*columns, _G.number).where(*_owned(_G, by_endpoint, by_tenant))
-    new = select(*(_E[name] for name in by), _E.number)
-    return _summed(by, added, new.where(_E.gauge, *_owned(_E, by_endpoint, by_tenant)))
+        added = select(_T.kind, _T.number).where(_T.scope == bindparam("scope"))
+    new = select(_E.kind, _E.number).where(_E.gauge, *_owned(_E, owner))
+    return _summed(("kind",), added, new)
 
 
 async def gauges_of_tenants(connection: AsyncConnection, tenant_ids: Sequence[str]) -> list[Any]:
@@ -325,10 +306,8 @@ def gauge_rows(
     return union_all(added, new)
 
 
-def _owned(columns: Any, by_endpoint: bool, by_tenant: bool) -> tuple[ColumnElement[bool], ...]:
-    if by_endpoint:
-        return (columns.endpoint_id == bindparam("owner"),)
-    return (columns.tenant_id == bindparam("owner"),) if by_tenant else ()
+def _owned(columns: Any, owner: str | None) -> tuple[ColumnElement[bool], ...]:
+    return () if owner is None else (columns[owner] == bindparam("owner"),)
 
 
 def _within(

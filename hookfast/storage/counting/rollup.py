@@ -60,8 +60,8 @@ class Ages(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What a piece did with rows of `figures`: how many it added to others, and how many past their
-    age it deleted."""
+    """How many rows of `figures` a piece replaced by those of their hour or day, and how many past
+    their age it deleted."""
 
     rolled_up: int
     deleted: int
@@ -158,13 +158,17 @@ _DAYS = bindparam("days", type_=Integer)
 _KEPT = bindparam("kept", type_=Integer)
 _IS_OF_HOURS: Final = or_(_F.scope.startswith(folding.BY_HOUR), _F.scope.endswith(folding.BY_TYPE))
 _IS_MOVED: Final = and_(_IS_OF_HOURS, _F.at < _DAYS, _F.at % _DAY != 0)
-_IS_PAST_AGE: Final = or_(_F.at < _KEPT, and_(~_IS_OF_HOURS, _F.at < _HOURS))
+_IS_OLD_MINUTE: Final = and_(~_IS_OF_HOURS, _F.at < _HOURS)
+_IS_PAST_AGE: Final = _F.at < _KEPT
 _PIECE: Final = (
     _F.scope.in_(bindparam("scopes", type_=String, expanding=True)),
     _F.at >= bindparam("since", type_=Integer),
     _F.at < bindparam("before", type_=Integer),
 )
-_IS_OLD: Final = (*_PIECE, _F.at < _HOURS, or_(_IS_MOVED, _IS_PAST_AGE, _F.number == 0))
+_IS_OLD: Final = (
+    *(*_PIECE, _F.at < _HOURS),
+    or_(_IS_MOVED, _IS_OLD_MINUTE, _IS_PAST_AGE, _F.number == 0),
+)
 
 OLD_ROWS: Final = (
     select(_F.scope, func.count().label("rows"), func.min(_F.at).label("first"))
@@ -198,7 +202,7 @@ ADD: Final = {
     "postgresql": folding.adding(postgresql, _FIGURES, _sums()),
     "sqlite": folding.adding(sqlite, _FIGURES, _sums()),
 }
-DELETE_MOVED: Final = delete(_FIGURES).where(*_PIECE, _IS_MOVED)
+DELETE_MOVED: Final = delete(_FIGURES).where(*_PIECE, or_(_IS_MOVED, _IS_OLD_MINUTE))
 DELETE_PAST_AGE: Final = delete(_FIGURES).where(*_PIECE, _IS_PAST_AGE)
 DELETE_EMPTY: Final = delete(_FIGURES).where(*_PIECE, _F.number == 0)
 

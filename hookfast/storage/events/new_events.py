@@ -318,9 +318,9 @@ async def insert_deliveries(
     """Insert these rows, count them, and return the ids of those that are dead letters on
     arrival."""
     dead: list[str] = []
-    tally = Tally()
     left = iter(rows)
     while some := list(islice(left, _ROWS_PER_INSERT)):
+        tally = Tally()
         await _ADD_DELIVERIES.execute(connection, some)
         for row in some:
             owner = Owner(row["tenant_id"], row["endpoint_id"], row["event_type"])
@@ -334,7 +334,7 @@ async def insert_deliveries(
             if state.status is DeliveryStatus.DEAD:
                 dead.append(row["id"])
                 tally.ended(owner, state, took=None)
-    await entries.add(connection, tally)
+        await entries.add(connection, tally)
     return dead
 
 

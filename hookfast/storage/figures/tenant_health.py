@@ -3,7 +3,7 @@ endpoints are not healthy, or they have dead letters.
 
 The cost is bounded, however many tenants and endpoints there are. Tenants are found by the indexes
 of what is wrong: the highest numbers of held and of retrying deliveries, the endpoints that are
-not healthy, and the newest dead letters. Those that are returned are counted exactly.
+not healthy, and the newest dead letters. The deliveries of these tenants are counted exactly.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final
 from sqlalchemy import Integer, Select, String, Table, cast, func, literal, null, select, union_all
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from hookfast.deliveries import figures
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.endpoints.health import DISABLED_BY_REQUEST, Health
@@ -41,7 +42,6 @@ _NEW = FigureEntry.__table__.c
 _TOTAL = GaugeTotal.__table__.c
 _TENANTS: Table = Tenant.__table__
 _LATE = (DeliveryStatus.HELD, DeliveryStatus.RETRYING)
-_DEAD: Final = ("dead", "gone")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ async def read(connection: AsyncConnection, *, limit: int) -> list[TenantHealth]
             name=names[tenant_id],
             held=waiting[tenant_id][DeliveryStatus.HELD],
             retrying=waiting[tenant_id][DeliveryStatus.RETRYING],
-            dead=sum(waiting[tenant_id][status] for status in _DEAD),
+            dead=sum(waiting[tenant_id][status] for status in figures.DEAD),
             endpoints=unhealthy[tenant_id],
         )
         for tenant_id in shown

@@ -19,6 +19,8 @@ class FigureEntry(Record, table=True):
     The columns are those of `hookfast.deliveries.figures.Key`."""
 
     __tablename__ = "figure_entries"
+    # an id is never given twice: `hookfast doctor` sees by it whether an entry stays
+    __table_args__ = ({"sqlite_autoincrement": True},)
 
     id: int | None = Field(default=None, primary_key=True, sa_type=_ID)
     gauge: bool

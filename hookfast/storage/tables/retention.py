@@ -16,10 +16,10 @@ class RetentionRun(Record, table=True):
     """One run of retention. `status` is `running` or `done`, and `partitions` how many were created
     for the days ahead.
 
-    Of the figures, `rolled_up` rows were added to their hour or day, and `figures_deleted` were
-    past their age. Of `endpoints_compared` endpoints the gauges were compared with the rows, and
-    `gauges_corrected` of them differed. `hours_different` is how many of the last 24 hours have
-    other figures than rows."""
+    Of the figures, `rolled_up` rows were replaced by those of their hour or day, and
+    `figures_deleted` were past their age. Of `endpoints_compared` endpoints the gauges were
+    compared with the rows, and `gauges_corrected` of them differed. `hours_different` is how many
+    of the last 24 hours have other figures than rows."""
 
     __tablename__ = "retention_runs"
 

@@ -1563,9 +1563,9 @@ class GetFiguresQuery(TypedDict):
         ]
         | None
     ]
-    """How long each step is. Steps begin at round times (UTC): those of minutes at most two days
-    ago, those of hours at most 40 days ago. At most 1,500 steps; with `by=type` 250, of an hour or
-    longer. Default: the shortest of which there are about 30."""
+    """How long each step is. Steps begin at round times (UTC): those of minutes less than two days
+    ago, those of hours less than 40 days ago. At most 1,500 steps; with `by=type` 250, of an hour
+    or longer. Default: the shortest of which there are about 30."""
 
     by: NotRequired[Literal["result", "status", "type"] | None]
     """Also counts attempts by their `result`, deliveries by their `status` and reason, or both by
@@ -1680,13 +1680,13 @@ class FigureStep(TypedDict):
     attempts."""
 
     p50_ms: float | None
-    """Half of the responses were as fast. At most 12 % above or below the exact value."""
+    """Half of the responses were as fast or faster. At most 12 % above or below the exact value."""
 
     p95_ms: float | None
-    """95 % of them were as fast. At most 12 % above or below the exact value."""
+    """95 % of them were as fast or faster. At most 12 % above or below the exact value."""
 
     p99_ms: float | None
-    """99 % of them were as fast. At most 12 % above or below the exact value."""
+    """99 % of them were as fast or faster. At most 12 % above or below the exact value."""
 
     delivery_p50_ms: float | None
     """Half of the deliveries that ended as `delivered` did so within this time from when they were
@@ -1714,13 +1714,13 @@ class FigureSeries(TypedDict):
     """How long a step is."""
 
     p50_ms: float | None
-    """Half of the responses were as fast. At most 12 % above or below the exact value."""
+    """Half of the responses were as fast or faster. At most 12 % above or below the exact value."""
 
     p95_ms: float | None
-    """95 % of them were as fast. At most 12 % above or below the exact value."""
+    """95 % of them were as fast or faster. At most 12 % above or below the exact value."""
 
     p99_ms: float | None
-    """99 % of them were as fast. At most 12 % above or below the exact value."""
+    """99 % of them were as fast or faster. At most 12 % above or below the exact value."""
 
     delivery_p50_ms: float | None
     """Half of the deliveries that ended as `delivered` did so within this time from when they were

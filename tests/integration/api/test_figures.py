@@ -280,7 +280,9 @@ async def test_a_link_to_one_endpoint_has_its_figures_only(
         ({"by": "tenant"}, "by"),
         ({"since": "yesterday"}, "since"),
         ({"since": "2026-11-20T00:00:00Z", "until": "2026-11-20T00:00:00Z"}, "since"),
-        ({"since": "0001-01-01T00:00:00Z"}, "step"),
+        ({"since": "0001-01-01T00:00:00Z"}, "since"),  # there is no longer step
+        ({"since": "0001-01-01T00:00:00Z", "step": "1h"}, "step"),
+        ({"until": "0001-01-01T00:00:00Z"}, "since"),
         ({"until": "0001-01-01T00:00:01Z", "step": "1m"}, "step"),
         ({"by": "type", "step": "30m"}, "step"),
     ],

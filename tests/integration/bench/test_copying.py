@@ -52,7 +52,6 @@ async def test_copies_are_counted_at_their_own_times(database: Database) -> None
         events = set((await connection.execute(select(_EVENTS.c.id))).scalars())
         attempts = (await connection.execute(select(_ATTEMPTS))).all()
     assert len(rows) >= 200
-    # of the two that have not ended, one and all of its copies were kept as open as it is
     assert {row.status for row in rows} == {"delivered", "dead", "gone", "retrying", "pending"}
     ids = {row.id: row for row in rows}
     for row in rows:
@@ -69,7 +68,9 @@ async def test_copies_are_counted_at_their_own_times(database: Database) -> None
 
 
 @pytest.mark.parametrize("days", [1, 45])
-async def test_figures_of_copies_agree_with_counts(database: Database, days: int) -> None:
+async def test_figures_of_copies_agree_with_the_rows_until_one_is_changed(
+    database: Database, days: int
+) -> None:
     await _deliver(database)
     await copying.fill(database, 200, days=days)
     checked = await verifying.verify(database)

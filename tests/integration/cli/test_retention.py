@@ -42,9 +42,10 @@ async def test_retention_shows_ages_runs_and_undropped_partitions(
     assert line.startswith(run_id)
     assert line.split()[-7:] == ["running,", "dry", "run", "1,000", "0", "2", "1,234"]
     assert shown.err.splitlines() == [
-        "2 gauges differed from the rows and got corrected; the log has the endpoints. Please "
+        "Corrected 2 gauges that differed from the rows; the log has the endpoints. Please "
         "report it.",
-        "Other figures than rows: 1 hour of the last 24; the log says which. Please report it.",
+        "In 1 of the last 24 hours, figures differ from the rows; the log says which. Please "
+        "report it.",
         "events_20261001 was not dropped: The delivery dlv_1 (paused) is kept.",
     ]
     (found,) = (await hookfast("retention", "show", "--json")).json["runs"]

@@ -23,6 +23,7 @@ from hookfast.ids import new_id
 from hookfast.storage.tables import Attempt, Delivery, RetentionRun
 from tests.integration.cli.conftest import TYPE, Run
 from tests.support.api_server import ApiServer
+from tests.support.figures import count_rows
 from tests.support.forked_command import run_forked
 from tests.support.rows import attempt_row
 from tests.support.seed_inbox import seed_entry, seed_source
@@ -135,6 +136,7 @@ async def shown(served: ApiServer, client: httpx2.AsyncClient) -> dict[str, list
         await connection.execute(
             insert(RetentionRun.__table__), run | {"workflow_id": "retention", "started_at": now}
         )
+    await count_rows(context.database)
     test = await client.post(f"/endpoints/{named}/test", json={"type": _LONG_TYPE})
     assert test.json()["kept"], test.text
     job = await seed_job(context.database)

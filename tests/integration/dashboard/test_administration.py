@@ -205,8 +205,9 @@ async def test_retention_page_shows_what_a_run_did_with_figures(
         await retention_runs.count_corrected(connection, run.id, gauges=2)
         await retention_runs.record_comparison(connection, run.id, endpoints=7, hours=3)
     page = text_of((await operator.get("/dashboard/retention")).text)
-    assert f"{fine} Gauges that differed and were corrected: 2. The log has the endpoints" in page
-    assert "Of the last 24 hours, 3 have other figures than rows. The log says which" in page
+    gauges = "Gauges that differed from the rows and were corrected: 2. The log has the endpoints"
+    assert f"{fine} {gauges}" in page
+    assert "In 3 of the last 24 hours, figures differ from the rows. The log says which" in page
 
 
 async def test_portal_link_form_offers_the_requested_endpoint_even_among_many(

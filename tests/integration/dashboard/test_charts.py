@@ -135,6 +135,7 @@ async def test_endpoint_page_shows_its_attempts_by_result(
         assert "1 attempt: 1 5xx" in text  # the tooltip of its bar
         # the middle of the bucket that 120 ms are in
         assert "half answered within 121 ms, 95 % within 121 ms" in text
+        assert "1 0 0 1 0 0 121 ms 121 ms" in text  # the table
         address, _ = bars(page)["step"]
         assert f"endpoint_id={endpoint}" in address
         assert (await visitor.get(address)).status_code == 200

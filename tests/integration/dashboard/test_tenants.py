@@ -8,9 +8,10 @@ from datetime import timedelta
 import httpx2
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import event
+from sqlalchemy import event, update
 
 from api.context.context import Context
+from hookfast.storage.tables import Endpoint
 from tests.integration.dashboard.resources import emit, end, new_endpoint, new_tenant
 from tests.integration.dashboard.test_overview import add_attempts, hold, open_circuit
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
@@ -117,6 +118,28 @@ async def test_key_of_a_tenant_opens_the_page_of_its_own_tenant_only(
             assert answer.status_code == 404, answer.text
 
 
+async def test_key_of_a_tenant_learns_no_name_of_another(
+    app: FastAPI, client: httpx2.AsyncClient
+) -> None:
+    tenant, other = await new_tenant(client, "Own"), await new_tenant(client, "Rival Ltd")
+    await new_endpoint(client, other)
+    await emit(client, other)
+    every = {"to": "all", "tenant_id": other}
+    async with tenant_visitor(app, client, tenant) as visitor:
+        lists = ("deliveries", "dead-letters", "endpoints", "events", "jobs", "sources", "inbox")
+        for path in (*lists, "audit", "api-keys", "portal-links", "live/deliveries"):
+            assert "Rival" not in (await visitor.get(f"/dashboard/{path}?tenant_id={other}")).text
+        for path in (f"tenants/{other}", f"live/tenants/{other}", f"search?q={other}"):
+            assert "Rival" not in (await visitor.get(f"/dashboard/{path}")).text
+        for path, members in (
+            ("deliveries/actions", {"action": "cancel"}),
+            ("dead-letters/redrive", {"all": "true"}),
+        ):
+            answer = await visitor.post(f"/dashboard/{path}", **every, **members)
+            assert answer.status_code == 404
+            assert "Rival" not in answer.text
+
+
 async def test_tenants_are_shown_by_their_names(
     client: httpx2.AsyncClient, operator: Visitor
 ) -> None:
@@ -184,11 +207,20 @@ async def test_overview_names_the_tenants_that_need_attention(
 ) -> None:
     await new_tenant(client)
     tenant, _ = await new_shop(client, context, "Troubled")
+    by_person, failed = [await new_endpoint(client, tenant) for _ in range(2)]
+    assert (await client.post(f"/endpoints/{by_person}/disable")).is_success
+    stopped = {"state": "disabled", "state_reason": "Failing for five days."}
+    rows = Endpoint.__table__
+    async with context.database.write() as connection:
+        await connection.execute(update(rows).where(rows.c.id == failed).values(stopped))
     page = (await operator.get("/dashboard")).text
     table = page.partition('aria-label="Tenants that need attention"')[2].partition("</table>")[0]
     row = next(each for each in table.split("<tr") if tenant in each)
     assert f'<a href="/dashboard/tenants/{tenant}">Troubled</a>' in row
     assert "1 circuit open" in row
+    # the list of disabled endpoints has two, so this is no link to it
+    assert "1 disabled by Hookfast" in row
+    assert "health=disabled" not in row
     assert f'href="/dashboard/deliveries?status=held&amp;tenant_id={tenant}">1</a>' in row
     assert f'href="/dashboard/dead-letters?tenant_id={tenant}">1</a>' in row
     async with tenant_visitor(app, client, tenant) as owner:

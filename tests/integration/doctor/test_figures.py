@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Table, select, update
+from sqlalchemy.exc import OperationalError
 
 from hookfast.clock import utc_now
+from hookfast.deliveries.figures import Owner, State, Tally
+from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.doctor import figures
 from hookfast.doctor.finding import Finding
 from hookfast.settings.settings import Settings
-from hookfast.storage.counting import folding
+from hookfast.storage.counting import entries, folding
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import reconciliation
 from hookfast.storage.tables import FigureEntry, Gauge
@@ -24,6 +27,7 @@ from tests.support.seed import seed_endpoint
 pytestmark = pytest.mark.anyio
 
 _GAUGES: Table = Gauge.__table__
+DELIVERED = State(DeliveryStatus.DELIVERED)
 
 
 @pytest.fixture
@@ -65,6 +69,18 @@ async def test_drift_is_reported_and_left(database: Database, settings: Settings
     assert await _gauges(database) == before
 
 
+async def test_a_comparison_that_fails_is_said(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise OperationalError("SELECT", {}, Exception("canceling statement"))
+
+    monkeypatch.setattr(reconciliation, "compare", fail)
+    finding = (await said(settings))["figures.gauges"]
+    assert finding.status == "warn"
+    assert finding.saw == "Figures could not be compared with the rows: OperationalError."
+
+
 async def test_a_part_of_many_endpoints_is_compared(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,14 +112,33 @@ async def test_entries_of_a_running_process_are_ok(
     running.cancel()
 
 
+async def test_entries_that_others_replace_as_they_are_added_up_are_ok(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "_WAIT_SECONDS", 1.0)
+
+    async def add_up_and_count_again() -> None:
+        while True:
+            tally = Tally()
+            tally.delivery(Owner("tnt_1", "ep_1", "a.b"), 29_000_000, None, DELIVERED)
+            async with database.write() as connection:
+                await folding.add_up(connection)
+                await entries.add(connection, tally)
+            await asyncio.sleep(0.1)
+
+    running = asyncio.create_task(add_up_and_count_again())
+    assert (await said(settings))["figures.entries"].status == "ok"
+    running.cancel()
+
+
 async def test_new_entries_are_ok_at_once(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(figures, "_WAIT_SECONDS", 3600.0)
-    entries: Table = FigureEntry.__table__
+    table: Table = FigureEntry.__table__
     async with database.write() as connection:
         minute = figures.minute_of(utc_now())
-        await connection.execute(update(entries).where(~entries.c.gauge).values(at=minute))
+        await connection.execute(update(table).where(~table.c.gauge).values(at=minute))
     assert problems([*(await said(settings)).values()]) == {}
 
 

@@ -16,7 +16,7 @@ from hookfast.storage.counting import folding, reading
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import recount
-from hookfast.storage.tables import Figure, FigureEntry
+from hookfast.storage.tables import Endpoint, Figure, FigureEntry
 from tests.integration.storage.deliveries.stored_lives import BEFORE, NOON, seed_life
 from tests.support.figures import count_rows
 from tests.support.seed import EVENT_TYPE, seed_deliveries
@@ -24,7 +24,6 @@ from tests.support.seed import EVENT_TYPE, seed_deliveries
 pytestmark = pytest.mark.anyio
 
 _ENTRIES: Table = FigureEntry.__table__
-_OWNER = ("tenant_id",)
 _WAITING = {
     "pending": 2,
     "retrying": 1,
@@ -81,7 +80,8 @@ async def test_figures_agree_with_the_rows_before_and_after_they_are_added_up(
         )
         assert list(by_type) == [EVENT_TYPE]
         assert sum(one.accepted for one in by_type[EVENT_TYPE]) == len(BEFORE)
-        [tenant] = {row.tenant_id for row in await reading.gauges(connection, Scope(), by=_OWNER)}
+        tenant = await connection.scalar(select(Endpoint.__table__.c.tenant_id))
+        assert tenant is not None
         for scope in (Scope(endpoint_id=endpoint), Scope(tenant), Scope()):
             waiting = await reading.gauges(connection, scope)
             assert {row.kind: row.number for row in waiting} == _WAITING
@@ -143,3 +143,23 @@ async def test_steps_of_hours_have_the_figures_of_their_minutes(
             for one in part:
                 whole.update(one)
             assert step == whole
+
+
+_FIRST_DAY, _LAST_MINUTE = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        [_FIRST_DAY, _LAST_MINUTE],
+        [NOON.replace(hour=0), _LAST_MINUTE],
+        [_FIRST_DAY, NOON.replace(hour=0) + timedelta(days=1)],
+    ],
+)
+async def test_a_step_may_be_of_thousands_of_years(
+    database: Database, endpoint: str, edges: list[datetime]
+) -> None:
+    await _lives(database, endpoint)
+    async with database.read() as connection:
+        [step] = await reading.steps(connection, Scope(), edges, prefix="ended:")
+    assert step.ended.total() == 4

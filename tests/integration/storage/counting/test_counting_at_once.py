@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,9 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import AttemptPlan, Trigger
-from hookfast.storage.counting import folding
+from hookfast.deliveries.figures import Owner, State, Tally, time_of_minute
+from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.ids import new_id
+from hookfast.storage.counting import entries, folding, reading
+from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
+from hookfast.storage.events import new_events
 from hookfast.storage.figures import recount
 from tests.integration.storage.deliveries.ordered import api, emit_with, rows, seed_ordered
 from tests.integration.storage.retention.ended import ended
@@ -102,3 +108,55 @@ async def test_a_record_whose_commit_succeeded_although_its_caller_saw_an_error_
     await asyncio.gather(*map(recorder.record, again))
     assert await recount.differences(database, ends=True) == {}
     assert [len(await attempt_rows(database, one)) for one in deliveries] == [1, 1]
+
+
+async def test_many_entries_are_added_up_in_transactions_of_a_bounded_size(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    add_up = folding.add_up
+
+    async def add_up_and_note(connection: AsyncConnection, **options: Any) -> int:
+        sizes.append(await add_up(connection, **options))
+        return sizes[-1]
+
+    monkeypatch.setattr(folding, "add_up", add_up_and_note)
+    number = 2 * folding.ENTRIES_AT_ONCE + 1
+    tally = Tally()
+    for index in range(number):
+        owner = Owner("tnt_1", f"ep_{index}", "order.created")
+        tally.delivery(owner, 29_700_000, None, State(DeliveryStatus.DELIVERED))
+    async with database.write() as connection:
+        await entries.add(connection, tally)
+    assert await folding.fold(database) == number
+    assert sizes == [folding.ENTRIES_AT_ONCE, folding.ENTRIES_AT_ONCE, 1]
+    minute = time_of_minute(29_700_000)
+    async with database.read() as connection:
+        for scope in (Scope(), Scope("tnt_1")):
+            [step] = await reading.steps(connection, scope, [minute, minute + timedelta(minutes=1)])
+            assert step.accepted == number
+        assert await folding.count(connection) == 0
+
+
+async def test_a_broadcast_is_counted_in_the_parts_in_which_it_is_inserted(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await seed_ordered(database)
+    async with api(database) as emitter:
+        await emit_with(emitter, ["a"])
+    [row] = await rows(database)
+    copied = dict(row._mapping)
+    parts: list[int] = []
+    add = entries.add
+
+    async def add_and_note(connection: AsyncConnection, tally: Tally) -> None:
+        parts.append(sum(number for key, number in tally.numbers() if not key.gauge))
+        await add(connection, tally)
+
+    monkeypatch.setattr(entries, "add", add_and_note)
+    monkeypatch.setattr(new_events, "_ROWS_PER_INSERT", 2)
+    async with database.write() as connection:
+        copies = ({**copied, "id": new_id("dlv")} for _ in range(5))
+        await new_events.insert_deliveries(connection, copies)
+    assert parts == [2, 2, 1]
+    assert await recount.differences(database) == {}

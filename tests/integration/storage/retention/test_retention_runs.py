@@ -279,8 +279,8 @@ async def test_run_adds_figures_up_and_corrects_gauges_and_says_so(database: Dat
     async with database.read() as connection:
         [first] = await retention_runs.list_newest(connection, limit=10)
         [days] = await reading.steps(connection, Scope(), [MIDNIGHT - 4 * DAY, MIDNIGHT - 2 * DAY])
-    # five minutes of three scopes, by two kinds, of which one minute is the hour's first
-    assert first.run.rolled_up == 4 * 3 * 2
+    # five minutes of three scopes, by two kinds
+    assert first.run.rolled_up == 5 * 3 * 2
     assert days.deliveries == {"delivered": 5}
     # of the totals, those of dead letters were right, which the gauge was not: of a tenant, of all
     assert (first.run.endpoints_compared, first.run.gauges_corrected) == (1, 2 + 2)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from api.dashboard.pages.endpoint_charts import AttemptStep
+from api.dashboard.pages.endpoint_charts import TimedStep
 from api.site.attempt_chart import AttemptClass
 from hookfast.deliveries.figures import Numbers, Owner, Tally
 from hookfast.deliveries.outcome import Result
@@ -14,7 +14,7 @@ from hookfast.deliveries.outcome import Result
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-def step(*attempts: tuple[str, int | None, float]) -> AttemptStep:
+def step(*attempts: tuple[str, int | None, float]) -> TimedStep:
     """Return the step of these attempts: result, status, milliseconds."""
     tally, numbers = Tally(), Numbers()
     for result, status, took in attempts:
@@ -22,7 +22,7 @@ def step(*attempts: tuple[str, int | None, float]) -> AttemptStep:
         tally.attempt(owner, NOON, Result(result), status, took, first=True)
     for key, number in tally.numbers():
         numbers.add(key.kind, key.bucket, number)
-    return AttemptStep.of(NOON, NOON + timedelta(minutes=1), numbers)
+    return TimedStep.of(NOON, NOON + timedelta(minutes=1), numbers)
 
 
 @pytest.mark.parametrize(
