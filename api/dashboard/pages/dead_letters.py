@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 from fastapi import Query, Response
 
 from api.access.audit import Audit
-from api.access.authentication import Reader, Writer
+from api.access.authentication import Principal, Reader, Writer
 from api.dashboard.pages import tenant_names
 from api.dashboard.pages.bulk import given_filter, selection
 from api.dashboard.pages.filter_choices import endpoints_to_choose, names_of
@@ -24,11 +25,13 @@ from api.routes.dead_letters import (
 )
 from api.site import formatting
 from api.site.form import Form, validated
-from api.site.page import PageView
+from api.site.page import PageView, View
 from api.site.page_route import PageRouter
-from api.site.time_range import RangeQuery
-from hookfast.deliveries.answer import SUGGESTED_ANSWERS
+from api.site.time_range import RangeQuery, TimeRange
+from hookfast.deliveries.answer import SUGGESTED_ANSWERS, parse_answer
 from hookfast.plural import are, pluralize
+from hookfast.storage.deliveries import dead_letters
+from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
 
 routes = PageRouter(DASHBOARD)
 
@@ -64,12 +67,14 @@ async def dead_letters_page(
     stats = await count_dead_letters(
         view.context, principal, tenant_id=tenant, endpoint_id=view.endpoint_id
     )
+    narrowed = any((event_type, reason, answer)) or times.any
     names = names_of(await endpoints_to_choose(view, view.context, principal))
     members = given | {"tenant_id": tenant} | times.members(view.now)
     return view.render(
         "dead_letters.html",
         listing=listing,
         stats=stats,
+        matching=await _matching(view, principal, given, times) if narrowed else None,
         by_endpoint=[
             (one.endpoint_id, names.get(one.endpoint_id, one.endpoint_id), one.count)
             for one in stats.by_endpoint[:_GROUPS_SHOWN]
@@ -88,6 +93,23 @@ async def dead_letters_page(
         times=times,
         answers=SUGGESTED_ANSWERS,
     )
+
+
+async def _matching(
+    view: View, principal: Principal, given: Mapping[str, Any], times: TimeRange
+) -> str:
+    """Return how many dead letters match the filter, in words."""
+    chosen = times.narrowed(given, view)
+    answer = chosen["answer"]
+    chosen["answer"] = None if answer is None else parse_answer(answer, pointer="answer")
+    chosen["endpoint_id"] = chosen["endpoint_id"] or view.endpoint_id
+    chosen["tenant_id"] = principal.tenant_for(chosen["tenant_id"])
+    async with view.context.database.read() as connection:
+        count = await dead_letters.count(connection, DeadLetterFilter(**chosen))
+    if count is None:
+        most = formatting.number(dead_letters.MOST)
+        return f"More than {most} dead letters are in this time. Narrow it to count matching ones."
+    return f"{pluralize(count, 'dead letter')} match{'es' if count == 1 else ''} the filter."
 
 
 @routes.post("/dead-letters/redrive")

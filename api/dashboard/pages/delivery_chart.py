@@ -47,10 +47,10 @@ _TOO_MANY: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryChart:
-    """The chart, and all of its steps as one. `deleted`: retention has deleted some of these
-    deliveries, which are counted but not listed."""
+    """The chart, None if it would have one bar, and all of its steps as one. `deleted`: retention
+    has deleted some of these deliveries, which are counted but not listed."""
 
-    chart: Chart
+    chart: Chart | None
     whole: Step
     deleted: bool
 
@@ -59,8 +59,8 @@ async def read(
     view: View, principal: Principal, chosen: DeliveryFilter
 ) -> DeliveryChart | str | None:
     """Return the chart of the deliveries that match the filter: of the filter's times, else of the
-    last day; or a sentence that says why there are too many to count. None for a time of a minute
-    or less, and for one event, which has few deliveries."""
+    last day; or a sentence that says why there are too many to count. None for an empty time, and
+    for one event, which has few deliveries."""
     own = replace(chosen, tenant_id=principal.tenant_for(chosen.tenant_id))
     if own.event_id is not None:
         return None
@@ -74,7 +74,7 @@ async def read(
             if not isinstance(found, TooMany):
                 steps = steps_between(edges, found)
                 return DeliveryChart(
-                    chart=_drawn(view, steps),
+                    chart=_drawn(view, steps) if len(steps) > 1 else None,
                     whole=merged(steps),
                     deleted=_are_deleted(steps, view.context.settings, now=view.now),
                 )
@@ -86,11 +86,11 @@ def edges_of(
     chosen: DeliveryFilter, now: datetime, *, oldest: datetime | None = None
 ) -> list[list[datetime]]:
     """Return the times at which the steps begin and end, of the chart to draw: of the first one in
-    this list whose deliveries can be counted. Empty if the time is too short for a chart."""
+    this list whose deliveries can be counted. Empty if the time is."""
     times = partial(edges_between, chosen.since, chosen.until, now, oldest=oldest)
     fine = times()
     if len(fine) < 3:
-        return []
+        return [fine] if fine else []
     least = delivery_steps.precision(chosen, fine[0], now=now)
     counted = fine if least is None else times(least=least)
     known = len(counted) > 2 and delivery_steps.are_counted(chosen, counted, now=now)

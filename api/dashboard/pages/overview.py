@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
@@ -13,7 +13,7 @@ from fastapi import Query, Response
 
 from api.access.authentication import Reader
 from api.context.context import Context
-from api.dashboard.pages import first_steps
+from api.dashboard.pages import first_steps, tenant_names
 from api.dashboard.pages.overview_summary import Summary, summarize
 from api.dashboard.pages.volume_chart import Step, merged, steps_between, volume_chart
 from api.dashboard.site import DASHBOARD
@@ -50,6 +50,7 @@ _TENANTS_SHOWN = 8
 _EVERY_SECONDS = 5.0
 _MOST_ROWS = 48
 _MINUTES_OF_ROW = 5
+_MINUTE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +59,9 @@ class Overview:
 
     window: Window
     words: str
-    began: datetime | None
-    """The minute of the oldest delivery, if the charts begin there."""
+    oldest: datetime | None
+    """The minute of the oldest delivery; None if there is none."""
+    now: datetime
     steps: Sequence[Step]
     whole: Step
     """All steps as one."""
@@ -85,10 +87,17 @@ class Overview:
 
     @property
     def rate(self) -> str:
-        """How often a delivery was delivered in the charted time, in words."""
+        """How often a delivery was delivered in the charted time, in words: since the oldest
+        delivery, if it was created in this time."""
         whole = self.whole
-        words = rate(whole.delivered, whole.end - whole.start)
-        return f"{words} since the first" if self.began and whole.delivered else words
+        began = max(whole.start, self.oldest or whole.start)
+        words = rate(whole.delivered, max(self.now - began, _MINUTE))
+        return f"{words} since the first" if self.is_new and whole.delivered else words
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the oldest delivery was created in the charted time."""
+        return self.oldest is not None and self.oldest > self.whole.start
 
     @property
     def backlog(self) -> int:
@@ -139,13 +148,15 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         )
         tenants = [] if tenant_id else await tenant_health.read(connection, limit=_TENANTS_SHOWN)
         alive = await workers.count_alive(connection, now=view.now)
+    await tenant_names.load_owners(view, [*attention, *failures])
     steps = steps_between(edges, numbers)
     zone = span.zone_at(view.now, view.zone)
     labels = [span.labels.of(step.start, step.end, zone) for step in steps]
     figures = Overview(
         window=window,
         words=span.words,
-        began=oldest if span is not WINDOWS[window] else None,
+        oldest=oldest,
+        now=view.now,
         steps=steps,
         whole=merged(steps),
         volume=volume_chart(

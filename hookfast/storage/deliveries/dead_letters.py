@@ -21,12 +21,14 @@ from sqlalchemy import (
     Select,
     Table,
     Text,
+    and_,
     bindparam,
     case,
     cast,
     func,
     literal,
     select,
+    true,
     union_all,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -45,6 +47,8 @@ _C = _DELIVERIES.c
 
 TOP = 100
 """The statistics list this many of the most frequent endpoints, event types and reasons."""
+MOST: Final = 10_000
+"""The most dead letters that are counted by their rows."""
 _LIMITS: Final = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 """The ages by which dead letters are counted."""
 _BY_AGE: Final = ("age", "at")
@@ -190,14 +194,43 @@ def _frequent_first(counted: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counted.items(), key=lambda item: (-item[1], item[0]))
 
 
+async def count(connection: AsyncConnection, chosen: DeadLetterFilter) -> int | None:
+    """Return how many dead letters match; None if more than `MOST` are in the filter's time, of its
+    endpoint or tenant: not all of them are read to see which match."""
+    found = (await connection.execute(count_statement(chosen, limit=MOST + 1))).one()
+    return None if found.read > MOST else int(found.matching)
+
+
+def count_statement(chosen: DeadLetterFilter, *, limit: int) -> Select[Any]:
+    """Return the statement of `count`, which reads at most `limit` rows of a range of an index."""
+    rows = (
+        select(case((and_(true(), *_residual(chosen)), 1), else_=0).label("matches"))
+        .where(*_range(chosen))
+        .order_by(_C.id.desc())
+        .limit(limit)
+        .subquery()
+    )
+    matching = func.coalesce(func.sum(rows.c.matches), 0)
+    return select(func.count().label("read"), matching.label("matching")).select_from(rows)
+
+
 def _conditions(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:
-    found = [IS_DEAD, *narrowest_first(_DELIVERIES, chosen, ("endpoint_id", "tenant_id"))]
-    # neither has an index of dead letters
-    found += [
+    return _range(chosen) + _residual(chosen)
+
+
+def _range(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:
+    """Return the conditions that are a range of one of the indexes."""
+    owned = narrowest_first(_DELIVERIES, chosen, ("endpoint_id", "tenant_id"))
+    return [IS_DEAD, *owned, *created_between(_C.id, "dlv", chosen.since, chosen.until)]
+
+
+def _residual(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:
+    """Return the conditions that have no index of dead letters."""
+    found = [
         Residual(_C[name]) == value
         for name in ("event_type", "reason")
         if (value := getattr(chosen, name)) is not None
     ]
     if chosen.answer is not None:
         found.append(answers.delivery_matches(chosen.answer))
-    return found + created_between(_C.id, "dlv", chosen.since, chosen.until)
+    return found

@@ -32,6 +32,7 @@ class FailureGroup:
     """Deliveries of one endpoint that failed for one cause. The other members are those of the one
     that failed last."""
 
+    tenant_id: str
     endpoint_id: str
     endpoint_name: str
     count: int
@@ -139,6 +140,7 @@ async def _names(connection: AsyncConnection, endpoint_ids: set[str]) -> dict[st
 
 def _group(newest: Delivery, count: int, names: dict[str, str], *, has_more: bool) -> FailureGroup:
     return FailureGroup(
+        tenant_id=newest.tenant_id,
         endpoint_id=newest.endpoint_id,
         endpoint_name=names.get(newest.endpoint_id) or newest.endpoint_id,
         count=count,

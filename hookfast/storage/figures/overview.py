@@ -34,6 +34,7 @@ class AttentionItem:
     """An endpoint that is not healthy. `reason` says why, in words; `next_probe_at` is set while
     its circuit is open."""
 
+    tenant_id: str
     endpoint_id: str
     url: str
     description: str
@@ -73,6 +74,7 @@ async def attention_items(
         live.append(_E.tenant_id == tenant_id)
     columns = (
         _E.id,
+        _E.tenant_id,
         _E.url,
         _E.description,
         _E.state,
@@ -117,6 +119,7 @@ def _attention_item(row: Any) -> AttentionItem:
     is_stopped = health in (Health.PAUSED, Health.DISABLED)
     since = row["first_failure_at"] if health is Health.FAILING else row["opened_at"]
     return AttentionItem(
+        tenant_id=row["tenant_id"],
         endpoint_id=row["id"],
         url=row["url"],
         description=row["description"],

@@ -85,7 +85,7 @@ async def test_groups_are_listed_with_their_shares(
     ]
     by_type = await hookfast(*last, "--by", "type")
     row = by_type.out.splitlines()[-1].split()
-    assert row == [TYPE, "1,000", "1,000", "99.8", "%", "998", "2", "█▁"]
+    assert row == [TYPE, "1,000", "1,000", "99.8", "%", "998", "2", "0", "█▁"]
 
 
 async def test_json_is_the_answer_of_the_api(

@@ -23,6 +23,7 @@ from api.context.context import Context
 from api.site.formatting import millis, number, percent, seconds
 from hookfast.deliveries.figures import bucket_of, percentile
 from hookfast.storage.counting import folding
+from hookfast.storage.deliveries import dead_letters
 from hookfast.storage.figures import delivery_steps
 from hookfast.storage.tables import Attempt, Delivery, Endpoint
 from tests.integration.dashboard.resources import EVENT_TYPE, new_endpoint, new_tenant
@@ -352,6 +353,62 @@ def span(context: Context, *, days: int, until: int) -> str:
     ends = [context.clock() - timedelta(days=ago, seconds=7) for ago in (days, until)]
     since, before = (each.isoformat().replace("+00:00", "Z") for each in ends)
     return f"since={since}&until={before}"
+
+
+async def test_bar_leads_to_a_list_that_says_its_numbers(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context
+) -> None:
+    shop = await open_shop(client, context)
+    own = await Rows.read(context, shop.tenant_id)
+    followed = 0
+    async with tenant_visitor(app, client, shop.tenant_id) as visitor:
+        page = (await visitor.get("/dashboard?window=1h")).text
+        for address, label in STEP.findall(page):
+            if "delivered" in label and "only" not in label:
+                path = unescape(address)
+                text = text_of((await visitor.get(path)).text)
+                query = parse_qs(urlsplit(path).query)
+                since, until = (
+                    datetime.fromisoformat(query[name][0]) for name in ("since", "until")
+                )
+                counts = own.by_result(since, until)
+                assert said(unescape(label)) == counts, label
+                assert until - since == timedelta(minutes=1)
+                assert re.search(rf"\b{counts.total()} deliver(y|ies) created from", text), path
+                assert f"delivered {counts['delivered']} in progress" in text, path
+                followed += 1
+    assert followed > 5
+
+
+async def test_failed_part_of_a_bar_leads_to_as_many_dead_letters(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = await open_shop(client, context)
+    own = await Rows.read(context, shop.tenant_id)
+    async with tenant_visitor(app, client, shop.tenant_id) as visitor:
+        page = (await visitor.get("/dashboard?window=7d")).text
+        found = re.findall(r'href="([^"]+/dead-letters\?[^"]+)"', page)
+        paths = [unescape(each) for each in found]
+        assert len(paths) > 5
+        for path in paths:
+            query = parse_qs(urlsplit(path).query)
+            since, until = (datetime.fromisoformat(query[name][0]) for name in ("since", "until"))
+            for more, chosen in (
+                ("", {}),
+                (f"&event_type={OTHER_TYPE}", {"event_type": OTHER_TYPE}),
+                (f"&endpoint_id={shop.endpoints[0]}", {"endpoint_id": shop.endpoints[0]}),
+                ("&answer=503", {"last_status_code": 503}),
+            ):
+                text = text_of((await visitor.get(path + more)).text)
+                count = own.by_result(since, until, **chosen)["failed"]
+                words = f"{count} dead letter{'' if count == 1 else 's'} match"
+                assert words in text or (not count and "No dead letter matches" in text), text
+        monkeypatch.setattr(dead_letters, "MOST", 2)
+        text = text_of((await visitor.get("/dashboard/dead-letters?answer=503")).text)
+        assert "More than 2 dead letters are in this time." in text
+        assert "match the filter" not in text_of(
+            (await visitor.get("/dashboard/dead-letters")).text
+        )
 
 
 async def test_deliveries_that_are_too_many_to_count_are_not_guessed(

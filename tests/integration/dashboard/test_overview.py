@@ -66,7 +66,7 @@ async def test_first_steps_are_done_one_after_the_other(
         text = text_of((await operator.get("/dashboard")).text)
         assert "Get to your first delivery" not in text
         assert "1 in progress" in text  # the bar of its minute
-        assert "The charts begin with the oldest delivery" in text
+        assert "There are figures since" in text
     finally:
         await operator.submit("/dashboard/settings/tenant", tenant_id="")
 
@@ -105,13 +105,30 @@ async def test_overview_counts_deliveries_by_status(
     async with tenant_visitor(app, client, tenant) as visitor:
         page = await visitor.get(f"/dashboard?window={window}")
     text = text_of(page.text)
-    assert re.search(r"Delivered 3 [\d.,]+ an hour since the first Failed 1", text)
+    assert re.search(r"Delivered 3 (3|[12]\.\d) a minute since the first Failed 1", text)
     assert "Deliveries succeeded 75 % of those that ended" in text
     assert "Waiting 1 1 pending" in text
     assert "Dead letters 1" in text
     # the tooltips of their bars, which may be two: the steps of a new installation are short
     tooltips = re.findall(r'class="step"[^>]*><title>[^<]* UTC: (\d) delivered', page.text)
     assert sum(map(int, tooltips)) == 3
+
+
+async def test_overview_says_whose_an_endpoint_with_failures_is_where_there_are_several_tenants(
+    client: httpx2.AsyncClient, context: Context, operator: Visitor
+) -> None:
+    links = []
+    for name in ("Own", "Other"):
+        tenant = await new_tenant(client, name)
+        endpoint = await new_endpoint(client, tenant)
+        await end(context, await emit(client, tenant))
+        assert (await client.post(f"/endpoints/{endpoint}/disable")).status_code == 200
+        links.append(f'<a href="/dashboard/tenants/{tenant}" title="{tenant}">{name}</a>')
+    page = (await operator.get("/dashboard")).text
+    for heading in ("attention-heading", "failures-heading"):
+        section = page.partition(f'id="{heading}"')[2].partition("</section>")[0]
+        for link in links:
+            assert link in section, heading
 
 
 async def test_overview_says_that_every_endpoint_is_healthy_only_if_true(

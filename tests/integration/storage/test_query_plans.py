@@ -494,6 +494,8 @@ async def test_a_page_of_dead_letters_is_one_range_of_an_index(connection: Async
     for (chosen, index), after in product(DEAD_LETTER_LISTS, DELIVERY_PAGES):
         query = dead_letters.list_page(connection, chosen, after=after, limit=51)
         await check(connection, query, index=index)
+    for chosen, index in DEAD_LETTER_LISTS:
+        await check(connection, dead_letters.count_statement(chosen, limit=500), index=index)
 
 
 ATTEMPT_LISTS = [

@@ -50,7 +50,7 @@ def print_figures(remote: Remote, figures: Row) -> None:
         _print_numbers(remote, figures, "by_result", "result", "attempts")
     elif total["by_status"] is not None:
         _print_numbers(remote, figures, "by_status", "status", "accepted")
-        _print_numbers(remote, figures, "by_reason", "reason", "dead")
+        _print_numbers(remote, figures, "by_reason", "reason", "dead letters")
     elif total["by_type"] is not None:
         _print_types(remote, figures)
     else:
@@ -100,6 +100,7 @@ def _print_types(remote: Remote, figures: Row) -> None:
             "success": Column(value=lambda row: _percent(row["succeeded"], row["attempts"])),
             "delivered": "delivered",
             "dead": "dead",
+            "gone": Column(value="gone", priority=2),
             "attempts over time": _OVER_TIME,
         },
         if_empty="No event type has figures in this time.",

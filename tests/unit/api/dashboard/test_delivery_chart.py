@@ -115,5 +115,7 @@ def test_shorter_steps_are_for_few_deliveries_where_the_counters_know_few_steps(
     assert are_counted(half_day, counted[1:], now=NOW)
 
 
-def test_no_chart_of_a_minute() -> None:
-    assert edges_of(DeliveryFilter(since=NOON, until=NOON + MINUTE), NOW) == []
+def test_a_minute_is_counted_as_one_step() -> None:
+    minute = DeliveryFilter(since=NOON, until=NOON + MINUTE)
+    assert edges_of(minute, NOW) == [[NOON, NOON + MINUTE]]
+    assert edges_of(DeliveryFilter(since=NOON, until=NOON), NOW) == []
