@@ -282,8 +282,9 @@ async def test_run_adds_figures_up_and_corrects_gauges_and_says_so(database: Dat
     # five minutes of three scopes, by two kinds
     assert first.run.rolled_up == 5 * 3 * 2
     assert days.deliveries == {"delivered": 5}
-    # of the totals, those of dead letters were right, which the gauge was not: of a tenant, of all
-    assert (first.run.endpoints_compared, first.run.gauges_corrected) == (1, 2 + 2)
+    # of the totals, those of dead letters were right, which the gauge was not: of a tenant and of
+    # all, each by kind, endpoint, event type and hour
+    assert (first.run.endpoints_compared, first.run.gauges_corrected) == (1, 2 + 2 * 4)
     assert (first.run.hours_different, first.run.figures_deleted) == (1, 0)
     warnings = [line for line in lines if line["log_level"] == "warning"]
     assert [set(line) - {"event", "log_level"} for line in warnings] == [
@@ -292,7 +293,7 @@ async def test_run_adds_figures_up_and_corrects_gauges_and_says_so(database: Dat
         {"run_id", "hour", "figures"},
     ]
     assert warnings[0]["gauges"] == ["dead: +1", "held -8"]
-    assert warnings[1]["count"] == 2
+    assert warnings[1]["count"] == 2 * 4
     assert warnings[2]["hour"] == "2026-11-20T00:00:00.000000Z"
     assert warnings[2]["figures"] == ["attempts 0, rows 1", "deliveries 2, rows 2"]
 
