@@ -148,7 +148,7 @@ async def get_figures(
     and kept for longer than the deliveries.
 
     An attempt counts when it began. A delivery counts as `accepted` when it was created, and as
-    `delivered`, `dead`, `gone` or `cancelled` when it ended; one that is sent again may end again.
+    `delivered`, `dead`, `gone` or `cancelled` when it ended. A resent delivery may end again.
     """
     edges = choose_edges(since, until, step, by=by, now=context.clock())
     async with context.database.read() as connection:

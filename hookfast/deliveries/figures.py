@@ -102,8 +102,8 @@ class Tally:
             self.gauges(owner, after, 1)
 
     def ended(self, owner: Owner, state: State, *, took: timedelta | None) -> None:
-        """Count a delivery's end. `took`: the time from when it was due, of one that was delivered
-        without being started again."""
+        """Count a delivery's end. `took`: the time from when it was due, if it was delivered in
+        its first round."""
         assert state.finished_at is not None  # noqa: S101 - it has ended
         bucket = NO_BUCKET if took is None else bucket_of(took.total_seconds() * 1000)
         kind = "ended:" + state.status + ":" + (state.reason or "")

@@ -76,8 +76,8 @@ async def _check_gauges(database: Database) -> Finding:
 
 
 async def _check_entries(database: Database, clock: Clock) -> Finding:
-    """Check that no entry stays: they have no time of their own, so one that counts something old
-    is watched for longer than processes take to add it up."""
+    """Check that no entry stays: they have no time of their own, so an entry that counts
+    something old is watched for longer than processes take to add it up."""
     check, end = "figures.entries", time.monotonic() + _WAIT_SECONDS
     before = minute_of(clock()) - _MINUTES
     oldest = first = await _oldest_entry(database, before=before)

@@ -55,7 +55,7 @@ async def prepare(database: Database) -> None:
 
 
 async def record(database: Database) -> None:
-    """Record the attempts together, as one that does not know whether it has done so."""
+    """Record the attempts together, as a worker that does not know whether it has done so."""
     recorder = Recorder(database)
     await asyncio.gather(*map(recorder.record, _RECORDS))
 

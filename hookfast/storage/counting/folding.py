@@ -1,8 +1,8 @@
 """Adds the entries that transactions have written to `figures`, `gauges` and `gauge_totals`, and
 deletes them.
 
-Every process does so, every few seconds, whoever wrote the entries: what is left of a process that
-was killed is added by another. Adding and deleting is one transaction, so a crash neither loses nor
+Every process does so every few seconds, also with the entries of others: those of a process that
+was killed are added up by another. Adding and deleting is one transaction, so a crash neither loses nor
 doubles a number; and readers count entries too, so that figures are exact at any time.
 """
 
@@ -202,7 +202,7 @@ async def _fold_piece(database: Database) -> int:
 
 async def add_up(connection: AsyncConnection, *, last: int = sys.maxsize) -> int:
     """Add up and delete the entries up to this id, and return how many there were. The transaction
-    sees one state of the database, and is the only one that does so (`lock`)."""
+    sees one state of the database, and no other one adds up meanwhile (`lock`)."""
     for statement in STATEMENTS[connection.dialect.name]:
         done = await connection.execute(statement, {"last": last})
     return done.rowcount

@@ -84,8 +84,7 @@ def is_exact(moment: datetime, *, now: datetime) -> bool:
 
 
 def extended(since: datetime, until: datetime, *, now: datetime) -> tuple[datetime, datetime]:
-    """Return the shortest time around this one that figures can be read of: whole minutes, hours or
-    days."""
+    """Extend a time to whole minutes, hours or days, of which figures are kept."""
     while not is_exact(since, now=now):
         since -= (since - time_of_minute(0)) % precision(since, now=now)
     left = (time_of_minute(0) - until) % precision(until, now=now)

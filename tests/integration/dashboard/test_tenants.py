@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def new_shop(client: httpx2.AsyncClient, context: Context, name: str) -> tuple[str, str]:
-    """Create a tenant with an endpoint that is down and one that is not, and deliveries. Return the
+    """Create a tenant with a healthy endpoint and one that is down, and deliveries. Return the
     ids of the tenant and of the endpoint that is down."""
     tenant = await new_tenant(client, name)
     broken = await new_endpoint(client, tenant, description="Till")
