@@ -2,8 +2,8 @@
 deletes them.
 
 Every process does so every few seconds, also with the entries of others: those of a process that
-was killed are added up by another. Adding and deleting is one transaction, so a crash neither loses nor
-doubles a number; and readers count entries too, so that figures are exact at any time.
+was killed are added up by another. Adding and deleting is one transaction, so a crash neither loses
+nor doubles a number; and readers count entries too, so that figures are exact at any time.
 """
 
 from __future__ import annotations
