@@ -11,8 +11,8 @@ succeeded a success is committed; neither its workflow nor the circuit's knows
 emptied   nothing is held by a draining circuit any more; it is not closed
 closed    the circuit is closed and that is committed; its workflow does not know
 disabled  the endpoint is disabled and that is committed; its circuit's workflow does not know
-adding    retention has moved figures to their hour and has not committed that
-added     retention has moved figures to their hour and committed that
+adding    retention has moved figures to their day and has not committed that
+added     retention has moved figures to their day and committed that
 repairing a gauge is corrected and that is not committed
 repaired  a gauge is corrected and that is committed; the comparison has not ended
 dropping  retention has dropped a partition and has not committed that

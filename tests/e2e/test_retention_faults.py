@@ -17,10 +17,11 @@ from sqlalchemy import insert, select
 from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
-from hookfast.deliveries.figures import hour_of, minute_of
+from hookfast.deliveries.figures import minute_of
 from hookfast.dispatch import retention_schedule
 from hookfast.ids import new_id
-from hookfast.retention.ages import RetentionState
+from hookfast.retention.ages import RetentionState, midnight
+from hookfast.storage.counting import folding
 from hookfast.storage.database import partitions
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import reconciliation
@@ -49,6 +50,9 @@ STEPS = (
 )
 DAYS = 4
 PER_DAY = 500
+FIGURES = folding.BY_HOUR + ENDPOINT
+"""The scope of the endpoint's figures by the hour."""
+_DAY_MINUTES = 24 * 60
 
 
 async def seed_old_days(database: Database) -> tuple[set[str], set[str]]:
@@ -88,21 +92,21 @@ async def seed_old_days(database: Database) -> tuple[set[str], set[str]]:
 
 
 async def seed_figures(database: Database) -> Counter[int]:
-    """Store figures of the minutes of some old hours, and a gauge without rows. Return the sums of
-    the hours."""
-    hour = hour_of(minute_of(utc_now() - timedelta(days=20)))
-    minutes = range(hour, hour + 240)
-    row = {"scope": ENDPOINT, "event_type": "", "kind": "delivery:delivered", "bucket": -1}
+    """Store figures of the hours of some old days, and a gauge without rows. Return the sums of the
+    days."""
+    day = minute_of(midnight(utc_now() - timedelta(days=50)))
+    hours = range(day, day + 4 * _DAY_MINUTES, 60)
+    row = {"scope": FIGURES, "event_type": "", "kind": "delivery:delivered", "bucket": -1}
     gauge = {"gauge": True, "at": 0, "tenant_id": TENANT, "endpoint_id": ENDPOINT, "number": 5}
     gauge |= {"event_type": "", "kind": "held", "bucket": -1}
     async with database.write() as connection:
         await connection.execute(
-            insert(Figure.__table__), [row | {"at": at, "number": at % 7} for at in minutes]
+            insert(Figure.__table__), [row | {"at": at, "number": at % 7} for at in hours]
         )
         await connection.execute(insert(FigureEntry.__table__), gauge)
     sums: Counter[int] = Counter()
-    for at in minutes:
-        sums[hour_of(at)] += at % 7
+    for at in hours:
+        sums[at - at % _DAY_MINUTES] += at % 7
     return sums
 
 
@@ -169,11 +173,11 @@ async def test_retention_killed_at_each_step_under_traffic_deletes_what_is_old_a
             found = await retention_runs.get(connection, run_id)
             c = Figure.__table__.c
             figures = await connection.execute(
-                select(c.at, c.number).where(c.scope == ENDPOINT, c.bucket == -1)
+                select(c.at, c.number).where(c.scope == FIGURES, c.bucket == -1)
             )
             assert {row.at: row.number for row in figures} == sums
         assert found is not None
-        assert found.run.rolled_up == 240 - len(sums)
+        assert found.run.rolled_up == 4 * 24 - len(sums)
         # a gauge counted deliveries that are not held, and none those that are paused or retried
         assert (found.run.gauges_corrected, found.run.hours_different) == (3, 0)
         assert [page.drift async for page in reconciliation.pages(database) if page.drift] == []
