@@ -20,8 +20,8 @@ pytestmark = pytest.mark.anyio
 
 
 async def new_shop(client: httpx2.AsyncClient, context: Context, name: str) -> tuple[str, str]:
-    """Create a tenant with a healthy endpoint and one that is down, and deliveries. Return the
-    ids of the tenant and of the endpoint that is down."""
+    """Create a tenant with a healthy and a broken endpoint, and deliveries. Return the
+    ids of the tenant and of the broken endpoint."""
     tenant = await new_tenant(client, name)
     broken = await new_endpoint(client, tenant, description="Till")
     await new_endpoint(client, tenant)
