@@ -124,8 +124,8 @@ async def steps(
     `prefix`. The times are exact (`is_exact`), and equally far apart; only the first and the last
     step may be shorter than the others."""
     found = [Numbers() for _ in edges[1:]]
-    for one in await _read(connection, scope, edges, prefix=prefix):
-        found[one.step].add(one.kind, one.bucket, one.number)
+    for step, _, kind, bucket, number in await _read(connection, scope, edges, prefix=prefix):
+        found[step].add(kind, bucket, number)
     return found
 
 
@@ -149,9 +149,11 @@ async def steps_by_type(
     """Return the figures of each event type that has some, or of `only` these, as `steps` does,
     without durations. All times are whole hours (UTC)."""
     found: dict[str, list[Numbers]] = {}
-    for one in await _read(connection, scope, edges, by_type=True, only=only):
-        numbers = found.setdefault(one.event_type, [Numbers() for _ in edges[1:]])
-        numbers[one.step].add(one.kind, one.bucket, one.number)
+    rows = await _read(connection, scope, edges, by_type=True, only=only)
+    for step, event_type, kind, bucket, number in rows:
+        if (numbers := found.get(event_type)) is None:
+            numbers = found[event_type] = [Numbers() for _ in edges[1:]]
+        numbers[step].add(kind, bucket, number)
     return found
 
 
@@ -327,7 +329,8 @@ def _within(
 
 
 def _of_types(column: ColumnElement[str], chosen: bool) -> tuple[ColumnElement[bool], ...]:
-    return (column.in_(bindparam("event_types", expanding=True)),) if chosen else ()
+    # an expression: with the bare column, PostgreSQL would look each type up in each hour
+    return ((column + "").in_(bindparam("event_types", expanding=True)),) if chosen else ()
 
 
 def _named(kind: ColumnElement[str], filtered: bool) -> tuple[ColumnElement[bool], ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Index, Integer, SmallInteger
+from sqlalchemy import BigInteger, Index, Integer, PrimaryKeyConstraint, SmallInteger
 from sqlmodel import Field
 
 from hookfast.storage.database.column_types import ByteOrderText
@@ -39,13 +39,20 @@ class Figure(Record, table=True):
     old; with `/types` after it, they are of one event type too, and have no durations."""
 
     __tablename__ = "figures"
-    __table_args__ = ({"sqlite_with_rowid": False},)
+    __table_args__ = (
+        # With its number, so that a chart reads neighbours in the index: in the table, the rows of
+        # a scope are far apart, between those that all others wrote in the same minute.
+        PrimaryKeyConstraint(
+            *("scope", "at", "event_type", "kind", "bucket"), postgresql_include=["number"]
+        ),
+        {"sqlite_with_rowid": False},
+    )
 
-    scope: str = Field(primary_key=True, sa_type=ByteOrderText)
-    at: int = Field(primary_key=True)
-    event_type: str = Field(primary_key=True, sa_type=ByteOrderText)
-    kind: str = Field(primary_key=True, sa_type=ByteOrderText)
-    bucket: int = Field(primary_key=True, sa_type=SmallInteger)
+    scope: str = Field(sa_type=ByteOrderText)
+    at: int
+    event_type: str = Field(sa_type=ByteOrderText)
+    kind: str = Field(sa_type=ByteOrderText)
+    bucket: int = Field(sa_type=SmallInteger)
     number: int = Field(sa_type=_NUMBER)
 
 
