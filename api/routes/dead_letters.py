@@ -31,7 +31,8 @@ from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import parse_reason
 from hookfast.events.event_type import parse_event_type
 from hookfast.storage.deliveries import dead_letters
-from hookfast.storage.deliveries.dead_letters import TOP, DeadLetterFilter, DeadLetterStats
+from hookfast.storage.deliveries.dead_letters import TOP, DeadLetterStats
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
 
 routes = router("Dead letters")
 
@@ -126,7 +127,7 @@ async def list_dead_letters(
         parse_event_type(event_type, pointer="event_type")
     if reason is not None:
         parse_reason(reason, pointer="reason")
-    chosen = DeadLetterFilter(
+    chosen = DeliveryFilter(
         endpoint_id=endpoint_id,
         event_type=event_type,
         reason=reason,

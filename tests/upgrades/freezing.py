@@ -15,7 +15,7 @@ from typing import Literal
 from alembic.autogenerate import produce_migrations, render_python_code
 from alembic.autogenerate.api import AutogenContext
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine
+from sqlalchemy import PrimaryKeyConstraint, create_engine
 from sqlmodel import AutoString
 
 from hookfast.storage.database.column_types import SettingsJson, UtcDateTime
@@ -59,6 +59,11 @@ def _operations() -> str:
 
 def _rendered(kind: str, item: object, context: AutogenContext) -> str | Literal[False]:
     """Render what Alembic does not know, or knows only in SQLite's form; False for the rest."""
+    if isinstance(item, PrimaryKeyConstraint):
+        if included := item.dialect_options["postgresql"]["include"]:
+            names = ", ".join(repr(column.name) for column in item.columns)
+            return f"sa.PrimaryKeyConstraint({names}, postgresql_include={included!r})"
+        return False
     if kind == "server_default" and str(getattr(item, "arg", "")) == "false":
         return "sa.false()"
     known = {AutoString: "sa.String()", SettingsJson: "sa.JSON()", UtcDateTime: "UtcDateTime()"}

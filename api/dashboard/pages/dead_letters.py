@@ -31,7 +31,7 @@ from api.site.time_range import RangeQuery, TimeRange
 from hookfast.deliveries.answer import SUGGESTED_ANSWERS, parse_answer
 from hookfast.plural import are, pluralize
 from hookfast.storage.deliveries import dead_letters
-from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
 
 routes = PageRouter(DASHBOARD)
 
@@ -105,7 +105,7 @@ async def _matching(
     chosen["endpoint_id"] = chosen["endpoint_id"] or view.endpoint_id
     chosen["tenant_id"] = principal.tenant_for(chosen["tenant_id"])
     async with view.context.database.read() as connection:
-        count = await dead_letters.count(connection, DeadLetterFilter(**chosen))
+        count = await dead_letters.count(connection, DeliveryFilter(**chosen))
     if count is None:
         most = formatting.number(dead_letters.MOST)
         return f"More than {most} dead letters are in this time. Narrow it to count matching ones."

@@ -1,6 +1,6 @@
 """Dead letters: deliveries that ended without success (`dead`, `gone`) and can be resent.
 
-Partial indexes contain dead letters only: a list is one range of one of these indexes. The
+A list is a range of the index of undelivered deliveries for each of the two statuses. The
 statistics are read from the gauges (`hookfast.storage.counting`), by the hour in which dead letters
 ended.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
@@ -21,25 +21,22 @@ from sqlalchemy import (
     Select,
     Table,
     Text,
-    and_,
     bindparam,
     case,
     cast,
     func,
     literal,
     select,
-    true,
     union_all,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.answer import AnswerFilter
 from hookfast.deliveries.figures import DEAD, hour_of, minute_of, time_of_minute
 from hookfast.storage.counting import reading
-from hookfast.storage.database.keyset import created_between, narrowest_first, newest_first
 from hookfast.storage.database.planner_hints import Residual, constant
 from hookfast.storage.database.rows import fetch_all
-from hookfast.storage.deliveries import answers
+from hookfast.storage.deliveries import deliveries
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
@@ -56,20 +53,6 @@ _BY_AGE: Final = ("age", "at")
 
 IS_DEAD = _C.status.in_([constant(status.value) for status in DEAD])
 """Written as in the partial indexes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterFilter:
-    """A filter of dead letters; all given conditions must hold. `answer` refers to the newest
-    attempt, `since` (inclusive) and `until` (exclusive) to the delivery's creation."""
-
-    endpoint_id: str | None = None
-    tenant_id: str | None = None
-    event_type: str | None = None
-    reason: str | None = None
-    answer: AnswerFilter | None = None
-    since: datetime | None = None
-    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +77,10 @@ class DeadLetterStats:
 
 
 async def list_page(
-    connection: AsyncConnection, chosen: DeadLetterFilter, *, after: str | None, limit: int
+    connection: AsyncConnection, chosen: DeliveryFilter, *, after: str | None, limit: int
 ) -> list[Delivery]:
     """Return the newest `limit` dead letters that match, beyond the id `after`."""
-    statement = select(_DELIVERIES).where(*_conditions(chosen))
-    page = newest_first(statement, _C.id, after=after, limit=limit)
+    page = deliveries.merged_page(chosen, DEAD, after=after, limit=limit)
     return await fetch_all(connection, page, Delivery)
 
 
@@ -194,43 +176,18 @@ def _frequent_first(counted: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counted.items(), key=lambda item: (-item[1], item[0]))
 
 
-async def count(connection: AsyncConnection, chosen: DeadLetterFilter) -> int | None:
+async def count(connection: AsyncConnection, chosen: DeliveryFilter) -> int | None:
     """Return how many dead letters match; None if more than `MOST` are in the filter's time, of its
     endpoint or tenant: not all of them are read to see which match."""
     found = (await connection.execute(count_statement(chosen, limit=MOST + 1))).one()
     return None if found.read > MOST else int(found.matching)
 
 
-def count_statement(chosen: DeadLetterFilter, *, limit: int) -> Select[Any]:
-    """Return the statement of `count`, which reads at most `limit` rows of a range of an index."""
-    rows = (
-        select(case((and_(true(), *_residual(chosen)), 1), else_=0).label("matches"))
-        .where(*_range(chosen))
-        .order_by(_C.id.desc())
-        .limit(limit)
-        .subquery()
+def count_statement(chosen: DeliveryFilter, *, limit: int) -> Select[Any]:
+    """Return the statement of `count`, which reads at most `limit` rows of ranges of an index."""
+    ranges = (
+        deliveries.range_statement(replace(chosen, status=status), limit=limit) for status in DEAD
     )
+    rows = union_all(*(select(each.subquery()) for each in ranges)).limit(limit).subquery()
     matching = func.coalesce(func.sum(rows.c.matches), 0)
     return select(func.count().label("read"), matching.label("matching")).select_from(rows)
-
-
-def _conditions(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:
-    return _range(chosen) + _residual(chosen)
-
-
-def _range(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:
-    """Return the conditions that are a range of one of the indexes."""
-    owned = narrowest_first(_DELIVERIES, chosen, ("endpoint_id", "tenant_id"))
-    return [IS_DEAD, *owned, *created_between(_C.id, "dlv", chosen.since, chosen.until)]
-
-
-def _residual(chosen: DeadLetterFilter) -> list[ColumnElement[bool]]:
-    """Return the conditions that have no index of dead letters."""
-    found = [
-        Residual(_C[name]) == value
-        for name in ("event_type", "reason")
-        if (value := getattr(chosen, name)) is not None
-    ]
-    if chosen.answer is not None:
-        found.append(answers.delivery_matches(chosen.answer))
-    return found

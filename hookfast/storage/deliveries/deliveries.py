@@ -1,7 +1,8 @@
 """Statements that read `deliveries`. Every list is one range of one index, newest first.
 
 Filters overlap: an endpoint's deliveries all belong to its tenant too. So only the narrowest given
-filter uses an index, and the others check the rows it finds (see `Residual`).
+filter uses an index, and the others check what it finds (see `Residual`): of undelivered ones, what
+is in the index, so that rare ones are found without reading the rows of the others.
 
 A failing answer is rare among all deliveries, and nearly all deliveries with one are undelivered.
 So a list of failing answers without a status reads one range per status, and merges them.
@@ -9,11 +10,22 @@ So a list of failing answers without a status reads one range per status, and me
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, Table, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    Table,
+    and_,
+    case,
+    select,
+    true,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import AnswerFilter
@@ -31,8 +43,10 @@ _C = _DELIVERIES.c
 _UNDELIVERED = Implied(_C.status != constant("delivered"))
 _FAILING = _C.last_result != constant("success")
 
-FILTERED = ("event_id", "subscription_id", "endpoint_id", "tenant_id", "event_type", "status")
-"""The columns of a filter, the narrowest first, and then the status."""
+FILTERED = (
+    *("event_id", "subscription_id", "endpoint_id", "tenant_id", "event_type", "status", "reason"),
+)
+"""The columns of a filter, the narrowest first, and then the status and why it has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +55,7 @@ class DeliveryFilter:
     attempt, `since` (inclusive) and `until` (exclusive) to the delivery's creation."""
 
     status: DeliveryStatus | None = None
+    reason: str | None = None
     event_id: str | None = None
     subscription_id: str | None = None
     endpoint_id: str | None = None
@@ -76,15 +91,34 @@ async def list_page(
 def page_statement(chosen: DeliveryFilter, *, after: str | None, limit: int) -> Select[Any]:
     """Return the statement that `list_page` executes."""
     if chosen.merges_statuses:
-        pages = [
-            page_statement(replace(chosen, status=status), after=after, limit=limit)
-            for status in DeliveryStatus
-        ]
-        merged = union_all(*(select(page.subquery()) for page in pages)).subquery()
-        return newest_first(select(merged), merged.c.id, after=None, limit=limit)
+        return merged_page(chosen, DeliveryStatus, after=after, limit=limit)
     times = created_between(_C.id, "dlv", chosen.since, chosen.until)
     statement = select(_DELIVERIES).where(*conditions(chosen), *times)
     return newest_first(statement, _C.id, after=after, limit=limit)
+
+
+def merged_page(
+    chosen: DeliveryFilter, statuses: Iterable[DeliveryStatus], *, after: str | None, limit: int
+) -> Select[Any]:
+    """Return the statement of the newest `limit` deliveries with one of these statuses: the newest
+    of each, merged."""
+    pages = [
+        page_statement(replace(chosen, status=status), after=after, limit=limit)
+        for status in statuses
+    ]
+    merged = union_all(*(select(page.subquery()) for page in pages)).subquery()
+    return newest_first(select(merged), merged.c.id, after=None, limit=limit)
+
+
+def range_statement(chosen: DeliveryFilter, *, limit: int) -> Select[str, str, int]:
+    """Return the statement that reads the oldest `limit` deliveries of the filter's range of an
+    index: id, status, and 1 if it matches the whole filter, else 0. The limit is on what is read,
+    so that a filter which few of them match does not read them all."""
+    indexed, others = split_conditions(chosen)
+    matches = case((and_(true(), *others), 1), else_=0).label("matches")
+    times = created_between(_C.id, "dlv", chosen.since, chosen.until)
+    statement = select(_C.id, _C.status, matches).where(*indexed, *times)
+    return statement.order_by(_C.id).limit(limit)
 
 
 def conditions(chosen: DeliveryFilter) -> list[ColumnElement[bool]]:
@@ -96,8 +130,8 @@ def conditions(chosen: DeliveryFilter) -> list[ColumnElement[bool]]:
 def split_conditions(
     chosen: DeliveryFilter,
 ) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
-    """Return the conditions that make the range of the index, and those that only check its rows.
-    A limit on the first bounds what is read, however few rows match."""
+    """Return the conditions that make the range of the index, and those that only check its
+    rows."""
     given = {name: value for name in FILTERED if (value := getattr(chosen, name)) is not None}
     indexed: list[ColumnElement[bool]] = []
     others: list[ColumnElement[bool]] = []

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
-from sqlalchemy import Select, and_, case, select, true
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.figures import Numbers, time_of_minute
@@ -19,16 +19,15 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import first_id_at
 from hookfast.storage.counting import reading
 from hookfast.storage.counting.reading import Scope
-from hookfast.storage.database.keyset import created_between
-from hookfast.storage.deliveries.deliveries import DeliveryFilter, split_conditions
-from hookfast.storage.tables import Delivery, Endpoint
+from hookfast.storage.deliveries import deliveries
+from hookfast.storage.deliveries.deliveries import DeliveryFilter
+from hookfast.storage.tables import Endpoint
 
 MOST: Final = 10_000
 """The most deliveries that are counted by their rows."""
 _HOUR: Final = timedelta(hours=1)
 _EPOCH: Final = time_of_minute(0)
 
-_D = Delivery.__table__.c
 _E = Endpoint.__table__.c
 
 
@@ -43,7 +42,7 @@ class TooMany(Enum):
 def precision(chosen: DeliveryFilter, since: datetime, *, now: datetime) -> timedelta | None:
     """Return the length of the times from `since` that the counters know the deliveries of; None if
     they do not know this filter."""
-    if chosen.event_id or chosen.subscription_id or chosen.answer:
+    if chosen.event_id or chosen.subscription_id or chosen.answer or chosen.reason:
         return None
     least = reading.precision(since, now=now)
     return least if chosen.event_type is None else max(_HOUR, least)
@@ -109,8 +108,8 @@ async def _rows(
     firsts = [first_id_at("dlv", edge) for edge in edges]
     found = [Numbers() for _ in edges[1:]]
     matching = 0
-    for each in _ranges(chosen):
-        statement = rows_statement(each, edges[0], edges[-1], limit=MOST + 1)
+    for each in _ranges(replace(chosen, since=edges[0], until=edges[-1])):
+        statement = deliveries.range_statement(each, limit=MOST + 1)
         rows = (await connection.execute(statement)).all()
         for id_, status, matches in rows:
             if matches:
@@ -128,19 +127,3 @@ def _ranges(chosen: DeliveryFilter) -> list[DeliveryFilter]:
     if not chosen.merges_statuses:
         return [chosen]
     return [replace(chosen, status=status) for status in DeliveryStatus]
-
-
-def rows_statement(
-    chosen: DeliveryFilter, since: datetime, until: datetime, *, limit: int
-) -> Select[str, str, int]:
-    """Return the statement that reads a range of an index: id, status, and whether the delivery
-    matches. The limit is on the rows of the range, so that a filter which few of them match does
-    not read them all."""
-    indexed, others = split_conditions(chosen)
-    matches = case((and_(true(), *others), 1), else_=0).label("matches")
-    return (
-        select(_D.id, _D.status, matches)
-        .where(*indexed, *created_between(_D.id, "dlv", since, until))
-        .order_by(_D.id)
-        .limit(limit)
-    )

@@ -13,7 +13,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.database.rows import fetch_all
 from hookfast.storage.deliveries import dead_letters, deliveries
-from hookfast.storage.deliveries.dead_letters import DeadLetterFilter
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
 from hookfast.storage.tables import Delivery, Endpoint
 
@@ -66,7 +65,7 @@ async def read(
         )
         dead = await fetch_all(connection, newest, Delivery)
     else:
-        chosen = DeadLetterFilter(tenant_id=tenant_id)
+        chosen = DeliveryFilter(tenant_id=tenant_id)
         dead = await dead_letters.list_page(connection, chosen, after=None, limit=MAX_READ)
     failing = DeliveryFilter(status=DeliveryStatus.RETRYING, tenant_id=tenant_id)
     retrying = await deliveries.list_page(connection, failing, after=None, limit=MAX_READ)

@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.figures import WAITING, Key, Owner, State, Tally
+from hookfast.deliveries.figures import DEAD, WAITING, Key, Owner, State, Tally
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import Prefix, first_id_at
@@ -36,7 +36,6 @@ from hookfast.storage.counting import entries, folding, reading
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.planner_hints import undelivered
-from hookfast.storage.deliveries.dead_letters import IS_DEAD
 from hookfast.storage.tables import Attempt, Delivery, Endpoint, FigureEntry, Gauge
 
 ENDPOINTS_AT_ONCE: Final = 200
@@ -235,7 +234,7 @@ def _dead_rows(hour: Any) -> Select[Any]:
     key = (_D.endpoint_id, _D.status, _D.reason, _D.event_type)
     return (
         select(*key, hour.label("hour"), func.count().label("number"))
-        .where(_of_endpoints(_D.endpoint_id), IS_DEAD)
+        .where(_of_endpoints(_D.endpoint_id), *undelivered(_D.status, *DEAD))
         .group_by(*key, hour)
     )
 

@@ -18,9 +18,9 @@ _UNDELIVERED = "status <> 'delivered'"
 _DEAD = "status IN ('dead', 'gone')"
 # Rare: delivered while another request was under way, which then failed.
 _DELIVERED_FAILING = "status = 'delivered' AND last_result <> 'success'"
-# What a list may ask for that few rows have: checked in the index, without reading the row. Behind
-# a status they cost little: an attempt that changes one writes these indexes anyway.
-_CHECKED = ("event_type", "last_result", "last_status_code")
+# What a list may ask for that few rows have: checked in the index, without reading the others. They
+# change with the status or the next attempt, so no index is written more often.
+_CHECKED = ("event_type", "reason", "last_result", "last_status_code")
 
 
 class Delivery(Record, table=True):
@@ -48,24 +48,18 @@ class Delivery(Record, table=True):
         Index("ix_deliveries_tenant", "tenant_id", "id"),
         Index("ix_deliveries_subscription", "subscription_id", "id"),
         Index("ix_deliveries_type", "event_type", "id"),
-        partial_index("ix_deliveries_undelivered", "status", "id", *_CHECKED, where=_UNDELIVERED),
-        partial_index(
-            "ix_deliveries_tenant_undelivered",
-            *("tenant_id", "status", "id", *_CHECKED),
-            where=_UNDELIVERED,
-        ),
-        partial_index(
-            "ix_deliveries_endpoint_undelivered", "endpoint_id", "status", "id", where=_UNDELIVERED
+        *(
+            partial_index(
+                f"ix_deliveries_{name}undelivered",
+                *owner,
+                "status",
+                "id",
+                *_CHECKED,
+                where=_UNDELIVERED,
+            )
+            for name, *owner in (("",), ("tenant_", "tenant_id"), ("endpoint_", "endpoint_id"))
         ),
         partial_index("ix_deliveries_delivered_failing", "id", where=_DELIVERED_FAILING),
-        # dead letters: all, a tenant's, an endpoint's; newest first
-        partial_index("ix_deliveries_dead", "id", "reason", *_CHECKED, where=_DEAD),
-        partial_index(
-            "ix_deliveries_tenant_dead", "tenant_id", "id", "reason", *_CHECKED, where=_DEAD
-        ),
-        partial_index(
-            "ix_deliveries_endpoint_dead", "endpoint_id", "id", "reason", *_CHECKED, where=_DEAD
-        ),
         # today's dead letters, and those too old to keep
         partial_index("ix_deliveries_dead_finished", "finished_at", where=_DEAD),
         # the outbox, only rows to start or wake: which endpoints wait, and the oldest row of each

@@ -80,4 +80,4 @@ async def test_figures_of_types_are_a_range_of_the_primary_key(database: Databas
             if on_sqlite:
                 assert "SEARCH figures USING PRIMARY KEY (scope=? AND at>? AND at<?" in plan
             else:
-                assert "Index Scan using figures_pkey on figures" in plan
+                assert "Index Only Scan using figures_pkey on figures" in plan
