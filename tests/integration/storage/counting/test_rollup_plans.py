@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.storage.counting import rollup
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import reconciliation
-from tests.integration.storage.test_query_plans import check
+from tests.support.query_plan import check
 
 pytestmark = pytest.mark.anyio
 
