@@ -227,11 +227,6 @@ def answer_of(result: Result, status_code: int | None) -> str:
     return result.value
 
 
-def is_dead(kind: str) -> bool:
-    """Whether a gauge of this kind counts dead letters."""
-    return kind.partition(":")[0] in DEAD
-
-
 def result_of(answer: str) -> Result:
     """Return the result of an answer by which attempts are counted."""
     return Result.STATUS if answer.endswith("xx") else Result(answer)

@@ -7,7 +7,7 @@ counts a range of an index with little else in it (not started, not closed), and
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,14 +26,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.figures import QUEUED, WAITING, is_dead
-from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import State
 from hookfast.owners.notice import NoticeStatus
-from hookfast.storage.counting import reading
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.planner_hints import Implied, Residual, constant
-from hookfast.storage.figures import workers
+from hookfast.storage.figures import waiting, workers
+from hookfast.storage.figures.waiting import Waiting
 from hookfast.storage.tables import Delivery, EndpointHealth, Notice, WorkerHeartbeat
 
 _D = Delivery.__table__.c
@@ -55,18 +53,14 @@ _CIRCUITS = (State.OPEN, State.HALF_OPEN, State.DRAINING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeValues:
-    """The values of the gauges at one moment. `waiting`, `queued` and `dead_letters` are exact,
-    every other count is at most `MAX_COUNT`. `waiting` and `circuits` have every status and state,
-    0 included; those `queued` behind another delivery of their lane are in `waiting` too.
-    `oldest_waits` is how long the outbox row has waited that has waited longest (`OLDEST`),
-    `mail_late` how late the most overdue notice is."""
+    """The values of the gauges at one moment. `waiting` is exact, every other count is at most
+    `MAX_COUNT`. `circuits` has every state, 0 included. `oldest_waits` is how long the outbox has
+    waited (`OLDEST`), `mail_late` how late the most overdue notice is."""
 
     outbox: int
     oldest_waits: timedelta
     past_due: int
-    waiting: Mapping[DeliveryStatus, int]
-    queued: int
-    dead_letters: int
+    waiting: Waiting
     circuits: Mapping[State, int]
     notices: int
     mail_late: timedelta
@@ -90,14 +84,11 @@ async def read_gauges(
         max(first + mail_gather, last + mail_digest_every if last is not None else first)
         for first, last in await connection.execute(NOTICES_BY_KIND)
     ]
-    kept = Counter(dict(await reading.gauges(connection, Scope())))
     return GaugeValues(
         outbox=numbers["outbox"][""],
         oldest_waits=_since(oldest, now=now),
         past_due=numbers["past_due"][""],
-        waiting={status: kept[status.value] for status in WAITING},
-        queued=kept[QUEUED],
-        dead_letters=sum(number for kind, number in kept.items() if is_dead(kind)),
+        waiting=await waiting.read(connection, Scope()),
         circuits={state: numbers["circuits"][state.value] for state in _CIRCUITS},
         notices=numbers["notices"][""],
         mail_late=_since(min(due, default=None), now=now),
