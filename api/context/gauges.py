@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import Clock
+from hookfast.deliveries.figures import WAITING
 from hookfast.outage_log import DATABASE
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
@@ -97,12 +98,12 @@ def _set_gauges(found: GaugeValues) -> None:
     instruments.OUTBOX_BACKLOG.set(found.outbox)
     instruments.OUTBOX_AGE.set(found.oldest_waits.total_seconds())
     instruments.PAST_DUE.set(found.past_due)
-    instruments.QUEUED.set(found.queued)
-    instruments.DEAD_LETTERS.set(found.dead_letters)
+    instruments.QUEUED.set(found.waiting.queued)
+    instruments.DEAD_LETTERS.set(found.waiting.dead)
     instruments.MAIL_WAITING.set(found.notices)
     instruments.MAIL_LATE.set(found.mail_late.total_seconds())
     instruments.WORKERS.set(found.workers)
-    for status, number in found.waiting.items():
-        instruments.WAITING.set(number, status=status.value)
+    for status in WAITING:
+        instruments.WAITING.set(found.waiting.by_status[status], status=status.value)
     for state, number in found.circuits.items():
         instruments.CIRCUITS.set(number, state=state.value)

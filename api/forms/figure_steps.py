@@ -44,30 +44,29 @@ def choose_edges(
     now: datetime,
 ) -> Sequence[datetime]:
     """Return the times at which the steps begin and end: round times of UTC, the first at or before
-    `since` and the last at or after `until`. Without `since` they are the steps of 24 hours;
-    without `step`, about 30. Raises InvalidInput."""
+    `since` and the last at or after `until`. Without `since`, it is 24 hours before `until`;
+    without `step`, there are about 30. Raises InvalidInput."""
     until = now if until is None else min(until, now)
-    if (since or _EARLIEST) >= until:
+    if since is None:
+        since = max(until, _EARLIEST + _DAY) - _DAY
+    if since >= until:
         raise InvalidInput.at("since", "must be before `until`, and in the past")
     if step is not None:
         return _edges(since, until, step, by=by, now=now)
-    whole = _DAY if since is None else until - since
     for each, length in _LENGTHS.items():
-        if length * USUAL_STEPS >= whole:
+        if length * USUAL_STEPS >= until - since:
             with suppress(InvalidInput):  # such short steps are not kept
                 return _edges(since, until, each, by=by, now=now)
     return _edges(since, until, "1d", by=by, now=now)
 
 
 def _edges(
-    since: datetime | None, until: datetime, step: Step, *, by: By | None, now: datetime
+    since: datetime, until: datetime, step: Step, *, by: By | None, now: datetime
 ) -> list[datetime]:
     length = _LENGTHS[step]
     if by == "type" and length < _HOUR:
         raise InvalidInput.at("step", "figures by event type are of whole hours: choose 1h or more")
-    last = -((_EPOCH - until) // length)
-    first = last - _DAY // length if since is None else (since - _EPOCH) // length
-    first = max(first, (_EARLIEST - _EPOCH) // length)
+    first, last = (since - _EPOCH) // length, -((_EPOCH - until) // length)
     limit = MAX_STEPS_BY_TYPE if by == "type" else MAX_STEPS
     if last - first > limit:
         where, choice = "step", "a longer step or a shorter time"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from api.access.authentication import Principal
 from api.routes.figures import FigureSeries, get_figures
@@ -12,6 +11,7 @@ from api.site.attempt_chart import AttemptStep, Legend, attempt_chart, classifie
 from api.site.charts import Chart
 from api.site.page import View
 from api.site.time_steps import WINDOWS, step_name
+from api.site.zone import UTC_ZONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +38,12 @@ async def read(
     view: View, principal: Principal, *, endpoint_id: str | None = None
 ) -> CustomerFigures:
     """Return the figures of one of the customer's endpoints, or of all that the link leads to."""
-    series = await get_figures(view.context, principal, endpoint_id=endpoint_id, by="result")
-    length = timedelta(seconds=series.step_seconds)
-    labels = WINDOWS["24h"].labels
+    span = WINDOWS["24h"]
+    began = span.edges(view.now, UTC_ZONE)[0]
+    series = await get_figures(
+        view.context, principal, endpoint_id=endpoint_id, since=began, by="result"
+    )
+    length, labels = span.length, span.labels
     steps = [
         AttemptStep(start=each.at, counts=classified(each.by_result or {})) for each in series.data
     ]

@@ -19,7 +19,7 @@ from api.http.fields import EndpointPath, Input, Time, example
 from api.http.routing import router
 from api.http.workflow_link import WorkflowView, workflow_view
 from hookfast.audit import AuditAction
-from hookfast.deliveries.figures import DEAD, is_dead
+from hookfast.deliveries.figures import DEAD
 from hookfast.deliveries.job import JobKind
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State
@@ -29,12 +29,12 @@ from hookfast.errors import Conflict
 from hookfast.owners.notice import NoticeKind, NoticeStatus
 from hookfast.storage.audit.audited import done, facts
 from hookfast.storage.circuits import circuits
-from hookfast.storage.counting import reading
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.deliveries.selection import DeliverySelection
 from hookfast.storage.endpoints import derived_health, endpoint_state, endpoints
 from hookfast.storage.feed import poll, poll_positions
 from hookfast.storage.feed.poll import MAX_COUNTED
+from hookfast.storage.figures import waiting
 from hookfast.storage.owners import notices
 from hookfast.storage.tables import Endpoint, Notice
 
@@ -151,7 +151,7 @@ async def get_endpoint_health(
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, endpoint_id), principal)
         known = await circuits.get(connection, endpoint_id)
-        counted = dict(await reading.gauges(connection, Scope(endpoint_id=endpoint_id)))
+        counted = await waiting.read(connection, Scope(endpoint_id=endpoint_id))
         mail = await notices.list_of_endpoint(connection, endpoint_id)
         polling = await _polling(connection, endpoint)
     circuit = Circuit() if known is None else known.circuit
@@ -170,8 +170,8 @@ async def get_endpoint_health(
         last_failure_at=circuit.last_failure_at,
         last_success_at=circuit.last_success_at,
         last_error=circuit.last_error,
-        held=counted.get(DeliveryStatus.HELD, 0),
-        dead_letters=sum(number for kind, number in counted.items() if is_dead(kind)),
+        held=counted.by_status[DeliveryStatus.HELD],
+        dead_letters=counted.dead,
         mail=[NoticeView.of(notice) for notice in mail],
         polling=polling,
     )

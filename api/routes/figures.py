@@ -118,10 +118,7 @@ async def get_figures(
     ] = None,
     since: Annotated[
         TimeInput | None,
-        Query(
-            description="The first step contains this time. Default: 24 hours before the last step "
-            "ends."
-        ),
+        Query(description="The first step contains this time. Default: 24 hours before `until`."),
     ] = None,
     until: Annotated[
         TimeInput | None,

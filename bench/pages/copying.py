@@ -21,7 +21,6 @@ from sqlalchemy import (
     Column,
     Integer,
     MetaData,
-    SmallInteger,
     Table,
     Text,
     insert,
@@ -38,7 +37,7 @@ from hookfast.storage.counting import folding, rollup
 from hookfast.storage.database import partitions
 from hookfast.storage.database.column_types import UtcDateTime
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import Attempt, Delivery, Event
+from hookfast.storage.tables import Attempt, Delivery, Event, FigureEntry
 
 _PIECE: Final = 50_000
 """Deliveries that are copied in one transaction."""
@@ -48,6 +47,10 @@ _TABLES: Final[tuple[Table, ...]] = (Event.__table__, Delivery.__table__, Attemp
 _IDS: Final = ("id", "event_id", "delivery_id")
 _KEPT: Final = frozenset({"next_attempt_at", "due_at", "recheck_at", "deliver_at"})
 """Times that stay as they are, so that copies of what waits are not overdue."""
+_COUNTED: Final = tuple(
+    each for each in FigureEntry.__table__.c if each.name not in ("id", "at", "number")
+)
+"""The columns of an entry that are the same for every copy of an event."""
 
 _metadata = MetaData()
 _originals = Table(
@@ -73,10 +76,7 @@ _counts = Table(
     _metadata,
     Column("original", Integer, nullable=False),
     Column("ms", BigInteger, nullable=False),
-    Column("gauge", Boolean, nullable=False),
-    *(Column(name, Text, nullable=False) for name in ("tenant_id", "endpoint_id", "event_type")),
-    Column("kind", Text, nullable=False),
-    Column("bucket", SmallInteger, nullable=False),
+    *(Column(each.name, each.type, nullable=False) for each in _COUNTED),
     Column("counted", Integer, nullable=False),
 )
 """What each event counts, and when; `ms` is 0 for a gauge without a time."""
@@ -284,12 +284,12 @@ def _copying(table: Table, dialect_name: str) -> str:
     )
 
 
-_COUNT: Final = text("""
-    INSERT INTO figure_entries
-        (gauge, at, tenant_id, endpoint_id, event_type, kind, bucket, number)
-    SELECT gauge, at, tenant_id, endpoint_id, event_type, kind, bucket, sum(counted)
+_NAMES: Final = ", ".join(each.name for each in _COUNTED)
+_COUNT: Final = text(f"""
+    INSERT INTO figure_entries (at, {_NAMES}, number)
+    SELECT at, {_NAMES}, sum(counted)
     FROM (
-        SELECT gauge, tenant_id, endpoint_id, event_type, kind, bucket, counted,
+        SELECT {_NAMES}, counted,
             CASE WHEN minute < :days AND NOT gauge THEN minute - minute % 1440
                 WHEN minute < :hours OR gauge THEN minute - minute % 60
                 ELSE minute END AS at
@@ -299,8 +299,8 @@ _COUNT: Final = text("""
             FROM bench_copies c JOIN bench_counts k ON k.original = c.original
         ) AS counted_at
     ) AS rounded
-    GROUP BY gauge, at, tenant_id, endpoint_id, event_type, kind, bucket
-""")
+    GROUP BY at, {_NAMES}
+""")  # noqa: S608 - names of ours
 
 
 _DELETE_OLD_MINUTES: Final = text("DELETE FROM figures WHERE scope NOT LIKE '%/%' AND at < :hours")

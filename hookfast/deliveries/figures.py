@@ -5,11 +5,11 @@ belongs, and as gauges of what waits now. The kinds of figures are
 
 - `delivery:<status>`: the deliveries created in the minute, by their status now. A change of status
   takes one from the old and adds one to the new. Their sum is the number of accepted deliveries.
-- `ended:<status>:<reason>`: the deliveries that ended in the minute. Of a delivered one in its
-  first round, the bucket is the time from when it was due.
+- `ended:<status>:<reason>`: the deliveries that ended in the minute. If one was delivered in its
+  first round, its bucket has the time from when it was due.
 - `attempt:<answer>:<turn>`: the attempts that began in the minute, by their answer (`success`, the
-  class of another status code such as `5xx`, or what went wrong) and turn (`first`, `later`). Of an
-  answered one, the bucket is how long it took.
+  class of another status code such as `5xx`, or what went wrong) and turn (`first`, `later`). If
+  one was answered, its bucket has the time that it took.
 
 The kinds of gauges are the statuses that wait, `queued`, and `dead:<reason>` and `gone:<reason>`,
 which also have the event type and the hour in which the delivery ended.
@@ -30,6 +30,7 @@ from hookfast.deliveries.outcome import DeliveryStatus, Result
 BASE: Final = 1.25
 """Each bucket of durations reaches to this multiple of the one before it."""
 NO_BUCKET: Final = -1
+"""The bucket of what has no duration."""
 _LAST_BUCKET: Final = 120  # 13 years
 _LOG_BASE: Final = math.log(BASE)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -92,7 +93,7 @@ class Tally:
         self, owner: Owner, created: int, before: State | None, after: State | None
     ) -> None:
         """Count a change of a delivery created in this minute. `before` is None for a new one,
-        `after` for a dead letter whose row is deleted: it is no longer kept, and was one."""
+        `after` for a dead letter whose row is deleted: that changes only its gauge."""
         if before is not None:
             if after is not None:
                 self._add(owner, created, "delivery:" + before.status, -1)
@@ -225,11 +226,6 @@ def answer_of(result: Result, status_code: int | None) -> str:
     if result is Result.STATUS and status_code is not None:
         return f"{status_code // 100}xx"
     return result.value
-
-
-def is_dead(kind: str) -> bool:
-    """Whether a gauge of this kind counts dead letters."""
-    return kind.partition(":")[0] in DEAD
 
 
 def result_of(answer: str) -> Result:

@@ -349,7 +349,7 @@ OUTBOX_BACKLOG = Gauge(
 OUTBOX_AGE = Gauge(
     "hookfast.outbox.oldest.age",
     "s",
-    "Age of the oldest delivery in the outbox; 0 if it is empty.",
+    "Longest time that an endpoint's next delivery has waited to be started; 0 if none waits.",
     by="api",
 )
 PAST_DUE = Gauge(

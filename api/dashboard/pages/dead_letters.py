@@ -32,6 +32,7 @@ from hookfast.deliveries.answer import SUGGESTED_ANSWERS, parse_answer
 from hookfast.plural import are, pluralize
 from hookfast.storage.deliveries import dead_letters
 from hookfast.storage.deliveries.deliveries import DeliveryFilter
+from hookfast.storage.endpoints import endpoints
 
 routes = PageRouter(DASHBOARD)
 
@@ -63,10 +64,13 @@ async def dead_letters_page(
         "answer": answer,
     }
     listing = await list_dead_letters(page, view.context, principal, **times.narrowed(given, view))
-    await tenant_names.load_owners(view, listing.data)
     stats = await count_dead_letters(
         view.context, principal, tenant_id=tenant, endpoint_id=view.endpoint_id
     )
+    by_endpoint = stats.by_endpoint[:_GROUPS_SHOWN]
+    async with view.context.database.read() as connection:
+        owners = await endpoints.owners(connection, [each.endpoint_id for each in by_endpoint])
+    await tenant_names.load_owners(view, [*listing.data, *owners])
     narrowed = any((event_type, reason, answer)) or times.any
     names = names_of(await endpoints_to_choose(view, view.context, principal))
     members = given | {"tenant_id": tenant} | times.members(view.now)
@@ -77,8 +81,9 @@ async def dead_letters_page(
         matching=await _matching(view, principal, given, times) if narrowed else None,
         by_endpoint=[
             (one.endpoint_id, names.get(one.endpoint_id, one.endpoint_id), one.count)
-            for one in stats.by_endpoint[:_GROUPS_SHOWN]
+            for one in by_endpoint
         ],
+        owners={each.id: each.tenant_id for each in owners},
         by_event_type=[
             (one.event_type, one.event_type, one.count)
             for one in stats.by_event_type[:_GROUPS_SHOWN]

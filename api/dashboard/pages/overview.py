@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -25,8 +25,6 @@ from api.site.navigation import dead_letters_between, deliveries_between
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.time_steps import WINDOWS, Window, step_name
-from hookfast.deliveries.figures import DEAD, WAITING
-from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.storage.counting import reading
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.figures import (
@@ -34,10 +32,12 @@ from hookfast.storage.figures import (
     newest_failures,
     overview,
     tenant_health,
+    waiting,
     workers,
 )
 from hookfast.storage.figures.endpoint_counts import EndpointCounts
 from hookfast.storage.figures.overview import AttentionItem
+from hookfast.storage.figures.waiting import Waiting
 from hookfast.storage.figures.workers import Alive
 
 routes = PageRouter(DASHBOARD)
@@ -67,7 +67,7 @@ class Overview:
     """All steps as one."""
     volume: Chart
     latency: Chart
-    waiting: Mapping[DeliveryStatus, int]
+    waiting: Waiting
     held_since: datetime | None
     endpoints: EndpointCounts
     summary: Summary
@@ -99,14 +99,6 @@ class Overview:
         """Whether the oldest delivery was created in the charted time."""
         return self.oldest is not None and self.oldest > self.whole.start
 
-    @property
-    def backlog(self) -> int:
-        return sum(self.waiting[status] for status in WAITING)
-
-    @property
-    def dead(self) -> int:
-        return sum(self.waiting[status] for status in DEAD)
-
 
 @routes.get("")
 async def overview_page(view: PageView, principal: Reader, window: WindowQuery = "1h") -> Response:
@@ -133,7 +125,7 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
         span = WINDOWS[window].begun_at(oldest, view.now)
         edges = span.edges(view.now, view.zone)
         numbers = await reading.steps(connection, scope, edges)
-        waiting = await overview.waiting(connection, scope)
+        counted = await waiting.read(connection, scope)
         held_since = await overview.oldest_held(connection, tenant_id=tenant_id)
         endpoints = await endpoint_counts.read(connection, tenant_id=tenant_id)
         attention = await overview.attention_items(
@@ -167,12 +159,12 @@ async def _read(context: Context, view: View, window: Window) -> dict[str, Any]:
             part_links={"bad": [dead_letters_between(step.start, step.end) for step in steps]},
         ),
         latency=_latency(steps, labels, zone),
-        waiting=waiting,
+        waiting=counted,
         held_since=held_since,
         endpoints=endpoints,
         summary=summarize(
             endpoints,
-            waiting,
+            counted.by_status,
             held_since=held_since,
             has_worker=alive.workers > 0,
             now=view.now,

@@ -3,8 +3,7 @@ find everything else of it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Final
@@ -24,11 +23,11 @@ from api.site.navigation import SECTIONS, dead_letters_between, deliveries_betwe
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.time_steps import WINDOWS, step_name
-from hookfast.deliveries.figures import DEAD, WAITING
 from hookfast.storage.counting import reading
 from hookfast.storage.counting.reading import Scope
-from hookfast.storage.figures import endpoint_counts, newest_failures, overview
+from hookfast.storage.figures import endpoint_counts, newest_failures, overview, waiting
 from hookfast.storage.figures.endpoint_counts import EndpointCounts
+from hookfast.storage.figures.waiting import Waiting
 from hookfast.strict_json.text import to_text
 
 routes = PageRouter(DASHBOARD)
@@ -49,8 +48,7 @@ _LISTS: Final = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantFigures:
     """The figures of the page. `steps` are those of the last day, `whole` is all of them as one,
-    `attempts` has their attempts by result, and `waiting` has the number of deliveries by what they
-    wait for now, and of dead letters."""
+    and `attempts` has their attempts by result."""
 
     steps: Sequence[Step]
     whole: Step
@@ -58,21 +56,13 @@ class TenantFigures:
     attempts: Sequence[AttemptStep]
     attempts_chart: Chart
     legend: Sequence[Legend]
-    waiting: Mapping[str, int]
+    waiting: Waiting
     endpoints: EndpointCounts
 
     @property
     def words(self) -> str:
         """The time that the charts show."""
         return _DAY.words
-
-    @property
-    def backlog(self) -> int:
-        return sum(self.waiting[status] for status in WAITING)
-
-    @property
-    def dead(self) -> int:
-        return sum(self.waiting[status] for status in DEAD)
 
 
 @routes.get("/tenants/{tenant_id}")
@@ -107,11 +97,9 @@ def _lists(view: View, tenant_id: str) -> list[tuple[str, str]]:
 
 async def _figures(tenant_id: str, view: View) -> dict[str, Any]:
     scope, edges = Scope(tenant_id), _DAY.edges(view.now, view.zone)
-    waiting: Counter[str] = Counter()
     async with view.context.database.read() as connection:
         steps = steps_between(edges, await reading.steps(connection, scope, edges))
-        for kind, count in await reading.gauges(connection, scope):
-            waiting[kind.partition(":")[0]] += count
+        counted = await waiting.read(connection, scope)
         endpoints = await endpoint_counts.read(connection, tenant_id=tenant_id)
         outages = await overview.attention_items(
             connection, tenant_id=tenant_id, limit=_OUTAGES_READ
@@ -147,7 +135,7 @@ async def _figures(tenant_id: str, view: View) -> dict[str, Any]:
             labels=labels,
         ),
         legend=legend_of(classified(whole.numbers.by_answer())),
-        waiting=waiting,
+        waiting=counted,
         endpoints=endpoints,
     )
     return {"figures": figures, "failures": failures, "of_tenant": f"tenant_id={tenant_id}"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -96,14 +96,15 @@ async def roll_up(
     the last scope of each piece that is done."""
     after = ""
     while scopes := await _scopes_after(database, after):
-        async for piece in _pieces(database, old, scopes):
-            begun = time.monotonic()
-            async with database.write() as connection:
-                await folding.lock(connection, wait=True)
-                await record(connection, await _move(connection, old, piece))
-            heartbeat(piece.scopes[-1])
-            # As long as it took, so that others who wait for SQLite's one writer get a turn.
-            await asyncio.sleep(time.monotonic() - begun)
+        for range_ in _ranges(old, scopes):
+            async for piece in _pieces(database, old, range_):
+                begun = time.monotonic()
+                async with database.write() as connection:
+                    await folding.lock(connection, wait=True)
+                    await record(connection, await _move(connection, old, piece))
+                heartbeat(piece.scopes[-1])
+                # As long as it took, so that others who wait for SQLite's one writer get a turn.
+                await asyncio.sleep(time.monotonic() - begun)
         after = scopes[-1]
         heartbeat(after)
 
@@ -169,10 +170,7 @@ _PIECE: Final = (
     _F.at >= bindparam("since", type_=Integer),
     _F.at < bindparam("before", type_=Integer),
 )
-_IS_OLD: Final = (
-    *(*_PIECE, _F.at < _HOURS),
-    or_(_IS_MOVED, _IS_OLD_MINUTE, _IS_PAST_AGE, _F.number == 0),
-)
+_IS_OLD: Final = (*_PIECE, or_(_IS_MOVED, _IS_OLD_MINUTE, _IS_PAST_AGE, _F.number == 0))
 
 OLD_ROWS: Final = (
     select(_F.scope, func.count().label("rows"), func.min(_F.at).label("first"))
@@ -216,36 +214,48 @@ async def _scopes_after(database: Database, scope: str) -> list[str]:
         return list((await connection.execute(NEXT_SCOPES, {"after": scope})).scalars())
 
 
-async def _pieces(database: Database, old: Ages, scopes: Sequence[str]) -> AsyncIterator[_Piece]:
-    """Yield pieces of these scopes, each with about as many old rows as one transaction moves."""
+def _ranges(old: Ages, scopes: Sequence[str]) -> Iterator[_Piece]:
+    """Yield the ranges of these scopes that have old rows. Hours are read when they become days,
+    and once before, on the day after that of their minutes: most numbers that become 0 have done so
+    by then. Others stay until their hour becomes a day; nobody sees them."""
+    hours = [scope for scope in scopes if _is_of_hours(scope)]
+    if minutes := [scope for scope in scopes if not _is_of_hours(scope)]:
+        yield _Piece(minutes, 0, old.hours)
+    if hours:
+        yield _Piece(hours, 0, old.days)
+        yield _Piece(hours, old.hours - _DAY, old.hours)
+
+
+def _is_of_hours(scope: str) -> bool:
+    return scope.startswith(folding.BY_HOUR) or scope.endswith(folding.BY_TYPE)
+
+
+async def _pieces(database: Database, old: Ages, range_: _Piece) -> AsyncIterator[_Piece]:
+    """Yield pieces of a range, each with about as many old rows as one transaction moves."""
     async with database.read() as connection:
-        found = (
-            await connection.execute(OLD_ROWS, _values(old, _Piece(scopes, 0, old.hours)))
-        ).all()
+        found = (await connection.execute(OLD_ROWS, _values(old, range_))).all()
     together: list[Any] = []
     for row in found:
         if row.rows > _ROWS_AT_ONCE:
-            async for piece in _parts(database, old, row.scope, row.first):
+            async for piece in _parts(database, old, _all_of([row], range_)):
                 yield piece
             continue
         if sum(one.rows for one in together) + row.rows > _ROWS_AT_ONCE:
-            yield _all_of(together, old)
+            yield _all_of(together, range_)
             together = []
         together.append(row)
     if together:
-        yield _all_of(together, old)
+        yield _all_of(together, range_)
 
 
-def _all_of(rows: Sequence[Any], old: Ages) -> _Piece:
+def _all_of(rows: Sequence[Any], range_: _Piece) -> _Piece:
     first = min(row.first for row in rows)
-    return _Piece([row.scope for row in rows], _day_of(first), old.hours)
+    return _Piece([row.scope for row in rows], _day_of(first), range_.before)
 
 
-async def _parts(database: Database, old: Ages, scope: str, first: int) -> AsyncIterator[_Piece]:
-    """Yield the pieces of a scope that has too many rows for one, the oldest first."""
-    since = _day_of(first)
+async def _parts(database: Database, old: Ages, piece: _Piece) -> AsyncIterator[_Piece]:
+    """Yield the parts of a piece of one scope that has too many rows, the oldest first."""
     while True:
-        piece = _Piece([scope], since, old.hours)
         async with database.read() as connection:
             last = await connection.scalar(
                 LAST_OF_PIECE, {**_values(old, piece), "offset": _ROWS_AT_ONCE}
@@ -254,7 +264,7 @@ async def _parts(database: Database, old: Ages, scope: str, first: int) -> Async
             yield piece
             return
         yield piece._replace(before=last + 1)
-        since = _day_of(last)  # what is before it has been moved
+        piece = piece._replace(since=_day_of(last))  # what is before it has been moved
 
 
 async def _move(connection: AsyncConnection, old: Ages, piece: _Piece) -> Moved:

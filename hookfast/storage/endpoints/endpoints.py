@@ -3,7 +3,7 @@ reads do not find it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -45,6 +45,13 @@ async def retry_plans(
         )
     )
     return {row.id: row.retry_plan for row in rows}
+
+
+async def owners(connection: AsyncConnection, endpoint_ids: Collection[str]) -> Sequence[Any]:
+    """Return rows of `id` and `tenant_id` of these endpoints, deleted ones too."""
+    statement = select(_ENDPOINTS.c.id, _ENDPOINTS.c.tenant_id)
+    found = await connection.execute(statement.where(_ENDPOINTS.c.id.in_(sorted(endpoint_ids))))
+    return found.all()
 
 
 async def list_page(

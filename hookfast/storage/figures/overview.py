@@ -1,8 +1,7 @@
-"""What the overview page shows of now: what waits, and the endpoints that need attention."""
+"""What needs attention on the overview: the oldest held delivery, and unhealthy endpoints."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,12 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.figures import QUEUED
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.endpoints.health import Health
-from hookfast.storage.counting import reading
-from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.planner_hints import undelivered
 from hookfast.storage.endpoints.derived_health import IS_CLOSED, IS_STOPPED, IS_UNHEALTHY, health_of
 from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
@@ -42,15 +38,6 @@ class AttentionItem:
     since: datetime | None
     reason: str | None
     next_probe_at: datetime | None
-
-
-async def waiting(connection: AsyncConnection, scope: Scope) -> Counter[DeliveryStatus]:
-    """Return the number of waiting deliveries and of dead letters by status."""
-    found: Counter[DeliveryStatus] = Counter()
-    for kind, number in await reading.gauges(connection, scope):
-        if kind != QUEUED:  # they are counted in their status too
-            found[DeliveryStatus(kind.partition(":")[0])] += number
-    return found
 
 
 async def oldest_held(connection: AsyncConnection, *, tenant_id: str | None) -> datetime | None:

@@ -1552,7 +1552,7 @@ class GetFiguresQuery(TypedDict):
     """Only the figures of this endpoint."""
 
     since: NotRequired[datetime | str | None]
-    """The first step contains this time. Default: 24 hours before the last step ends."""
+    """The first step contains this time. Default: 24 hours before `until`."""
 
     until: NotRequired[datetime | str | None]
     """The last step contains this time or ends at it. Default: now."""

@@ -180,7 +180,7 @@ async def test_the_default_is_the_last_24_hours(
     _delivered(tally, owner, hour - 30 * HOUR, 10)
     await _record(context, tally)
     found = (await client.get("/figures")).json()
-    assert (len(found["data"]), found["step_seconds"]) == (24, 3_600)
+    assert (len(found["data"]), found["step_seconds"]) == (25, 3_600)
     assert found["total"]["delivered"] == 1
 
 

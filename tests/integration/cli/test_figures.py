@@ -113,6 +113,6 @@ async def test_lines_fit_a_terminal(
 async def test_a_time_without_anything_has_zeros(hookfast: Run, tenant: str) -> None:
     shown = await hookfast("figures", "--tenant", tenant)
     assert shown.code == 0, shown.err
-    assert f"accepted   0  {'▁' * 24}\n" in shown.out
+    assert f"accepted   0  {'▁' * 25}\n" in shown.out
     assert "step       1 h\n" in shown.out
     assert "response time" not in shown.out

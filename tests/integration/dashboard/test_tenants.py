@@ -182,6 +182,27 @@ async def test_every_page_of_a_tenants_object_names_it(
     assert link in (await operator.post("/dashboard/deliveries/actions", **preview)).text
 
 
+async def test_counts_of_dead_letters_by_endpoint_name_its_tenant(
+    app: FastAPI, client: httpx2.AsyncClient, context: Context, operator: Visitor
+) -> None:
+    await new_tenant(client)
+    tenant, broken = await new_shop(client, context, "Baker")
+    path = f"/dashboard/dead-letters?tenant_id={tenant}"
+    page = (await operator.get(f"{path}&answer=410")).text
+    assert "No dead letter matches" in page  # so the list has loaded no names
+    table = by_endpoint(page)
+    assert f"endpoint_id={broken}" in table
+    assert f'<a href="/dashboard/tenants/{tenant}" title="{tenant}">Baker</a>' in table
+    async with tenant_visitor(app, client, tenant) as owner:
+        assert "Baker" not in by_endpoint((await owner.get(path)).text)
+
+
+def by_endpoint(page: str) -> str:
+    table = page.partition('id="by-endpoint_id"')[2].partition("</table>")[0]
+    assert table
+    return table
+
+
 async def test_names_of_a_list_take_one_statement(
     client: httpx2.AsyncClient, context: Context, operator: Visitor
 ) -> None:

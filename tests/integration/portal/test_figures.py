@@ -21,12 +21,18 @@ pytestmark = pytest.mark.anyio
 
 
 async def _endpoint(
-    client: httpx2.AsyncClient, context: Context, tenant: str, *, delivered: int, failed: int = 0
+    client: httpx2.AsyncClient,
+    context: Context,
+    tenant: str,
+    *,
+    delivered: int,
+    failed: int = 0,
+    hours_ago: int = 1,
 ) -> str:
-    """Create an endpoint with so many messages of an hour ago; return its id."""
+    """Create an endpoint with so many messages of this many hours ago; return its id."""
     endpoint = await new_endpoint(client, tenant)
     owner = Owner(tenant, endpoint, "order.invoice.paid")
-    at = context.clock() - timedelta(hours=1)
+    at = context.clock() - timedelta(hours=hours_ago)
     tally = Tally()
     for number in range(delivered + failed):
         worked = number < delivered
@@ -52,6 +58,8 @@ async def test_a_customer_sees_the_figures_of_all_endpoints_and_of_each(
     tenant = await new_tenant(client)
     first = await _endpoint(client, context, tenant, delivered=18, failed=2)
     await _endpoint(client, context, tenant, delivered=1_200)
+    # not in the 24 hours that end with this one
+    await _endpoint(client, context, tenant, delivered=9, hours_ago=24)
     await _endpoint(client, context, await new_tenant(client), delivered=5_000)
     async with customer(app, client, tenant, scope="tenant:read") as visitor:
         every = (await visitor.get("/portal/endpoints")).text

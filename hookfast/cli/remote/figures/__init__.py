@@ -14,7 +14,10 @@ def figures_command(
     remote: Remote,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="From: 2h, 3d, or RFC 3339; default: 24h."),
+        typer.Option(
+            metavar="TIME",
+            help="From: 2h, 3d, or RFC 3339; default: 24h. The first step contains this time.",
+        ),
     ] = None,
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Up to this time; default: now.")

@@ -268,6 +268,7 @@ async def test_figures_past_their_age_and_zeros_are_deleted(database: Database) 
         ("hours/ep_1", edge - 1440, 7, None),
         ("hours/ep_1", edge + 60, 8, edge),
         ("hours/ep_2", old - old % 60, 0, None),
+        ("hours/ep_2", ages.hours - 2 * 1440, 0, ages.hours - 2 * 1440),  # with its day
         ("hours/ep_3", edge + 60, 3, None),  # with the next, 0
         ("hours/ep_3", edge + 120, -3, None),
         ("ep_3", old, 9, None),

@@ -11,6 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.counting import rollup
+from hookfast.storage.counting.rollup import Ages
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import reconciliation
 from tests.support.query_plan import check
@@ -26,6 +27,10 @@ WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 29999)
 SELECT 'ep_' || (1000 + i % 200), 29000160 - (i / 200) * 480, '', 'delivery:delivered', -1, i % 5
 FROM n
 """  # of each scope: 150 rows, three a day
+_COPY = """
+INSERT INTO figures SELECT CAST(:scope AS text), at, event_type, kind, bucket, number
+FROM figures WHERE scope = 'ep_1003'
+"""
 _GAUGES = """
 INSERT INTO gauges (endpoint_id, kind, event_type, at, tenant_id, number)
 WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 29999)
@@ -71,6 +76,22 @@ async def test_a_piece_reads_a_range_of_each_scope(connection: AsyncConnection) 
     ):
         # the sums of a piece are sorted by their keys
         query = connection.execute(statement, values)
+        await check(connection, query, index="PRIMARY", may_sort=True, most=most)
+
+
+async def test_hours_that_are_not_moved_yet_are_not_read(connection: AsyncConnection) -> None:
+    """Of each scope there are 50 days: ten are older than 40 days, and one is two days old."""
+    scopes = ["hours/ep_1003", "ep_1003/types"]
+    for scope in scopes:
+        await connection.execute(text(_COPY), {"scope": scope})
+    if connection.dialect.name == "postgresql":
+        await connection.execute(text("ANALYZE figures"))
+    ages = Ages(hours=HOURS, days=NOW - 40 * 1440, kept=0)
+    ranges = list(rollup._ranges(ages, scopes))
+    assert len(ranges) == 2
+    for range_, days in zip(ranges, (10, 1), strict=True):
+        query = connection.execute(rollup.OLD_ROWS, ages._asdict() | range_._asdict())
+        most = 2 * 2 * (days + 1) * 3  # a bitmap scan counts twice
         await check(connection, query, index="PRIMARY", may_sort=True, most=most)
 
 

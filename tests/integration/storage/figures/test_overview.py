@@ -10,11 +10,9 @@ from sqlalchemy import insert
 
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.health import Health
-from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import endpoint_summaries, overview
 from hookfast.storage.tables import Delivery, EndpointHealth
-from tests.support.figures import count_rows
 from tests.support.rows import delivery_row
 from tests.support.seed import seed_endpoint
 
@@ -29,36 +27,6 @@ async def deliver(database: Database, endpoint_id: str, **columns: Any) -> None:
     row = delivery_row(made, endpoint_id=endpoint_id, **({"finished_at": made} | columns))
     async with database.write() as connection:
         await connection.execute(insert(Delivery.__table__), row)
-
-
-async def test_waiting_deliveries_and_dead_letters_are_counted_by_status(
-    database: Database,
-) -> None:
-    for status, reason, number in (
-        ("held", "circuit_open", 2),
-        ("pending", None, 1),
-        ("dead", "retries_exhausted", 2),
-        ("dead", "expired", 1),
-        ("gone", "gone", 1),
-        ("delivered", None, 1),
-    ):
-        for _ in range(number):
-            await deliver(database, "ep_1", status=status, reason=reason)
-    await deliver(database, "ep_1", status="pending", place="queued", finished_at=None)
-    await deliver(database, "ep_2", status="dead", reason="expired", tenant_id="tnt_2")
-    await count_rows(database)
-    async with database.read() as connection:
-        every = await overview.waiting(connection, Scope())
-        own = await overview.waiting(connection, Scope("tnt_1"))
-        of_nobody = await overview.waiting(connection, Scope("tnt_nobody"))
-    assert own == {
-        DeliveryStatus.HELD: 2,
-        DeliveryStatus.PENDING: 2,
-        DeliveryStatus.DEAD: 3,
-        DeliveryStatus.GONE: 1,
-    }
-    assert every == own | {DeliveryStatus.DEAD: 4}
-    assert not of_nobody
 
 
 async def test_oldest_held_delivery_of_a_tenant_or_of_all(database: Database) -> None:

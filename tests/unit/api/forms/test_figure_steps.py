@@ -15,6 +15,8 @@ from hookfast.errors import InvalidInput
 from hookfast.storage.counting import reading
 
 NOW = datetime(2026, 11, 20, 11, 15, 30, tzinfo=UTC)
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+DAY = timedelta(days=1)
 
 
 def at(text: str) -> datetime:
@@ -32,9 +34,10 @@ def refusal(since: str | None, until: str | None, step: Step | None, by: By | No
 @pytest.mark.parametrize(
     ("since", "until", "step", "first", "last", "length"),
     [
-        (None, None, None, "11-19T12:00", "11-20T12:00", "1h"),
-        (None, None, "5m", "11-19T11:20", "11-20T11:20", "5m"),
-        (None, None, "1d", "11-20T00:00", "11-21T00:00", "1d"),
+        (None, None, None, "11-19T11:00", "11-20T12:00", "1h"),
+        ("11-19T11:15:30", None, None, "11-19T11:00", "11-20T12:00", "1h"),
+        (None, None, "5m", "11-19T11:15", "11-20T11:20", "5m"),
+        (None, None, "1d", "11-19T00:00", "11-21T00:00", "1d"),
         (None, "11-20T09:00", None, "11-19T09:00", "11-20T09:00", "1h"),
         # 75 minutes are 15 steps of 5, and 38 of 2
         ("11-20T10:00", None, None, "11-20T10:00", "11-20T11:20", "5m"),
@@ -115,6 +118,6 @@ def test_any_time_has_steps_that_can_be_read_or_is_refused(
     length = edges[1] - edges[0]
     assert [end - start for start, end in pairwise(edges)] == [length] * (len(edges) - 1)
     assert all(reading.is_exact(edge, now=NOW) for edge in edges)
-    assert since is None or edges[0] <= since < edges[0] + length
     ends = min(until or NOW, NOW)
+    assert edges[0] <= (since or max(ends, EARLIEST + DAY) - DAY) < edges[0] + length
     assert edges[-1] - length < ends <= edges[-1]
