@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.figures import DEAD, hour_of, minute_of, time_of_minute
-from hookfast.storage.counting import reading
+from hookfast.storage.counting import gauges
 from hookfast.storage.database.planner_hints import Residual, constant
 from hookfast.storage.database.rows import fetch_all
 from hookfast.storage.deliveries import deliveries
@@ -118,7 +118,7 @@ def stats_statement(owners: tuple[str, ...]) -> Select[Any]:
     `younger`: the rows of the three hours that a limit divides which ended after it."""
     groups = []
     for group, name in (*((one, one) for one in ("endpoint_id", "event_type", "kind")), _BY_AGE):
-        rows = reading.dead_letters(name, owners).subquery().c
+        rows = gauges.dead_letters(name, owners).subquery().c
         value = _age_of(rows.value) if group == "age" else rows.value
         # in the select list twice, as a bound parameter in GROUP BY is not the one in SELECT
         valued = select(value.label("value"), rows.number).subquery().c

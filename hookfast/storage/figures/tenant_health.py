@@ -21,7 +21,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.endpoints.health import DISABLED_BY_REQUEST, Health
 from hookfast.storage.accounts import tenants
-from hookfast.storage.counting import reading
+from hookfast.storage.counting import gauges
 from hookfast.storage.counting.folding import EVERYTHING
 from hookfast.storage.database.planner_hints import constant
 from hookfast.storage.deliveries import dead_letters
@@ -80,7 +80,7 @@ async def read(connection: AsyncConnection, *, limit: int) -> list[TenantHealth]
     if not shown:
         return []
     waiting: dict[str, Counter[str]] = defaultdict(Counter)
-    for tenant_id, kind, number in await reading.gauges_of_tenants(connection, shown):
+    for tenant_id, kind, number in await gauges.of_tenants(connection, shown):
         waiting[tenant_id][kind.partition(":")[0]] += number
     unhealthy: dict[str, Counter[Health]] = defaultdict(Counter)
     for row in await connection.execute(unhealthy_of(shown)):

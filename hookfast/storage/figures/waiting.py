@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.figures import DEAD, QUEUED, WAITING
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.storage.counting import reading
+from hookfast.storage.counting import gauges
 from hookfast.storage.counting.reading import Scope
 
 
@@ -35,7 +35,7 @@ class Waiting:
 async def read(connection: AsyncConnection, scope: Scope) -> Waiting:
     """Read the numbers of an endpoint, of a tenant, or of all."""
     found = Waiting()
-    for kind, number in await reading.gauges(connection, scope):
+    for kind, number in await gauges.read(connection, scope):
         if kind == QUEUED:
             found.queued = number
         else:

@@ -12,7 +12,7 @@ from sqlalchemy import Table, delete, func, select
 from hookfast.deliveries.figures import Numbers, minute_of, time_of_minute
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import time_of
-from hookfast.storage.counting import folding, reading
+from hookfast.storage.counting import folding, gauges, reading
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import recount
@@ -83,9 +83,9 @@ async def test_figures_agree_with_the_rows_before_and_after_they_are_added_up(
         tenant = await connection.scalar(select(Endpoint.__table__.c.tenant_id))
         assert tenant is not None
         for scope in (Scope(endpoint_id=endpoint), Scope(tenant), Scope()):
-            waiting = await reading.gauges(connection, scope)
+            waiting = await gauges.read(connection, scope)
             assert {row.kind: row.number for row in waiting} == _WAITING
-        of_tenant = await reading.gauges_of_tenants(connection, [tenant, "tnt_of_nobody"])
+        of_tenant = await gauges.of_tenants(connection, [tenant, "tnt_of_nobody"])
         assert {(row.tenant_id, row.kind): row.number for row in of_tenant} == {
             (tenant, kind): number for kind, number in _WAITING.items()
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import Table, delete, insert, update
 
-from hookfast.storage.counting import folding, reading, totals
+from hookfast.storage.counting import folding, gauges, totals
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.tables import Gauge, GaugeTotal
@@ -20,7 +20,7 @@ _TOTALS: Table = GaugeTotal.__table__
 
 async def _waiting(database: Database) -> dict[str, int]:
     async with database.read() as connection:
-        return {kind: number for kind, number in await reading.gauges(connection, Scope())}
+        return {kind: number for kind, number in await gauges.read(connection, Scope())}
 
 
 async def test_totals_are_the_sums_of_gauges(database: Database) -> None:

@@ -14,7 +14,7 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action, Held
 from hookfast.deliveries.outcome import Reason
 from hookfast.ids import new_id
-from hookfast.storage.counting import folding, reading, totals
+from hookfast.storage.counting import folding, gauges, totals
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
@@ -191,8 +191,8 @@ async def test_changes_meanwhile_are_no_drift(
     assert (await compared(database))[1] == {}
     async with database.read() as connection:
         kept = [one for one in lively if one != drifting]
-        gauges = await reading.gauges(connection, Scope(endpoint_id=kept[0]))
-        assert {row.kind for row in gauges} >= {"pending", "held"}
+        kinds = await gauges.read(connection, Scope(endpoint_id=kept[0]))
+        assert {row.kind for row in kinds} >= {"pending", "held"}
 
 
 async def test_hours_are_compared_by_attempts_and_deliveries(

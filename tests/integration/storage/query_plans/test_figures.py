@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.figures import time_of_minute
-from hookfast.storage.counting import reading
+from hookfast.storage.counting import gauges, reading
 from hookfast.storage.counting.reading import Scope as Counted
 from hookfast.storage.deliveries import dead_letters
 from hookfast.storage.figures import endpoint_counts, newest_failures, overview, tenant_health
@@ -95,7 +95,7 @@ async def test_tenants_that_need_attention_are_found_without_reading_the_others(
             ["ix_endpoint_health_unhealthy", "ix_endpoints_stopped"],
         ),
         (
-            reading.GAUGES_OF_TENANTS.params(owners=[SMALL_TENANT, "tnt_55"]),
+            gauges.OF_TENANTS.params(owners=[SMALL_TENANT, "tnt_55"]),
             ["PRIMARY"],
         ),
     )
