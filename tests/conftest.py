@@ -18,7 +18,7 @@ from hypothesis import settings as hypothesis_settings
 
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
-from tests.support import costs, log_lines, memory_disk, one_dialect, postgresql
+from tests.support import costs, known_types, log_lines, memory_disk, one_dialect, postgresql
 from tests.support.event_loop import chosen_loop, on_loop_of
 from tests.support.order import order_for_workers
 from tests.support.postgresql import PostgresqlServer
@@ -32,6 +32,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 memory_disk.use()
 one_dialect.use()
+known_types.use()
 
 gc.disable()  # until the tests are collected
 

@@ -28,6 +28,7 @@ from sqlalchemy.engine import Engine
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import AttemptPlan, Trigger
+from hookfast.process import freeze_startup
 from hookfast.storage.counting import folding
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
@@ -37,6 +38,7 @@ from hookfast.storage.tables import Attempt, Delivery
 from tests.e2e.breakpoints import kill_process
 from tests.integration.storage.deliveries.ordered import emit, seed_ordered
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
+from tests.support import known_types, one_dialect
 from tests.support.waiting import eventually
 
 FIRST: Final = AttemptPlan(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
@@ -161,7 +163,10 @@ async def _prepare(url: str) -> None:
 
 def main(url: str) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    one_dialect.use()
+    known_types.use()
     asyncio.run(_prepare(url))
+    freeze_startup()  # a collection would copy the pages that a child shares with its parent
     for name, operation in OPERATIONS.items():
         for step in itertools.count():
             child = os.fork()

@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from typer.testing import CliRunner
 
 from hookfast import cli
+from hookfast.process import run_and_end
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.migrate import migrate
 from tests.integration.dashboard.visitor import Visitor, signed_in
@@ -93,6 +94,10 @@ async def _found(app: FastAPI, client: httpx2.AsyncClient, given: Given) -> dict
     return found
 
 
-if __name__ == "__main__":
+def _print_appearances() -> None:
     with TemporaryDirectory() as folder:
         print(json.dumps(asyncio.run(appearances(json.load(sys.stdin), Path(folder)))))
+
+
+if __name__ == "__main__":
+    run_and_end(_print_appearances)

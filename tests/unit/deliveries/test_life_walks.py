@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from types import SimpleNamespace
 
 import pytest
@@ -577,7 +577,16 @@ class State:
     life: Life
     now: datetime
 
-    @property
+    @cached_property
+    def moves(self) -> list[tuple[Fact, State, list[tuple[Fact, State]]]]:
+        """Every fact, the state after it, and each stale second fact with the state after it."""
+        facts = list(computed(self))
+        after = [(fact, moved(self, fact)) for fact in [*Action, *facts]]
+        return [
+            (fact, first, [(late, moved(first, late)) for late in facts]) for fact, first in after
+        ]
+
+    @cached_property
     def shape(self) -> tuple[object, ...]:
         """Everything that decides what a life does, without counts and exact times."""
         life, now = self.life, self.now
@@ -628,11 +637,9 @@ def moved(state: State, fact: Fact) -> State:
 
 def neighbours(state: State) -> Iterator[State]:
     """Yield the states after one fact, after a stale second fact, and after time has passed."""
-    facts = list(computed(state))
-    for fact in [*Action, *facts]:
-        first = moved(state, fact)
+    for _, first, later in state.moves:
         yield first
-        yield from (moved(first, late) for late in facts)
+        yield from (last for _, last in later)
     if state.life.next_attempt_at is not None:
         yield State(state.life, max(state.now, state.life.next_attempt_at))
 
@@ -654,8 +661,7 @@ def reachable() -> tuple[State, ...]:
 def single_steps() -> Iterator[Step]:
     """Yield a step for every fact in every state."""
     for state in reachable():
-        for fact in [*Action, *computed(state)]:
-            after = moved(state, fact)
+        for fact, after, _ in state.moves:
             yield Step(state.life, fact, after.life, after.now, under_way=False)
 
 
@@ -691,11 +697,8 @@ def stale_pairs(request: pytest.FixtureRequest) -> list[StalePair]:
     pairs: list[StalePair] = []
     known: set[tuple[object, ...]] = set()
     for state in reachable():
-        late = list(computed(state))
-        for fact in [*Action, *late]:
-            first = moved(state, fact)
-            for second in late:
-                last = moved(first, second)
+        for fact, first, later in state.moves:
+            for second, last in later:
                 if request.param == "unlike":
                     like = relation(first, second, last)
                     if like in known:

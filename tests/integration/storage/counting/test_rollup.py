@@ -83,19 +83,16 @@ def _entry(endpoint: str, minute: int, chance: random.Random) -> dict[str, Any]:
 
 async def sums(database: Database) -> Sums:
     """Return the sums of what no age may change: of a day, without the minutes that are deleted."""
-    found: Sums = Counter()
+    day = (_F.at - _F.at % 1440).label("day")
+    of_hours = _F.scope.startswith(folding.BY_HOUR) | _F.scope.endswith(folding.BY_TYPE)
+    added = (
+        select(_F.scope, day, _F.event_type, _F.kind, _F.bucket, func.sum(_F.number))
+        .where((_F.at >= AGES.hours) | of_hours)
+        .group_by(_F.scope, "day", _F.event_type, _F.kind, _F.bucket)
+        .having(func.sum(_F.number) != 0)
+    )
     async with database.read() as connection:
-        for row in await connection.execute(select(_FIGURES)):
-            if row.at < AGES.hours and not _is_of_hours(row.scope):
-                continue
-            found[row.scope, row.at - row.at % 1440, row.event_type, row.kind, row.bucket] += (
-                row.number
-            )
-    return Counter({key: number for key, number in found.items() if number})
-
-
-def _is_of_hours(scope: str) -> bool:
-    return scope.startswith(folding.BY_HOUR) or scope.endswith(folding.BY_TYPE)
+        return Counter({tuple(key): number for *key, number in await connection.execute(added)})
 
 
 async def minutes_of(database: Database, scope: str) -> list[int]:
