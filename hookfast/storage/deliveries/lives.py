@@ -224,11 +224,16 @@ def count_change(tally: Tally, change: LifeChange) -> None:
     owner = Owner(change.locked.tenant_id, change.endpoint_id, change.locked.event_type)
     state = _state_of(after)
     tally.delivery(owner, minute_of_id(change.delivery_id), _state_of(before), state)
-    if after.finished_at not in (None, before.finished_at):
+    if after.phase.ended and _end_of(after) != _end_of(before):
         took = None
         if after.phase is Phase.DELIVERED and not after.round:
             took = _since(change.locked.due_from, after.finished_at)
         tally.ended(owner, state, took=took)
+
+
+def _end_of(life: Life) -> tuple[Phase, datetime | None]:
+    # not the time alone: a dead letter can be cancelled in the same microsecond
+    return life.phase, life.finished_at
 
 
 def _state_of(life: Life) -> State:

@@ -357,7 +357,8 @@ def figures_agree_with_the_row(step: Step) -> None:
         {
             key: number
             for key, number in recounted(before).items()
-            if before.finished_at == after.finished_at or not key.kind.startswith("ended:")
+            if (before.phase, before.finished_at) == (after.phase, after.finished_at)
+            or not key.kind.startswith("ended:")
         }
     )
     figures.update(dict(tally.numbers()))
