@@ -53,7 +53,7 @@ _BY_AGE: Final = ("age", "at")
 """The group of ages, and the gauges' column of the hours."""
 
 IS_DEAD = _C.status.in_([constant(status.value) for status in DEAD])
-"""Written as in the partial indexes."""
+"""Written as in the partial index of those that ended in a time."""
 
 
 @dataclass(frozen=True, slots=True)
