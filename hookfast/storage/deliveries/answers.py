@@ -1,10 +1,10 @@
-"""The conditions that select attempts and deliveries by an answer. They use no index."""
+"""The conditions that select attempts and deliveries by an answer. No index begins with them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table
+from sqlalchemy import ColumnElement, Table, literal
 
 from hookfast.deliveries.answer import AnswerFilter
 from hookfast.storage.tables import Delivery
@@ -22,7 +22,14 @@ def matches(
 ) -> ColumnElement[bool]:
     """Return the condition that an answer in these columns matches."""
     if chosen.result is not None:
-        return result == chosen.result.value
+        return result == _known(chosen.result.value)
     if chosen.lowest == chosen.highest:
-        return status_code == chosen.lowest
-    return status_code.between(chosen.lowest, chosen.highest)
+        return status_code == _known(chosen.lowest)
+    return status_code.between(_known(chosen.lowest), _known(chosen.highest))
+
+
+def _known(value: str | int | None) -> ColumnElement[Any]:
+    """Return a value in the text of the statement. After some executions with a bound parameter,
+    PostgreSQL plans for any value: as if every result was frequent, it would look for a rare one
+    among all deliveries."""
+    return literal(value, literal_execute=True)

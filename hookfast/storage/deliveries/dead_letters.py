@@ -32,6 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.figures import DEAD, hour_of, minute_of, time_of_minute
+from hookfast.deliveries.outcome import DeliveryStatus, Reason
 from hookfast.storage.counting import gauges
 from hookfast.storage.database.planner_hints import Residual, constant
 from hookfast.storage.database.rows import fetch_all
@@ -52,7 +53,7 @@ _BY_AGE: Final = ("age", "at")
 """The group of ages, and the gauges' column of the hours."""
 
 IS_DEAD = _C.status.in_([constant(status.value) for status in DEAD])
-"""Written as in the partial indexes."""
+"""Written as in the partial index of those that ended in a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,16 @@ async def list_page(
     connection: AsyncConnection, chosen: DeliveryFilter, *, after: str | None, limit: int
 ) -> list[Delivery]:
     """Return the newest `limit` dead letters that match, beyond the id `after`."""
-    page = deliveries.merged_page(chosen, DEAD, after=after, limit=limit)
+    page = deliveries.merged_page(chosen, _statuses(chosen), after=after, limit=limit)
     return await fetch_all(connection, page, Delivery)
+
+
+def _statuses(chosen: DeliveryFilter) -> tuple[DeliveryStatus, ...]:
+    """Return the statuses that have the filter's reason, so that no range without a match is read:
+    `gone` is the reason of every dead letter with this status, and of no other."""
+    if chosen.reason is None:
+        return DEAD
+    return (DeliveryStatus.GONE if chosen.reason == Reason.GONE else DeliveryStatus.DEAD,)
 
 
 async def stats(
@@ -186,7 +195,8 @@ async def count(connection: AsyncConnection, chosen: DeliveryFilter) -> int | No
 def count_statement(chosen: DeliveryFilter, *, limit: int) -> Select[Any]:
     """Return the statement of `count`, which reads at most `limit` rows of ranges of an index."""
     ranges = (
-        deliveries.range_statement(replace(chosen, status=status), limit=limit) for status in DEAD
+        deliveries.range_statement(replace(chosen, status=status), limit=limit)
+        for status in _statuses(chosen)
     )
     rows = union_all(*(select(each.subquery()) for each in ranges)).limit(limit).subquery()
     matching = func.coalesce(func.sum(rows.c.matches), 0)

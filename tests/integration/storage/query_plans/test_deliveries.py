@@ -33,7 +33,7 @@ from tests.support.many_rows import (
     TENANT,
     TIMED_OUT,
 )
-from tests.support.query_plan import check, explain
+from tests.support.query_plan import check, explain, sent_by
 
 pytestmark = pytest.mark.anyio
 
@@ -138,6 +138,18 @@ async def test_a_rare_answer_is_looked_for_in_the_index(connection: AsyncConnect
             read = steps[compared - 1]
             index = next(step for step in steps if step.opcode == "DeferredSeek")
             assert (read.opcode, read.p1) == ("Column", index.p1)
+
+
+async def test_answer_is_in_the_text_of_a_statement_that_is_planned_once_for_all_values(
+    connection: AsyncConnection,
+) -> None:
+    """PostgreSQL does so after five executions: for a rare result as for a frequent one."""
+    for answer, text in (("timeout", "= 'timeout'"), ("503", "= 503"), ("5xx", "500 AND 599")):
+        chosen = DeliveryFilter(answer=parse_answer(answer, pointer=""), status=DEAD)
+        query = deliveries.list_page(connection, chosen, after=None, limit=51)
+        [(statement, parameters)] = await sent_by(connection, query)
+        assert text in statement
+        assert not {"timeout", 503, 500, 599}.intersection(parameters)
 
 
 async def test_newest_deliveries_of_endpoints_are_ranges_of_an_index(

@@ -21,6 +21,7 @@ from tests.support.many_rows import (
     FAILED,
     MOMENT,
     RARE,
+    ROWS,
     SMALL_TENANT,
     SUB,
     TENANT,
@@ -132,3 +133,11 @@ async def test_a_page_of_dead_letters_is_two_ranges_of_an_index(
         await check(connection, query, index=index, may_sort=True)
     for chosen, index in DEAD_LETTER_LISTS:
         await check(connection, dead_letters.count_statement(chosen, limit=500), index=index)
+
+
+async def test_dead_letters_with_a_reason_are_read_from_the_range_of_its_status(
+    connection: AsyncConnection,
+) -> None:
+    for reason, read in (("gone", 0), ("retries_exhausted", ROWS // 50)):
+        statement = dead_letters.count_statement(DeliveryFilter(reason=reason), limit=ROWS)
+        assert tuple((await connection.execute(statement)).one()) == (read, 0)
