@@ -152,6 +152,15 @@ async def test_answer_is_in_the_text_of_a_statement_that_is_planned_once_for_all
         assert not {"timeout", 503, 500, 599}.intersection(parameters)
 
 
+async def test_a_frequent_answer_is_looked_for_among_those_of_the_status(
+    connection: AsyncConnection,
+) -> None:
+    """Most deliveries have it, but hardly any of this status."""
+    chosen = DeliveryFilter(answer=SUCCEEDED, status=DEAD)
+    plan = await explain(connection, deliveries.page_statement(chosen, after=None, limit=51))
+    assert "ix_deliveries_undelivered" in plan
+
+
 async def test_newest_deliveries_of_endpoints_are_ranges_of_an_index(
     connection: AsyncConnection,
 ) -> None:
