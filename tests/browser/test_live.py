@@ -19,14 +19,11 @@ def test_new_deliveries_appear_in_the_open_list(chromium: Chromium, site: Site) 
     with browsing(chromium, site, f"/dashboard/deliveries?endpoint_id={site.scene.broken}") as page:
         rows = page.get_by_role("row")
         before = rows.count()
-        counted = page.locator("#volume-heading")
-        number = int(counted.inner_text().split()[0])
         tick = page.get_by_label("Select dlv_").first
         tick.check()
         [arrived] = add_deliveries(site, datetime.now(UTC), status="retrying")
         expect(page.locator(f"#row-{arrived}")).to_be_visible()
         assert rows.count() == before + 1
-        expect(counted).to_have_text(f"{number + 1} deliveries", timeout=PATIENCE * 1_000)
         # the same row stays ticked
         expect(page.get_by_role("checkbox", checked=True)).to_have_count(1)
         page.get_by_role("button", name="Live").click()

@@ -27,7 +27,6 @@ from hookfast.storage.deliveries.deliveries import DeliveryFilter as StoredFilte
 routes = PageRouter(DASHBOARD)
 
 _EVERY_SECONDS = 2.0
-_VOLUME_EVERY_SECONDS = 5.0
 _MOST_ROWS = 25  # of a page, which has a chart too and stays below 100 KB
 
 
@@ -116,16 +115,6 @@ async def deliveries_live(
         return {"listing": listing, "names": names}
 
     return live.stream(view, "delivery_rows.html", read, every=_EVERY_SECONDS)
-
-
-@routes.get("/live/delivery-volume")
-async def volume_live(view: PageView, principal: Reader, chosen: FilterQuery) -> Response:
-    """Stream the counts above the list, and their chart."""
-
-    async def read() -> dict[str, Any]:
-        return {"volume": await delivery_chart.read(view, principal, chosen.stored(view))}
-
-    return live.stream(view, "delivery_volume.html", read, every=_VOLUME_EVERY_SECONDS)
 
 
 async def _list(
