@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from api.access.authentication import Principal
 from api.routes.figures import FigureSeries, get_figures
@@ -12,26 +13,30 @@ from api.site.charts import Chart
 from api.site.page import View
 from api.site.time_steps import WINDOWS, step_name
 from api.site.zone import UTC_ZONE
+from hookfast.deliveries.figures import DEAD
+from hookfast.deliveries.outcome import DeliveryStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerFigures:
-    """The figures, and the chart of the attempts by result with its legend and its steps."""
+    """The figures, the messages created in the time by their present status, and the chart of the
+    attempts by result with its legend and its steps."""
 
     series: FigureSeries
+    messages: Mapping[DeliveryStatus, int]
     chart: Chart
     legend: Sequence[Legend]
     steps: Sequence[AttemptStep]
 
     @property
-    def ended(self) -> int:
-        """How many messages ended, without those that somebody cancelled."""
-        return self.series.total.delivered + self.failed
+    def delivered(self) -> int:
+        return self.messages[DeliveryStatus.DELIVERED]
 
     @property
     def failed(self) -> int:
-        """How many messages ended without success."""
-        return self.series.total.dead + self.series.total.gone
+        """How many messages have failed for good, as the list of those that failed has them: one
+        that was sent again and failed again is one."""
+        return sum(self.messages[status] for status in DEAD)
 
 
 async def read(
@@ -40,15 +45,17 @@ async def read(
     """Return the figures of one of the customer's endpoints, or of all that the link leads to."""
     span = WINDOWS["24h"]
     began = span.edges(view.now, UTC_ZONE)[0]
-    series = await get_figures(
-        view.context, principal, endpoint_id=endpoint_id, since=began, by="result"
+    figures = partial(
+        get_figures, view.context, principal, endpoint_id=endpoint_id, since=began, until=view.now
     )
+    series, by_status = await figures(by="result"), await figures(by="status")
     length, labels = span.length, span.labels
     steps = [
         AttemptStep(start=each.at, counts=classified(each.by_result or {})) for each in series.data
     ]
     return CustomerFigures(
         series=series,
+        messages=by_status.total.by_status or {},
         chart=attempt_chart(
             steps,
             moments=[step_name(step.start, step.start + length, view.zone) for step in steps],

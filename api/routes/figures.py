@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Query
@@ -104,6 +103,9 @@ class FigureSeries(FigureTimes, _Window):
     """Figures over time. Every step is in `data`; one in which nothing happened has zeros. The
     groups have the same members in each step, and in `total`."""
 
+    more_types: int | None = Field(
+        description=f"With `by=type`: how many event types are not among the {MAX_TYPES}."
+    )
     total: FigureSums = Field(description="The sums of all steps.")
     data: list[FigureStep] = Field(description="The steps, oldest first.")
 
@@ -152,13 +154,19 @@ async def get_figures(
         await folding.freeze(connection)
         scope = await _scope(connection, principal, tenant_id, endpoint_id)
         steps = await reading.steps(connection, scope, edges)
-        types = await _types(connection, scope, edges) if by == "type" else {}
+        names: Sequence[str] = ()
+        types: Mapping[str, Sequence[Numbers]] = {}
+        if by == "type":
+            names = await reading.types_by_frequency(connection, scope, edges)
+            shown = names[:MAX_TYPES]
+            types = await reading.steps_by_type(connection, scope, edges, only=shown)
     whole = _sum(steps)
     whole_types = {name: _sum(each) for name, each in types.items()}
     return FigureSeries(
         since=edges[0],
         until=edges[-1],
         step_seconds=int((edges[1] - edges[0]).total_seconds()),
+        more_types=len(names) - len(types) if by == "type" else None,
         data=[
             FigureStep(
                 at=at,
@@ -189,13 +197,6 @@ async def _scope(
         if tenant_id not in (None, endpoint.tenant_id):
             raise NotFound("This endpoint belongs to another tenant.")
     return Scope(tenant_id=tenant_id, endpoint_id=endpoint_id)
-
-
-async def _types(
-    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime]
-) -> dict[str, list[Numbers]]:
-    names = await reading.most_frequent_types(connection, scope, edges, limit=MAX_TYPES)
-    return await reading.steps_by_type(connection, scope, edges, only=names)
 
 
 def _sum(steps: Sequence[Numbers]) -> Numbers:

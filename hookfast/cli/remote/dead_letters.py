@@ -17,6 +17,13 @@ from hookfast.cli.remote.screen import Column, print_facts, print_note
 app = typer.Typer()
 
 _NONE = "There are no dead letters."
+_AGES = {
+    "under_1_hour": "under 1 hour ago",
+    "under_1_day": "1 to 24 hours ago",
+    "under_7_days": "1 to 7 days ago",
+    "older": "longer ago",
+}
+"""How long ago dead letters died: the API's members, and what a person reads."""
 
 
 @command(app, "list")
@@ -42,7 +49,7 @@ def stats(remote: Remote, endpoint: Endpoint = None, tenant: Tenant = None) -> N
     if not found["total"]:
         print_note(_NONE)
         return
-    ages = {name.replace("_", " "): number for name, number in found["by_age"].items()}
+    ages = {text: found["by_age"][name] for name, text in _AGES.items()}
     print_facts({"dead letters": found["total"], **ages})
     for group, heading, column in (
         ("by_reason", "reason", Column(value="reason")),

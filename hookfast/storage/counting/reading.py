@@ -126,14 +126,14 @@ async def steps(
     return found
 
 
-async def most_frequent_types(
-    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime], *, limit: int
+async def types_by_frequency(
+    connection: AsyncConnection, scope: Scope, edges: Sequence[datetime]
 ) -> list[str]:
-    """Return the event types with the most deliveries and attempts between the first and the last
-    of these times, which are whole hours (UTC)."""
+    """Return the event types that have figures between the first and the last of these times, which
+    are whole hours (UTC): first those with the most deliveries and attempts."""
     counted = await steps_by_type(connection, scope, [edges[0], edges[-1]])
     sums = Counter({name: one.accepted + one.attempted for name, [one] in counted.items()})
-    return [name for name, _ in sums.most_common(limit)]
+    return [name for name, _ in sums.most_common()]
 
 
 async def steps_by_type(

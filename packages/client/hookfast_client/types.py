@@ -1733,6 +1733,9 @@ class FigureSeries(TypedDict):
     delivery_p99_ms: float | None
     """99 % of them did. At most 12 % above or below the exact value."""
 
+    more_types: int | None
+    """With `by=type`: how many event types are not among the 100."""
+
     total: FigureSums
     """The sums of all steps."""
 

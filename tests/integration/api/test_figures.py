@@ -170,6 +170,7 @@ async def test_the_most_frequent_event_types_are_listed(
     assert set(found["total"]["by_type"]) == {"order.frequent.made", "order.usual.made"}
     accepted = [step["by_type"]["order.frequent.made"]["accepted"] for step in found["data"]]
     assert accepted == [0, 3, 0, 0, 0]
+    assert found["more_types"] == 1
 
 
 async def test_the_default_is_the_last_24_hours(

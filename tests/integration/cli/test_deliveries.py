@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -217,6 +218,7 @@ async def test_dead_letters_are_listed_and_counted(
     assert stats.code == 0, stats.err
     for line in (f"{endpoint['id']}  3", f"{TYPE}  3", "retries_exhausted  3"):
         assert line in " ".join(stats.out.split(" ")).replace("   ", "  "), stats.out
+    assert re.search(r"^under 1 hour ago +3\n1 to 24 hours ago +0\n", stats.out, re.M), stats.out
     as_json = await hookfast("dead-letters", "stats", "--endpoint", endpoint["id"], "--json")
     assert as_json.json["total"] == 3
 

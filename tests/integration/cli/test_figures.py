@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import httpx2
 import pytest
 
+from api.routes import figures as routes
 from hookfast.clock import rfc3339, utc_now
 from hookfast.deliveries.figures import Owner, State, Tally, minute_of
 from hookfast.deliveries.outcome import DeliveryStatus, Result
@@ -65,7 +66,7 @@ async def test_sums_come_with_sparklines_and_a_row_for_each_step(
 
 
 async def test_groups_are_listed_with_their_shares(
-    hookfast: Run, hour: datetime, endpoint: Json
+    hookfast: Run, hour: datetime, monkeypatch: pytest.MonkeyPatch, endpoint: Json
 ) -> None:
     last = ("figures", "--since", rfc3339(hour), "--until", rfc3339(hour + timedelta(hours=2)))
     by_result = await hookfast(*last, "--by", "result", "--tenant", "acme")
@@ -86,6 +87,9 @@ async def test_groups_are_listed_with_their_shares(
     by_type = await hookfast(*last, "--by", "type")
     row = by_type.out.splitlines()[-1].split()
     assert row == [TYPE, "1,000", "1,000", "99.8", "%", "998", "2", "0", "█▁"]
+    monkeypatch.setattr(routes, "MAX_TYPES", 0)
+    none = await hookfast(*last, "--by", "type")
+    assert "1 more event type is less frequent." in none.out + none.err
 
 
 async def test_json_is_the_answer_of_the_api(

@@ -40,6 +40,8 @@ async def _endpoint(
         state = State(status, None if worked else "retries_exhausted", at)
         tally.delivery(owner, minute_of(at), None, state)
         tally.ended(owner, state, took=timedelta(seconds=1) if worked else None)
+        if not worked:
+            tally.ended(owner, state, took=None)  # sent again, and failed again: still one message
         result, code = (Result.SUCCESS, 200) if worked else (Result.STATUS, 503)
         tally.attempt(owner, at, result, code, 80, first=True)
     async with context.database.write() as connection:

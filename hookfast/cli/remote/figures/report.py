@@ -10,9 +10,10 @@ from rich.text import Text
 
 from hookfast.cli.remote.figures.sparkline import sparkline
 from hookfast.cli.remote.remote import Remote
-from hookfast.cli.remote.screen import Column, Columns, Row, print_facts
+from hookfast.cli.remote.screen import Column, Columns, Row, print_facts, print_note
 from hookfast.cli.remote.times import format_seconds, format_time
 from hookfast.clock import format_duration
+from hookfast.plural import are, pluralize
 
 _SUMS: Final = ("accepted", "attempts", "succeeded", "delivered", "dead", "gone", "cancelled")
 _RARE: Final = ("gone", "cancelled")
@@ -105,6 +106,8 @@ def _print_types(remote: Remote, figures: Row) -> None:
         },
         if_empty="No event type has figures in this time.",
     )
+    if more := figures["more_types"]:
+        print_note(f"{pluralize(more, 'more event type')} {are(more)} less frequent.")
 
 
 def _sums(steps: Sequence[Row], total: Row) -> dict[str, Text]:

@@ -45,14 +45,14 @@ async def test_the_most_frequent_types_are_read_step_by_step(
     async with database.read() as connection:
         await folding.freeze(connection)
         for scope in (Scope(), Scope(tenant_id="tnt_1"), Scope(endpoint_id="ep_1")):
-            names = await reading.most_frequent_types(connection, scope, EDGES, limit=2)
-            assert names == ["frequent", "usual"]
-            found = await reading.steps_by_type(connection, scope, EDGES, only=names)
+            names = await reading.types_by_frequency(connection, scope, EDGES)
+            assert names == ["frequent", "usual", "rare"]
+            found = await reading.steps_by_type(connection, scope, EDGES, only=names[:2])
             accepted = {name: [one.accepted for one in steps] for name, steps in found.items()}
             assert accepted == {"frequent": [1, 3], "usual": [2, 0]}
             assert await reading.steps_by_type(connection, scope, EDGES, only=[]) == {}
         stranger = Scope(tenant_id="tnt_2")
-        assert await reading.most_frequent_types(connection, stranger, EDGES, limit=2) == []
+        assert await reading.types_by_frequency(connection, stranger, EDGES) == []
 
 
 async def test_what_is_counted_meanwhile_is_in_no_later_read(database: Database) -> None:
