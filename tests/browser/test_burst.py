@@ -38,24 +38,26 @@ from tests.support.waiting import PATIENCE, eventually
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 _STAYS_CLOSED: Final = {"failure_threshold": 1_000}
+_PROBED_LATER: Final = {"probe_delays_seconds": [3_600]}
+"""Not while pages are compared with rows: a probe is an attempt."""
 _HOURLY: Final = {"delays_seconds": [3_600], "jitter": 0}
 _ONCE_MORE: Final = {"delays_seconds": [1], "jitter": 0}
 ENDPOINTS: Final[dict[str, tuple[int, str, dict[str, Any]]]] = {
     "fine": (46, "/ok", {}),
     "failing": (15, "/status/503", {"retry_plan": _ONCE_MORE, "circuit": _STAYS_CLOSED}),
     "gone": (6, "/status/410", {}),
-    "silent": (3, "/slow/30", {"retry_plan": _ONCE_MORE, "timeout_seconds": 1}),
+    "silent": (
+        3,
+        "/slow/30",
+        {"retry_plan": _ONCE_MORE, "timeout_seconds": 1, "circuit": _PROBED_LATER},
+    ),
     "later": (10, "/status/404", {"retry_plan": _HOURLY, "circuit": _STAYS_CLOSED}),
     "held": (
         12,
         "/status/500",
         {
             "retry_plan": _HOURLY,
-            "circuit": {
-                "failure_threshold": 3,
-                "min_span_seconds": 0,
-                "probe_delays_seconds": [3_600],
-            },
+            "circuit": {"failure_threshold": 3, "min_span_seconds": 0, **_PROBED_LATER},
         },
     ),
     "in order": (8, "/status/429", {"retry_plan": _HOURLY, "ordered": True}),
