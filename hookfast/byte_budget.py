@@ -1,0 +1,227 @@
+"""The bytes of bodies that one process holds at once: the one place that bounds them.
+
+A process has one `ByteBudget` of `HOOKFAST_MAX_BODY_MEMORY`. What it covers:
+
+- **Requests that arrive** (`api.http.request_body`): what has arrived of a body, until its response
+  is sent. A declared length reserves nothing.
+- **Answers that leave** (`api.http.response_body`): what the client has not taken yet.
+- **Bodies of attempts** (`hookfast.storage.deliveries.bodies`): what a worker sends, from before it
+  is loaded until the attempt is recorded. A body that several attempts send at once counts once.
+
+Bodies up to `SMALL_BYTES` are not counted: they cost less than their connections, which are limited
+in number. Values parsed out of bodies have a second budget (`api.context`), of four times as much.
+
+**Shares.** Every claim names its owners: a tenant, an endpoint, a source, a client's site. An owner
+may hold half of what is free ("dynamic thresholds", Choudhury and Hahne, 1998): one alone gets a
+third of the budget, two get a quarter each, and however many there are, something stays free.
+
+**The turn.** Bodies that grow side by side could wait for each other for ever. So one claim at a
+time, of those that wait the one whose owners hold least, grows beyond its share, up to the largest
+body. That much of the budget is kept for it.
+
+**Slow ones go first.** Where there is no room, claims that move slower than 64 KiB/s two seconds
+after they began are dropped for the one that waits: their connections are closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from hookfast.errors import Unavailable
+
+SMALL_BYTES = 16_384
+WAIT_SECONDS = 10.0
+"""A claim waits for room at most this long."""
+
+_SLOW_BYTES_PER_SECOND = 65_536
+_SLOW_AFTER_SECONDS = 2.0
+_LOOK_SECONDS = 0.25  # between two looks for slow claims
+_MOST_WAITING = 100
+"""More claims than these do not wait: while one does, up to 320 KiB that have arrived on its
+connection are not counted yet."""
+
+log = structlog.get_logger()
+
+
+class NoRoom(Unavailable):
+    """There was no room for a body in time. Nothing was stored or sent."""
+
+    code = "overloaded"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Too many requests are in progress. Nothing was stored; send it again.", retry_after=1
+        )
+
+
+class ByteBudget:
+    """A budget of `limit` bytes, for one event loop. A body of `largest` bytes finds room sooner or
+    later; if that is more than half of the limit, the budget is half of the limit and `largest`."""
+
+    def __init__(self, limit: int, *, largest: int) -> None:
+        self._shared = max(limit - largest, limit // 2)
+        self._used = 0
+        self._by_owner: Counter[str] = Counter()
+        self._claims: set[Claim] = set()
+        self._waiting: dict[Claim, asyncio.Future[None]] = {}
+        self._turn: Claim | None = None
+
+    @property
+    def used(self) -> int:
+        """The bytes that all claims hold."""
+        return self._used + (0 if self._turn is None else self._turn.size)
+
+    @contextmanager
+    def claim(
+        self, what: str, *owners: str, on_drop: Callable[[], None] | None = None
+    ) -> Iterator[Claim]:
+        """Yield a claim without bytes, which holds those it grows by until the block ends. `what`
+        names it in the log. `on_drop`, called if it is slow and others need its room, has the block
+        end soon; None: it is never dropped."""
+        claim = Claim(self, what, owners, on_drop)
+        self._claims.add(claim)
+        try:
+            yield claim
+        finally:
+            claim.shrink(claim.size)
+            self._claims.discard(claim)
+            if self._turn is claim:
+                self._turn = None
+                self._wake()
+
+    async def _grow(self, claim: Claim, size: int, within: float) -> None:
+        if self._take(claim, size):
+            return
+        if len(self._waiting) >= _MOST_WAITING:
+            raise NoRoom
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        try:
+            while True:
+                self._waiting[claim] = woken = loop.create_future()
+                self._give_turn()
+                if self._take(claim, size):
+                    return
+                left = since + within - loop.time()
+                if left <= 0:
+                    raise NoRoom
+                self._drop_slow(claim, size)
+                await asyncio.wait({woken}, timeout=min(left, _LOOK_SECONDS))
+        finally:
+            del self._waiting[claim]
+            claim.began += loop.time() - since  # it was not its client that was slow
+
+    def _take(self, claim: Claim, size: int) -> bool:
+        """Count `size` more bytes for the claim, and return whether there was room."""
+        most = (self._shared - self._used) / 2
+        if claim is not self._turn and any(
+            self._by_owner[owner] + size > most for owner in claim.owners
+        ):
+            return False
+        self._count(claim, size)
+        return True
+
+    def _count(self, claim: Claim, size: int) -> None:
+        claim.size += size
+        if claim is not self._turn:
+            self._share(claim, size)
+
+    def _share(self, claim: Claim, size: int) -> None:
+        """Count `size` bytes of the claim for its owners, or give them back if they are below 0."""
+        self._used += size
+        for owner in claim.owners:
+            self._by_owner[owner] += size
+            if not self._by_owner[owner]:
+                del self._by_owner[owner]
+        if size < 0:
+            self._wake()
+
+    def _give_turn(self) -> None:
+        """Give the turn to the waiting claim whose owners hold least. What it holds no longer
+        counts as shared."""
+        if self._turn is None:
+            claim = min(self._waiting, key=self._held_by_owners)
+            self._share(claim, -claim.size)
+            self._turn = claim
+
+    def _held_by_owners(self, claim: Claim) -> int:
+        return max((self._by_owner[owner] for owner in claim.owners), default=0)
+
+    def _drop_slow(self, waiting: Claim, size: int) -> None:
+        """Drop the largest slow claims until there will be room: first those of the same owners,
+        whose share it is."""
+        now = asyncio.get_running_loop().time()
+        slow = [
+            one
+            for one in self._claims
+            if one.on_drop is not None and one not in self._waiting and one.is_slow(now)
+        ]
+        mine = [one for one in slow if not set(one.owners).isdisjoint(waiting.owners)]
+        missing = size + SMALL_BYTES
+        for one in sorted(mine or slow, key=lambda one: one.size, reverse=True):
+            if missing <= 0:
+                return
+            missing -= one.size
+            one.drop(now)
+
+    def _wake(self) -> None:
+        for woken in self._waiting.values():
+            if not woken.done():
+                woken.set_result(None)
+
+
+class Claim:
+    """The bytes that one body holds. `began`: the event loop's time at which it began to move."""
+
+    __slots__ = ("_budget", "began", "moved", "on_drop", "owners", "size", "what")
+
+    def __init__(
+        self,
+        budget: ByteBudget,
+        what: str,
+        owners: tuple[str, ...],
+        on_drop: Callable[[], None] | None,
+    ) -> None:
+        self._budget = budget
+        self.what = what
+        self.owners = owners
+        self.on_drop = on_drop
+        self.size = 0
+        self.moved = 0
+        self.began = asyncio.get_running_loop().time()
+
+    async def grow(self, size: int, *, within: float = WAIT_SECONDS) -> None:
+        """Hold `size` more bytes, and wait for room at most `within` seconds. Raises NoRoom."""
+        await self._budget._grow(self, size, within)
+
+    def count(self, size: int) -> None:
+        """Hold `size` more bytes that are in memory already, whether there is room or not."""
+        self._budget._count(self, size)
+
+    def shrink(self, size: int) -> None:
+        """Give `size` bytes back."""
+        self._budget._count(self, -size)
+
+    def is_slow(self, now: float) -> bool:
+        """Whether it has moved more slowly than a client of our time does."""
+        seconds = now - self.began
+        return seconds > _SLOW_AFTER_SECONDS and self.moved < seconds * _SLOW_BYTES_PER_SECOND
+
+    def drop(self, now: float) -> None:
+        """Have the block of the claim end, because others need its room."""
+        on_drop, self.on_drop = self.on_drop, None
+        log.warning(
+            "A slow body was dropped: others need its memory.",
+            what=self.what,
+            owners=self.owners,
+            bytes_held=self.size,
+            bytes_moved=self.moved,
+            seconds=round(now - self.began, 1),
+        )
+        if on_drop is not None:
+            on_drop()
