@@ -20,6 +20,7 @@ from api.context.context import open_context
 from api.dashboard import application as dashboard
 from api.http.request_body import INBOUND_PREFIX, RequestBody
 from api.http.request_head import RequestHead, trimmed
+from api.http.response_body import ResponseBody
 from api.openapi import document
 from api.portal import application as portal
 from api.routes import (
@@ -170,7 +171,9 @@ class _Application(FastAPI):
         await super().__call__(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
-        app: ASGIApp = AnswerHeaders(RequestId(AccessLog(super().build_middleware_stack())))
+        app: ASGIApp = AnswerHeaders(
+            RequestId(AccessLog(ResponseBody(super().build_middleware_stack())))
+        )
         if self._settings.trusted_proxies:
             app = TrustedProxies(app, networks=self._settings.trusted_proxies)
         return app

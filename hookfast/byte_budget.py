@@ -12,8 +12,9 @@ Bodies up to `SMALL_BYTES` are not counted: they cost less than their connection
 in number. Values parsed out of bodies have a second budget (`api.context`), of four times as much.
 
 **Shares.** Every claim names its owners: a tenant, an endpoint, a source, a client's site. An owner
-may hold half of what is free ("dynamic thresholds", Choudhury and Hahne, 1998): one alone gets a
-third of the budget, two get a quarter each, and however many there are, something stays free.
+may hold half of what is then free ("dynamic thresholds", Choudhury and Hahne, 1998): one alone gets
+a third of the budget, the next a third of the rest, and so on. A claim without owners is the
+operator's, for all tenants: it leaves an eighth free.
 
 **The turn.** Bodies that grow side by side could wait for each other for ever. So one claim at a
 time, of those that wait the one whose owners hold least, grows beyond its share, up to the largest
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import structlog
@@ -64,6 +65,7 @@ class ByteBudget:
     later; if that is more than half of the limit, the budget is half of the limit and `largest`."""
 
     def __init__(self, limit: int, *, largest: int) -> None:
+        self.largest = largest
         self._shared = max(limit - largest, limit // 2)
         self._used = 0
         self._by_owner: Counter[str] = Counter()
@@ -118,13 +120,16 @@ class ByteBudget:
 
     def _take(self, claim: Claim, size: int) -> bool:
         """Count `size` more bytes for the claim, and return whether there was room."""
-        most = (self._shared - self._used) / 2
-        if claim is not self._turn and any(
-            self._by_owner[owner] + size > most for owner in claim.owners
-        ):
+        if claim is not self._turn and not self._fits(claim.owners, size):
             return False
         self._count(claim, size)
         return True
+
+    def _fits(self, owners: Sequence[str], size: int) -> bool:
+        free = self._shared - self._used - size
+        if not owners:
+            return free >= self._shared // 8
+        return all(self._by_owner[owner] + size <= free / 2 for owner in owners)
 
     def _count(self, claim: Claim, size: int) -> None:
         claim.size += size
@@ -195,9 +200,10 @@ class Claim:
         self.moved = 0
         self.began = asyncio.get_running_loop().time()
 
-    async def grow(self, size: int, *, within: float = WAIT_SECONDS) -> None:
-        """Hold `size` more bytes, and wait for room at most `within` seconds. Raises NoRoom."""
-        await self._budget._grow(self, size, within)
+    async def grow(self, size: int, *, within: float | None = None) -> None:
+        """Hold `size` more bytes, and wait for room at most `within` seconds (10 by default).
+        Raises NoRoom."""
+        await self._budget._grow(self, size, WAIT_SECONDS if within is None else within)
 
     def count(self, size: int) -> None:
         """Hold `size` more bytes that are in memory already, whether there is room or not."""
@@ -217,11 +223,11 @@ class Claim:
         on_drop, self.on_drop = self.on_drop, None
         log.warning(
             "A slow body was dropped: others need its memory.",
-            what=self.what,
-            owners=self.owners,
+            held_by=self.what,
+            owners=list(self.owners),
             bytes_held=self.size,
             bytes_moved=self.moved,
-            seconds=round(now - self.began, 1),
+            duration_ms=round((now - self.began) * 1000, 1),
         )
         if on_drop is not None:
             on_drop()

@@ -17,13 +17,13 @@ from api.context.key_cache import KeyCache
 from api.context.source_cache import SourceCache
 from api.context.temporal_retention import TemporalRetention
 from api.limits.backlog import Backlog
-from api.limits.body_memory import BodyMemory
 from api.limits.failure_limit import FailureLimit
 from api.limits.inbound_load import InboundLoad
 from api.limits.key_rate import KeyRate
 from api.limits.receiver_checks import ReceiverCheckLimit
 from api.stream.hub import StreamHub
 from api.stream.slots import StreamSlots
+from hookfast.byte_budget import ByteBudget
 from hookfast.clock import Clock, utc_now
 from hookfast.dispatch.workflow_starter import WorkflowStarter, stopped, workflow_starter_for
 from hookfast.process import new_process_id
@@ -73,7 +73,8 @@ class Context:
     rejections: InboundRejections
     loop_reports: LoopReports
     inbound_load: InboundLoad
-    bodies: BodyMemory
+    bodies: ByteBudget
+    parsed_bodies: ByteBudget
     backlog: Backlog
     streams: StreamHub
     stream_slots: StreamSlots
@@ -152,10 +153,14 @@ async def open_context(
             rejections=rejections,
             loop_reports=LoopReports(database, doorbell, clock=clock),
             inbound_load=InboundLoad(settings.max_inbox_requests),
-            bodies=BodyMemory(
+            bodies=ByteBudget(
                 settings.max_body_memory,
-                largest_authenticated=max(settings.max_batch_bytes, settings.max_event_bytes),
-                largest_unauthenticated=max(settings.max_inbox_bytes, settings.max_event_bytes),
+                largest=max(
+                    settings.max_batch_bytes, settings.max_event_bytes, settings.max_inbox_bytes
+                ),
+            ),
+            parsed_bodies=ByteBudget(
+                4 * settings.max_body_memory, largest=2 * settings.max_body_memory
             ),
             backlog=backlog,
             streams=streams,

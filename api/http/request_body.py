@@ -1,9 +1,9 @@
 """Middleware that reads each request's body, within bounds, before the application runs.
 
-It bounds the size of a body (declared or chunked), the time that it may take to arrive, and the
-memory of all bodies together, so that no caller can make the application wait or fill its memory.
-The application gets the body as one message. Routes that parse it call `body_to_parse`, which
-reserves memory for the parsed values.
+It bounds the size of a body (declared or chunked), the time that it may take to arrive and the
+memory of all bodies together (`hookfast.byte_budget`), so that no caller can make the application
+wait or fill its memory. The application gets the body as one message. Routes that parse it call
+`body_to_parse`, which reserves memory for the parsed values.
 
 Inbound webhooks are the exception: their source is checked before their body is read. Their route
 reads the body itself, through `streamed_body`, under the same bounds.
@@ -28,24 +28,25 @@ from api.answers.problems import (
     problem_of_unexpected,
 )
 from api.context.context import Context
-from api.limits.body_memory import BodyMemory, Share
-from hookfast.errors import HookfastError, InvalidInput, TooLarge
+from api.http.arriving_body import ArrivingBody, declared_length, too_large
+from api.limits.body_owners import owners_of, stranger_owners, tenant_owners
+from api.limits.parsed_size import parsed_size
+from hookfast.byte_budget import SMALL_BYTES
+from hookfast.errors import HookfastError
 from hookfast.settings.settings import Settings
 
 BATCH_PATH = "/v1/events/batch"
 API_PREFIX = "/v1/"
 INBOUND_PREFIX = "/in/"
 
-_SHORT_BYTES = 16_384
-"""A longer body to the API is read only after its key was checked. Shorter bodies cost less than
-their connections and are not counted: otherwise unauthenticated callers could use up the memory for
-all of them."""
-
 _WITHOUT_BODIES = ("GET", "HEAD")
 """Bodies of these methods have no meaning (RFC 9110, section 9.3.1). They are read and dropped: a
 stream would keep their memory for hours."""
 
 _LINGER_SECONDS = 2.0
+_LINGER_BYTES = 33_554_432
+"""What is read of a refused body at most, so that its sender sees the answer: GitHub's largest
+webhooks have 25 MB."""
 
 
 class RequestBody:
@@ -82,13 +83,7 @@ class RequestBody:
         """Run the application before its body is read; its route calls `streamed_body`."""
         settings: Settings = scope["app"].state.settings
         async with AsyncExitStack() as memory:
-            body = StreamedBody(
-                scope,
-                receive,
-                cap=settings.max_inbox_bytes,
-                seconds=settings.max_body_seconds.total_seconds(),
-                memory=memory,
-            )
+            body = StreamedBody(scope, receive, cap=settings.max_inbox_bytes, memory=memory)
             await self._run(body, scope, send)
 
     async def _run(self, body: StreamedBody, scope: Scope, send: Send) -> None:
@@ -113,26 +108,17 @@ class RequestBody:
         settings: Settings = scope["app"].state.settings
         is_batch = scope["method"] == "POST" and scope["path"] == BATCH_PATH
         cap = settings.max_batch_bytes if is_batch else settings.max_event_bytes
-        if _declared_length(scope["headers"]) > cap:
-            raise _too_large(cap)
+        if declared_length(scope["headers"]) > cap:
+            raise too_large(cap)
         if scope["method"] not in _WITHOUT_BODIES:
             _check_coding(scope["headers"])
-        share = None
-        if is_batch or _may_be_long(scope["headers"]):
-            bodies = _bodies(scope)
-            if scope["path"].startswith(API_PREFIX):
-                # only authenticated callers may use that much memory
-                key = await check_key(Request(scope))
-                share = memory.enter_context(bodies.authenticated.share(key.tenant_id or ""))
-                await share.reserve(_declared_length(scope["headers"]))
-            else:
-                share = memory.enter_context(bodies.unauthenticated.share(""))
-        seconds = settings.max_body_seconds.total_seconds()
-        try:
-            async with asyncio.timeout(seconds):
-                body = await _collect(receive, cap, share)
-        except TimeoutError:
-            raise BodyTimeout(f"The body did not arrive within {seconds:g} seconds.") from None
+        owners = stranger_owners(scope)
+        may_be_long = is_batch or _may_be_long(scope["headers"])
+        if may_be_long and scope["path"].startswith(API_PREFIX):
+            # only authenticated callers may use that much memory
+            owners = tenant_owners((await check_key(Request(scope))).tenant_id)
+        arriving = ArrivingBody(scope, receive, cap=cap, owners=owners, memory=memory)
+        body = await arriving.read()
         if scope["method"] in _WITHOUT_BODIES:
             await memory.aclose()
             return None if body is None else b""
@@ -148,8 +134,17 @@ async def body_to_parse(request: Request) -> bytes:
     body = await request.body()
     if body:
         memory: AsyncExitStack = request.scope[_MEMORY]
-        await memory.enter_async_context(_bodies(request.scope).parsed.reserve(body))
+        await _reserve_parsed(request.scope, body, memory)
     return body
+
+
+async def _reserve_parsed(scope: Scope, body: bytes, memory: AsyncExitStack) -> None:
+    """Reserve memory for the body's parsed values as long as `memory` is open. They take many times
+    its size if they are small. A body that needs more than half of the budget is counted as half,
+    so that it can run, and smaller bodies beside it. Raises NoRoom."""
+    context = _context(scope)
+    claim = memory.enter_context(context.parsed_bodies.claim("parsed body", *owners_of(scope)))
+    await claim.grow(min(parsed_size(body), context.parsed_bodies.largest))
 
 
 _STREAMED = "hookfast.streamed_body"
@@ -159,38 +154,37 @@ class StreamedBody:
     """A body that has not been read yet. A response that is sent before the body was read closes
     the connection, but not while the client is still sending: see `reject`."""
 
-    def __init__(
-        self, scope: Scope, receive: Receive, *, cap: int, seconds: float, memory: AsyncExitStack
-    ) -> None:
+    def __init__(self, scope: Scope, receive: Receive, *, cap: int, memory: AsyncExitStack) -> None:
         self._scope = scope
-        self._headers = scope["headers"]
         self._memory = memory
         self._receive = receive
         self._cap = cap
-        self._seconds = seconds
         self.complete = False
         self._too_late = False
 
     async def read(self) -> bytes:
         """Return the whole body. Its memory stays reserved until the response is sent. Raises
         TooLarge, at once if the length is declared; BodyTimeout, also if the client disconnected;
-        Unavailable."""
-        if _declared_length(self._headers) > self._cap:
-            raise _too_large(self._cap)
-        bodies = _bodies(self._scope)
-        share = self._memory.enter_context(bodies.unauthenticated.share(self._scope["path"]))
+        NoRoom."""
+        scope = self._scope
+        if declared_length(scope["headers"]) > self._cap:
+            raise too_large(self._cap)
+        arriving = ArrivingBody(
+            scope,
+            self._receive,
+            cap=self._cap,
+            owners=stranger_owners(scope),
+            memory=self._memory,
+        )
         try:
-            async with asyncio.timeout(self._seconds):
-                body = await _collect(self._receive, self._cap, share)
-        except TimeoutError:
+            body = await arriving.read()
+        except BodyTimeout:
             self._too_late = True
-            raise BodyTimeout(
-                f"The body did not arrive within {self._seconds:g} seconds."
-            ) from None
+            raise
         self.complete = True
         if body is None:
             raise BodyTimeout("The client disconnected before the body was complete.")
-        await self._memory.enter_async_context(bodies.parsed.reserve(body))
+        await _reserve_parsed(scope, body, self._memory)
         return body
 
     async def receive(self) -> Message:
@@ -203,7 +197,7 @@ class StreamedBody:
     async def discard(self) -> None:
         """Read and drop what the client still sends, for at most two seconds."""
         if not self._too_late:
-            await _discard(self._headers, self._receive)
+            await _discard(self._scope["headers"], self._receive)
 
 
 def streamed_body(request: Request) -> StreamedBody:
@@ -237,32 +231,15 @@ async def reject(
 
 
 async def _discard(headers: Iterable[tuple[bytes, bytes]], receive: Receive) -> None:
-    """Read and drop the rest of the body for at most two seconds, unless the client waits for
-    permission to send it (`Expect: 100-continue`)."""
+    """Read and drop the rest of the body, at most two seconds and 32 MiB of it, unless the client
+    waits for permission to send it (`Expect: 100-continue`)."""
     if any(name == b"expect" for name, _ in headers):
         return
+    left = _LINGER_BYTES
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LINGER_SECONDS):
-            while (await receive()).get("more_body", False):
-                pass
-
-
-async def _collect(receive: Receive, cap: int, share: Share | None) -> bytes | None:
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        chunk: bytes = message.get("body", b"")
-        size += len(chunk)
-        if size > cap:
-            raise _too_large(cap)
-        if share is not None:
-            share.grow(len(chunk))
-        chunks.append(chunk)
-        if not message.get("more_body", False):
-            return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            while left > 0 and (message := await receive()).get("more_body", False):
+                left -= len(message["body"])
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -274,24 +251,14 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _bodies(scope: Scope) -> BodyMemory:
+def _context(scope: Scope) -> Context:
     context: Context = scope["app"].state.context
-    return context.bodies
+    return context
 
 
 def _may_be_long(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     chunked = any(name == b"transfer-encoding" for name, _ in headers)
-    return chunked or _declared_length(headers) > _SHORT_BYTES
-
-
-def _declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """Return Content-Length, or 0 if the header is missing."""
-    for name, value in headers:
-        if name == b"content-length":
-            if not value.isdigit() or len(value) > 18:
-                raise InvalidInput.at("Content-Length", "Content-Length is not a length in bytes")
-            return int(value)
-    return 0
+    return chunked or declared_length(headers) > SMALL_BYTES
 
 
 def _check_coding(headers: Iterable[tuple[bytes, bytes]]) -> None:
@@ -302,7 +269,3 @@ def _check_coding(headers: Iterable[tuple[bytes, bytes]]) -> None:
                 "Send the body as it is, without compression and `Content-Encoding`.",
                 code="unsupported_content_encoding",
             )
-
-
-def _too_large(cap: int) -> TooLarge:
-    return TooLarge(f"The body is larger than {cap} bytes, the maximum for this path.")

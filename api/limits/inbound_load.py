@@ -1,5 +1,5 @@
-"""The limit of inbound requests in progress in one process: it bounds the memory for bodies of
-unauthenticated callers, and how long the last request in the queue waits."""
+"""The limit of inbound requests that one process verifies and stores at once: it bounds how long
+the last one waits. Bodies that still arrive are bounded by `hookfast.byte_budget`."""
 
 from __future__ import annotations
 

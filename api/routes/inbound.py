@@ -129,26 +129,25 @@ async def receive_webhook(
     """Verifies the request over its raw bytes, deduplicates it, and commits it together with its
     event and the event's deliveries before it responds. No API key is needed."""
     source = await context.sources.find(source_id)
-    with context.inbound_load.enter(source.id):
-        try:
-            source = await _admitted(client_address(request), source, context)
-            received = await _with_body(request, context)
+    try:
+        source = await _admitted(client_address(request), source, context)
+        received = await _with_body(request, context)
+        # only now: requests whose bodies do not arrive must not keep others out
+        with context.inbound_load.enter(source.id):
             source, verified = await _verified(source, received, context)
             if isinstance(verified, Answer):
                 _report(source, "answered")
                 return _provider_response(verified)
             arrival = _arrival(source, received, verified, request_id=request_id(request))
             result = await context.inbox.store(arrival)
-        except Unavailable:
-            raise
-        except HookfastError as error:
-            if isinstance(error, TooManyHops):
-                await context.loop_reports.add(
-                    source.id, tenant_id=source.tenant_id, hops=error.hops
-                )
-            context.rejections.count(source.id, error)
-            _report(source, "rejected", code=error.code)
-            raise
+    except Unavailable:
+        raise
+    except HookfastError as error:
+        if isinstance(error, TooManyHops):
+            await context.loop_reports.add(source.id, tenant_id=source.tenant_id, hops=error.hops)
+        context.rejections.count(source.id, error)
+        _report(source, "rejected", code=error.code)
+        raise
     spans.note_event(result.event_id)
     stored = {"inbox_id": result.id, "event_type": result.event_type}
     if result.event_id is not None:

@@ -21,8 +21,9 @@ from api.http.fields import (
     TimeInput,
 )
 from api.http.pagination import Listing, PageQuery
+from api.http.response_body import StoredBody
 from api.http.routing import router
-from hookfast.errors import Conflict, InvalidInput
+from hookfast.errors import Conflict, InvalidInput, NotFound
 from hookfast.inbox import InboundRequest, RequestHeaders, provider
 from hookfast.inbox.verified_request import read_payload
 from hookfast.storage.audit.audited import done, facts
@@ -171,11 +172,20 @@ async def get_inbox_body(inbox_id: InboxPath, context: AppContext, principal: Re
     """Returns the body as a download, whatever its content type was, so that no browser shows or
     runs foreign content under this address."""
     async with context.database.read() as connection:
-        entry = owned(await inbox_entries.get(connection, inbox_id), principal)
-    return Response(
-        entry.body,
-        media_type="application/octet-stream",
+        entry = owned(await inbox_entries.summary(connection, inbox_id), principal)
+
+    async def part(start: int, size: int) -> bytes:
+        async with context.database.read() as connection:
+            found = await inbox_entries.body_part(connection, inbox_id, start=start, size=size)
+        if found is None:
+            raise NotFound("The entry was deleted while its body was sent.")
+        return found
+
+    return StoredBody(
+        part,
+        size=entry.size,
         headers={
+            "Content-Type": "application/octet-stream",
             "Content-Disposition": f'attachment; filename="{entry.id}.bin"',
             "Content-Security-Policy": "default-src 'none'; sandbox",
             "X-Content-Type-Options": "nosniff",

@@ -231,6 +231,10 @@ FIELDS: Final[Mapping[str, Field]] = {
     "row": Field("integer", "The `id` of a row of the outbox."),
     "sent": Field("integer", "The rows that became events."),
     # requests
+    "held_by": Field("string", "What held memory: a body of a request, a response or an attempt."),
+    "owners": Field("array", "Whose shares of the memory for bodies it was counted in."),
+    "bytes_held": Field("integer", "The memory that the body took."),
+    "bytes_moved": Field("integer", "What of the body had arrived or left."),
     "client": Field("string", "The address, or network, that the request came from."),
     "code": Field("string", "The code of a problem, as in problem documents."),
     "method": Field("string", "The request's method."),

@@ -127,6 +127,21 @@ async def get(
     return await fetch_one(connection, locked, InboxEntry)
 
 
+async def summary(connection: AsyncConnection, inbox_id: str) -> EntrySummary | None:
+    """Return an entry without its headers and its body."""
+    return (await summaries(connection, [inbox_id])).get(inbox_id)
+
+
+async def body_part(
+    connection: AsyncConnection, inbox_id: str, *, start: int, size: int
+) -> bytes | None:
+    """Return at most `size` bytes of an entry's body from byte `start`; None if the entry is not
+    kept any more."""
+    part = func.substr(_C.body, start + 1, size, type_=_C.body.type)
+    found: bytes | None = await connection.scalar(select(part).where(_C.id == inbox_id))
+    return found
+
+
 async def summaries(
     connection: AsyncConnection, inbox_ids: Collection[str]
 ) -> dict[str, EntrySummary]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from api.limits import body_memory
+from hookfast import byte_budget
 from hookfast.settings.settings import Settings
 from tests.support.api_client import OPERATOR_KEY
 from tests.support.api_server import api_server
@@ -263,18 +263,19 @@ async def test_a_long_body_is_not_read_for_a_caller_without_a_key(small_memory: 
 async def test_bodies_over_the_memory_limit_answer_503_except_short_ones(
     small_memory: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(body_memory, "_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(byte_budget, "WAIT_SECONDS", 0.1)
     port, size = small_memory, 200_000
     head = _head(f"Content-Length: {size}")
-    # half of the memory is for authenticated callers, and half of that for one tenant: 250,000
-    held = await _hold(port, head, _tenant(size))
+    # two are within the operator's seven eighths of half a megabyte, and the third has the turn
+    held = [await _hold(port, head, _tenant(size)) for _ in range(3)]
     refused = await _until("503", port, head, _tenant(size))
     assert '"code":"overloaded"' in refused
     assert "retry-after: 1" in refused.lower()
     answer = await exchange(port, _head("Content-Length: 40"), _tenant(40))
     assert answer.startswith("HTTP/1.1 201"), answer
-    held.close()
-    await held.wait_closed()
+    for writer in held:
+        writer.close()
+        await writer.wait_closed()
     await _until("422", port, head, _tenant(size))  # it is read, and is too large for a tenant
 
 

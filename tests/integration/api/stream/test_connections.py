@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from api.limits import body_memory
 from api.stream import feed_stream, response
+from hookfast import byte_budget
 from hookfast.clock import rfc3339, utc_now
 from hookfast.settings.settings import Settings
 from hookfast.storage.feed.cursor import Cursor
@@ -134,7 +134,7 @@ async def test_body_of_a_stream_request_takes_no_memory(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise callers that read events could block callers that emit them."""
-    monkeypatch.setattr(body_memory, "_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(byte_budget, "WAIT_SECONDS", 0.1)
     settings = development_settings(database_url, tmp_path)
     settings = settings.model_copy(update={"max_body_memory": 1_000_000})
     async with serving(settings) as served:

@@ -1,0 +1,107 @@
+"""A request body that arrives, within bounds of its size, its time and the memory for bodies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+
+from starlette.types import Receive, Scope
+
+from api.answers.problems import BodyTimeout
+from api.context.context import Context
+from hookfast.byte_budget import SMALL_BYTES, Claim, NoRoom
+from hookfast.errors import InvalidInput, TooLarge
+
+STALL_SECONDS = 5.0
+"""A body of which nothing arrives for this long is refused."""
+
+
+class ArrivingBody:
+    """A body that arrives, of at most `cap` bytes. Beyond `SMALL_BYTES` it is counted for `owners`
+    in the budget, until `memory` is closed."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        *,
+        cap: int,
+        owners: tuple[str, ...],
+        memory: AsyncExitStack,
+    ) -> None:
+        context: Context = scope["app"].state.context
+        self._context = context
+        self._receive = receive
+        self._cap = cap
+        self._owners = owners
+        self._memory = memory
+        self._claim: Claim | None = None
+        self._dropped = False
+
+    async def read(self) -> bytes | None:
+        """Return the whole body, or None if the client disconnected before it was complete. Raises
+        TooLarge, NoRoom, and BodyTimeout if it arrives too slowly."""
+        seconds = self._context.settings.max_body_seconds.total_seconds()
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + seconds
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(min(seconds, STALL_SECONDS)) as self._deadline:
+                while True:
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    chunk: bytes = message.get("body", b"")
+                    size += len(chunk)
+                    if size > self._cap:
+                        raise too_large(self._cap)
+                    chunks.append(chunk)
+                    if size > SMALL_BYTES:
+                        ends_at += await self._count(size)
+                    if not message.get("more_body", False):
+                        break
+                    self._deadline.reschedule(min(ends_at, loop.time() + STALL_SECONDS))
+        except TimeoutError:
+            if self._dropped:
+                raise NoRoom from None
+            if loop.time() < ends_at:
+                raise BodyTimeout(
+                    f"Nothing of the body arrived for {STALL_SECONDS:g} seconds."
+                ) from None
+            raise BodyTimeout(f"The body did not arrive within {seconds:g} seconds.") from None
+        if self._claim is not None:
+            self._claim.on_drop = None  # from here on, its client is not what it waits for
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def _count(self, size: int) -> float:
+        """Count that so much has arrived. Return for how many seconds there was no room."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self._deadline.reschedule(None)
+        if self._claim is None:
+            self._claim = self._memory.enter_context(
+                self._context.bodies.claim("request body", *self._owners, on_drop=self._drop)
+            )
+        self._claim.moved = size
+        await self._claim.grow(size - self._claim.size)
+        return loop.time() - began
+
+    def _drop(self) -> None:
+        self._dropped = True
+        self._deadline.reschedule(asyncio.get_running_loop().time())
+
+
+def declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
+    """Return Content-Length, or 0 if the header is missing."""
+    for name, value in headers:
+        if name == b"content-length":
+            if not value.isdigit() or len(value) > 18:
+                raise InvalidInput.at("Content-Length", "Content-Length is not a length in bytes")
+            return int(value)
+    return 0
+
+
+def too_large(cap: int) -> TooLarge:
+    return TooLarge(f"The body is larger than {cap} bytes, the maximum for this path.")

@@ -1,0 +1,217 @@
+"""The budget for the bytes of bodies: shares, the turn, and slow claims that are dropped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from hookfast import byte_budget
+from hookfast.byte_budget import ByteBudget, Claim, NoRoom
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def memory() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+async def _refused(claim: Claim, size: int) -> None:
+    with pytest.raises(NoRoom) as refused:
+        await claim.grow(size, within=0)
+    assert (refused.value.code, refused.value.retry_after) == ("overloaded", 1)
+
+
+async def test_owner_may_hold_half_of_what_is_free(memory: ExitStack) -> None:
+    budget = ByteBudget(600, largest=300)
+    await memory.enter_context(budget.claim("body", "large")).grow(300)  # it has the turn
+    for owner, share in (("a", 100), ("b", 66), ("c", 44)):
+        claim = memory.enter_context(budget.claim("body", owner))
+        await claim.grow(share - 10, within=0)
+        await _refused(claim, 12)
+        await claim.grow(10, within=0)
+
+
+async def test_operator_leaves_an_eighth_free(memory: ExitStack) -> None:
+    budget = ByteBudget(1_600, largest=800)
+    await memory.enter_context(budget.claim("body", "large")).grow(800)
+    operator = memory.enter_context(budget.claim("body"))
+    await operator.grow(700, within=0)
+    await _refused(operator, 1)
+    await memory.enter_context(budget.claim("body", "tenant")).grow(33, within=0)
+
+
+async def test_all_owners_of_a_claim_must_have_room(memory: ExitStack) -> None:
+    budget = ByteBudget(200, largest=100)
+    turn = memory.enter_context(budget.claim("body", "other"))
+    await turn.grow(80)  # more than its share: it takes the turn
+    one = memory.enter_context(budget.claim("body", "tenant", "endpoint 1"))
+    await one.grow(33)
+    await _refused(memory.enter_context(budget.claim("body", "tenant", "endpoint 2")), 20)
+    await memory.enter_context(budget.claim("body", "tenant 2", "endpoint 3")).grow(20, within=0)
+
+
+@pytest.mark.parametrize("owners", range(1, 20))
+async def test_something_stays_free_however_many_owners_there_are(
+    memory: ExitStack, owners: int
+) -> None:
+    budget = ByteBudget(2_000_000, largest=1_000_000)
+    turn = memory.enter_context(budget.claim("body", "large"))
+    await turn.grow(1_000_000)
+    for number in range(owners):
+        claim = memory.enter_context(budget.claim("body", f"tenant {number}"))
+        for size in (100_000, 10_000, 1_000, 100, 10):
+            with suppress(NoRoom):
+                for _ in range(10):
+                    await claim.grow(size, within=0)
+        assert claim.size > 0
+    newcomer = memory.enter_context(budget.claim("body", "newcomer"))
+    await newcomer.grow(int(1_000_000 * (2 / 3) ** owners / 3), within=0)
+    assert budget.used <= 2_000_000
+
+
+async def test_largest_body_finds_room_beside_full_shares(memory: ExitStack) -> None:
+    budget = ByteBudget(100, largest=500)
+    for owner in "abcd":
+        claim = memory.enter_context(budget.claim("body", owner))
+        await claim.grow(8)
+    large = memory.enter_context(budget.claim("body", "e"))
+    for _ in range(50):
+        await large.grow(10, within=0)
+    assert budget.used <= 500 + 50
+
+
+async def test_bodies_that_grow_side_by_side_all_complete() -> None:
+    """Each holds a part and waits for more: without the turn, they would wait for each other."""
+    budget = ByteBudget(1_000, largest=500)
+    completed = []
+    most = 0
+
+    async def arrive(name: str) -> None:
+        nonlocal most
+        with budget.claim("body", name) as claim:
+            for _ in range(10):
+                await claim.grow(40)
+                most = max(most, budget.used)
+                await asyncio.sleep(0)
+            completed.append(name)
+
+    await asyncio.gather(*(arrive(f"tenant {number}") for number in range(20)))
+    assert len(completed) == 20
+    assert most <= 1_000
+    assert budget.used == 0
+
+
+async def test_turn_goes_to_the_owner_who_holds_least(memory: ExitStack) -> None:
+    budget = ByteBudget(200, largest=100)
+    first = ExitStack()
+    await first.enter_context(budget.claim("body", "first")).grow(90)
+    await memory.enter_context(budget.claim("body", "greedy")).grow(30)
+    order: list[str] = []
+
+    async def wait(name: str) -> None:
+        with budget.claim("body", name) as claim:
+            await claim.grow(60)
+            order.append(name)
+
+    waiting = [asyncio.create_task(wait(name)) for name in ("greedy", "greedy", "modest")]
+    await asyncio.sleep(0)
+    first.close()
+    await asyncio.gather(*waiting)
+    assert order[0] == "modest"
+
+
+async def test_claim_that_waits_too_long_is_refused_and_leaves_nothing(memory: ExitStack) -> None:
+    budget = ByteBudget(200, largest=100)
+    await memory.enter_context(budget.claim("body", "first")).grow(90)
+    with budget.claim("body", "second") as claim:
+        await claim.grow(10)
+        with pytest.raises(NoRoom):
+            await claim.grow(90, within=0.01)
+        assert claim.size == 10
+    assert budget.used == 90
+
+
+async def test_cancelled_wait_leaves_nothing(memory: ExitStack) -> None:
+    budget = ByteBudget(200, largest=100)
+    first = ExitStack()
+    await first.enter_context(budget.claim("body", "first")).grow(90)
+
+    async def wait() -> None:
+        with budget.claim("body", "second") as claim:
+            await claim.grow(90)
+
+    waiting = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    first.close()
+    assert budget.used == 0
+    await memory.enter_context(budget.claim("body", "third")).grow(100, within=0)
+
+
+async def test_few_claims_wait_at_once(memory: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_budget, "_MOST_WAITING", 2)
+    budget = ByteBudget(200, largest=100)
+    await memory.enter_context(budget.claim("body", "first")).grow(90)
+    claims = [memory.enter_context(budget.claim("body", "other")) for _ in range(3)]
+    waiting = [asyncio.create_task(claim.grow(90)) for claim in claims[:2]]
+    await asyncio.sleep(0)
+    with pytest.raises(NoRoom):
+        await claims[2].grow(90)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def _with_slow(
+    budget: ByteBudget, memory: ExitStack, owner: str, size: int, dropped: list[str]
+) -> Claim:
+    holding = ExitStack()
+
+    def drop() -> None:
+        dropped.append(owner)
+        holding.close()
+
+    claim = holding.enter_context(budget.claim("body", owner, on_drop=drop))
+    memory.callback(holding.close)
+    await claim.grow(size)
+    claim.began -= 60
+    return claim
+
+
+async def test_slow_claims_are_dropped_for_one_that_waits(memory: ExitStack) -> None:
+    budget = ByteBudget(2_000, largest=1_000)
+    dropped: list[str] = []
+    for owner, size in (("a", 900), ("b", 330), ("c", 220), ("d", 140)):
+        await _with_slow(budget, memory, owner, size, dropped)
+    newcomer = memory.enter_context(budget.claim("body", "newcomer"))
+    await newcomer.grow(300)
+    assert dropped[0] == "a"  # the largest first
+    assert newcomer.size == 300
+
+
+async def test_slow_claims_of_the_same_owner_go_first(memory: ExitStack) -> None:
+    budget = ByteBudget(2_000, largest=1_000)
+    dropped: list[str] = []
+    for owner, size in (("large", 900), ("other", 330), ("mine", 200)):
+        await _with_slow(budget, memory, owner, size, dropped)
+    await memory.enter_context(budget.claim("body", "mine")).grow(200)
+    assert dropped == ["mine"]
+
+
+async def test_claims_that_move_or_cannot_be_dropped_stay(memory: ExitStack) -> None:
+    budget = ByteBudget(2_000, largest=1_000)
+    dropped: list[str] = []
+    fast = await _with_slow(budget, memory, "fast", 900, dropped)
+    fast.moved = 60 * 1_000_000
+    kept = memory.enter_context(budget.claim("body", "kept"))
+    await kept.grow(330)
+    kept.began -= 60
+    with pytest.raises(NoRoom):
+        await memory.enter_context(budget.claim("body", "newcomer")).grow(900, within=0.01)
+    assert dropped == []
