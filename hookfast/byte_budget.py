@@ -20,8 +20,9 @@ operator's, for all tenants: it leaves an eighth free.
 time, of those that wait the one whose owners hold least, grows beyond its share, up to the largest
 body. That much of the budget is kept for it.
 
-**Slow ones go first.** Where there is no room, claims that move slower than 64 KiB/s two seconds
-after they began are dropped for the one that waits: their connections are closed.
+**Short ones go first, slow ones go.** Of the claims that wait, those that will need least get room
+first. And for one that waits, claims that have not moved for a second, or move more slowly than
+64 KiB/s, are dropped: their connections are closed.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ WAIT_SECONDS = 10.0
 """A claim waits for room at most this long."""
 
 _SLOW_BYTES_PER_SECOND = 65_536
-_SLOW_AFTER_SECONDS = 2.0
+_SLOW_SECONDS = 1.0
 _LOOK_SECONDS = 0.25  # between two looks for slow claims
 _MOST_WAITING = 100
-"""More claims than these do not wait: while one does, up to 320 KiB that have arrived on its
-connection are not counted yet."""
+"""Of more claims than these, the one that will need most is refused. While a request's body waits,
+up to 320 KiB that have arrived on its connection are not counted yet."""
 
 log = structlog.get_logger()
 
@@ -80,12 +81,17 @@ class ByteBudget:
 
     @contextmanager
     def claim(
-        self, what: str, *owners: str, on_drop: Callable[[], None] | None = None
+        self,
+        what: str,
+        *owners: str,
+        expected: int = 0,
+        on_drop: Callable[[], None] | None = None,
     ) -> Iterator[Claim]:
         """Yield a claim without bytes, which holds those it grows by until the block ends. `what`
-        names it in the log. `on_drop`, called if it is slow and others need its room, has the block
-        end soon; None: it is never dropped."""
-        claim = Claim(self, what, owners, on_drop)
+        names it in the log; `expected` is how many bytes it will need, as far as is known.
+        `on_drop`, called if it is slow and others need its room, has the block end soon; None: it
+        is never dropped."""
+        claim = Claim(self, what, owners, expected, on_drop)
         self._claims.add(claim)
         try:
             yield claim
@@ -99,8 +105,6 @@ class ByteBudget:
     async def _grow(self, claim: Claim, size: int, within: float) -> None:
         if self._take(claim, size):
             return
-        if len(self._waiting) >= _MOST_WAITING:
-            raise NoRoom
         loop = asyncio.get_running_loop()
         since = loop.time()
         try:
@@ -109,14 +113,17 @@ class ByteBudget:
                 self._give_turn()
                 if self._take(claim, size):
                     return
+                self._refuse_one_too_many()
                 left = since + within - loop.time()
                 if left <= 0:
                     raise NoRoom
                 self._drop_slow(claim, size)
                 await asyncio.wait({woken}, timeout=min(left, _LOOK_SECONDS))
+                if woken.done():
+                    woken.result()
         finally:
             del self._waiting[claim]
-            claim.began += loop.time() - since  # it was not its client that was slow
+            claim.paused(loop.time() - since)  # it was not its client that was slow
 
     def _take(self, claim: Claim, size: int) -> bool:
         """Count `size` more bytes for the claim, and return whether there was room."""
@@ -154,6 +161,12 @@ class ByteBudget:
             self._share(claim, -claim.size)
             self._turn = claim
 
+    def _refuse_one_too_many(self) -> None:
+        if len(self._waiting) > _MOST_WAITING:
+            woken = self._waiting[max(self._waiting, key=lambda one: one.expected)]
+            if not woken.done():
+                woken.set_exception(NoRoom())
+
     def _held_by_owners(self, claim: Claim) -> int:
         return max((self._by_owner[owner] for owner in claim.owners), default=0)
 
@@ -175,30 +188,46 @@ class ByteBudget:
             one.drop(now)
 
     def _wake(self) -> None:
-        for woken in self._waiting.values():
+        for claim in sorted(self._waiting, key=lambda one: one.expected):
+            woken = self._waiting[claim]
             if not woken.done():
                 woken.set_result(None)
 
 
 class Claim:
-    """The bytes that one body holds. `began`: the event loop's time at which it began to move."""
+    """The bytes that one body holds."""
 
-    __slots__ = ("_budget", "began", "moved", "on_drop", "owners", "size", "what")
+    __slots__ = (
+        "_began",
+        "_budget",
+        "_mark",
+        "_moved_at",
+        "_moved_before_mark",
+        "expected",
+        "moved",
+        "on_drop",
+        "owners",
+        "size",
+        "what",
+    )
 
     def __init__(
         self,
         budget: ByteBudget,
         what: str,
         owners: tuple[str, ...],
+        expected: int,
         on_drop: Callable[[], None] | None,
     ) -> None:
         self._budget = budget
         self.what = what
         self.owners = owners
+        self.expected = expected
         self.on_drop = on_drop
         self.size = 0
         self.moved = 0
-        self.began = asyncio.get_running_loop().time()
+        self._began = self._mark = self._moved_at = asyncio.get_running_loop().time()
+        self._moved_before_mark = 0
 
     async def grow(self, size: int, *, within: float | None = None) -> None:
         """Hold `size` more bytes, and wait for room at most `within` seconds (10 by default).
@@ -213,10 +242,28 @@ class Claim:
         """Give `size` bytes back."""
         self._budget._count(self, -size)
 
+    def move(self, size: int) -> None:
+        """Note that `size` bytes have arrived or left."""
+        self._moved_at = asyncio.get_running_loop().time()
+        if self._moved_at - self._mark > _SLOW_SECONDS:
+            self._mark, self._moved_before_mark = self._moved_at, self.moved
+        self.moved += size
+
+    def paused(self, seconds: float) -> None:
+        """Note that it could not move for so long, because we had no room."""
+        self._began += seconds
+        self._mark += seconds
+        self._moved_at += seconds
+
     def is_slow(self, now: float) -> bool:
-        """Whether it has moved more slowly than a client of our time does."""
-        seconds = now - self.began
-        return seconds > _SLOW_AFTER_SECONDS and self.moved < seconds * _SLOW_BYTES_PER_SECOND
+        """Whether it has not moved for a second, or moves more slowly than a client should."""
+        measured = now - self._mark
+        moved = self.moved - self._moved_before_mark
+        return now - self._moved_at > _SLOW_SECONDS or (
+            measured > _SLOW_SECONDS / 2
+            and now - self._began > _SLOW_SECONDS
+            and moved < measured * _SLOW_BYTES_PER_SECOND
+        )
 
     def drop(self, now: float) -> None:
         """Have the block of the claim end, because others need its room."""
@@ -227,7 +274,7 @@ class Claim:
             owners=list(self.owners),
             bytes_held=self.size,
             bytes_moved=self.moved,
-            duration_ms=round((now - self.began) * 1000, 1),
+            duration_ms=round((now - self._began) * 1000, 1),
         )
         if on_drop is not None:
             on_drop()

@@ -34,18 +34,31 @@ class ArrivingBody:
         self._context = context
         self._receive = receive
         self._cap = cap
+        self._expected = declared_length(scope["headers"]) or cap
         self._owners = owners
         self._memory = memory
         self._claim: Claim | None = None
+        self._chunks: list[bytes] = []
         self._dropped = False
 
     async def read(self) -> bytes | None:
         """Return the whole body, or None if the client disconnected before it was complete. Raises
-        TooLarge, NoRoom, and BodyTimeout if it arrives too slowly."""
+        TooLarge, NoRoom, and BodyTimeout if it arrives too slowly. Nothing of it is kept then."""
+        body = None
+        try:
+            body = await self._read()
+        finally:
+            if self._claim is not None:
+                self._claim.on_drop = None
+                if body is None:
+                    self._chunks.clear()  # the traceback of an error would keep them
+                    self._claim.shrink(self._claim.size)
+        return body
+
+    async def _read(self) -> bytes | None:
         seconds = self._context.settings.max_body_seconds.total_seconds()
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + seconds
-        chunks: list[bytes] = []
         size = 0
         try:
             async with asyncio.timeout(min(seconds, STALL_SECONDS)) as self._deadline:
@@ -57,9 +70,9 @@ class ArrivingBody:
                     size += len(chunk)
                     if size > self._cap:
                         raise too_large(self._cap)
-                    chunks.append(chunk)
+                    self._chunks.append(chunk)
                     if size > SMALL_BYTES:
-                        ends_at += await self._count(size)
+                        ends_at += await self._count(len(chunk), size)
                     if not message.get("more_body", False):
                         break
                     self._deadline.reschedule(min(ends_at, loop.time() + STALL_SECONDS))
@@ -71,20 +84,22 @@ class ArrivingBody:
                     f"Nothing of the body arrived for {STALL_SECONDS:g} seconds."
                 ) from None
             raise BodyTimeout(f"The body did not arrive within {seconds:g} seconds.") from None
-        if self._claim is not None:
-            self._claim.on_drop = None  # from here on, its client is not what it waits for
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        whole, self._chunks = self._chunks, []
+        return whole[0] if len(whole) == 1 else b"".join(whole)
 
-    async def _count(self, size: int) -> float:
-        """Count that so much has arrived. Return for how many seconds there was no room."""
+    async def _count(self, arrived: int, size: int) -> float:
+        """Count that so much has arrived now, and in all. Return for how many seconds there was no
+        room."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         self._deadline.reschedule(None)
         if self._claim is None:
             self._claim = self._memory.enter_context(
-                self._context.bodies.claim("request body", *self._owners, on_drop=self._drop)
+                self._context.bodies.claim(
+                    "request body", *self._owners, expected=self._expected, on_drop=self._drop
+                )
             )
-        self._claim.moved = size
+        self._claim.move(arrived)
         await self._claim.grow(size - self._claim.size)
         return loop.time() - began
 

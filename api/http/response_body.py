@@ -22,7 +22,7 @@ from api.stream.connection import connection_of
 from hookfast.byte_budget import SMALL_BYTES, Claim, NoRoom
 from hookfast.errors import HookfastError
 
-_SLICE_BYTES = 32_768
+_SLICE_BYTES = 16_384
 _PART_BYTES = 262_144  # of a stored body, in one statement
 _WAIT_SECONDS = 3.0
 """An answer that is in memory already waits for room no longer than it takes to drop slow ones."""
@@ -100,7 +100,7 @@ class LeavingBody:
             part = body[at : at + _SLICE_BYTES]
             is_last = at + _SLICE_BYTES >= len(body)
             await self._send({**message, "body": part, "more_body": more or not is_last})
-            claim.moved += len(part)
+            claim.move(len(part))
 
     async def _send_start(self) -> None:
         if self._start is not None:

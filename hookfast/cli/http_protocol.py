@@ -31,6 +31,8 @@ class BoundedHttp(HttpToolsProtocol):
     # is on the bytes kept from one read to the next.
     max_head_bytes = 65_536
     max_head_seconds = 20.0
+    # Of an answer that its client does not read, so much stays with each connection, uncounted.
+    most_unsent_bytes = 16_384
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -41,6 +43,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=self.most_unsent_bytes)
         self._connection = ConnectionHandle(transport.abort)
         self._start_timer()
 

@@ -154,18 +154,45 @@ async def test_cancelled_wait_leaves_nothing(memory: ExitStack) -> None:
     await memory.enter_context(budget.claim("body", "third")).grow(100, within=0)
 
 
-async def test_few_claims_wait_at_once(memory: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_too_many_that_wait_the_one_that_needs_most_is_refused(
+    memory: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(byte_budget, "_MOST_WAITING", 2)
     budget = ByteBudget(200, largest=100)
-    await memory.enter_context(budget.claim("body", "first")).grow(90)
-    claims = [memory.enter_context(budget.claim("body", "other")) for _ in range(3)]
-    waiting = [asyncio.create_task(claim.grow(90)) for claim in claims[:2]]
+    first = ExitStack()
+    await first.enter_context(budget.claim("body", "first")).grow(90)
+    waiting = {}
+    for expected in (80, 95, 70):
+        claim = memory.enter_context(budget.claim("body", "other", expected=expected))
+        waiting[expected] = asyncio.create_task(claim.grow(40))
+        await asyncio.sleep(0)
+    await asyncio.wait([waiting[95]])
+    assert isinstance(waiting[95].exception(), NoRoom)
+    first.close()
+    await asyncio.wait(waiting.values(), return_when=asyncio.FIRST_EXCEPTION, timeout=0.1)
+    assert sum(task.done() for task in waiting.values()) == 2  # another has the turn
+    waiting.popitem()[1].cancel()
+
+
+async def test_of_those_that_wait_the_shortest_gets_room_first(memory: ExitStack) -> None:
+    budget = ByteBudget(200, largest=100)
+    turn, share = ExitStack(), ExitStack()
+    await turn.enter_context(budget.claim("body", "turn")).grow(90)
+    await share.enter_context(budget.claim("body", "a")).grow(30)
+    order = []
+
+    async def wait(expected: int) -> None:
+        with budget.claim("body", "a", expected=expected) as claim:
+            await claim.grow(20)
+            order.append(expected)
+            await asyncio.sleep(0)
+
+    waiting = [asyncio.create_task(wait(expected)) for expected in (900, 20, 400)]
     await asyncio.sleep(0)
-    with pytest.raises(NoRoom):
-        await claims[2].grow(90)
-    for task in waiting:
-        task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
+    share.close()
+    await asyncio.gather(*waiting)
+    assert order == [20, 400, 900]
+    turn.close()
 
 
 async def _with_slow(
@@ -180,7 +207,7 @@ async def _with_slow(
     claim = holding.enter_context(budget.claim("body", owner, on_drop=drop))
     memory.callback(holding.close)
     await claim.grow(size)
-    claim.began -= 60
+    claim.paused(-60)
     return claim
 
 
@@ -208,10 +235,10 @@ async def test_claims_that_move_or_cannot_be_dropped_stay(memory: ExitStack) -> 
     budget = ByteBudget(2_000, largest=1_000)
     dropped: list[str] = []
     fast = await _with_slow(budget, memory, "fast", 900, dropped)
-    fast.moved = 60 * 1_000_000
+    fast.move(1)
     kept = memory.enter_context(budget.claim("body", "kept"))
     await kept.grow(330)
-    kept.began -= 60
+    kept.paused(-60)
     with pytest.raises(NoRoom):
         await memory.enter_context(budget.claim("body", "newcomer")).grow(900, within=0.01)
     assert dropped == []
