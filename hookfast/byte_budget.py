@@ -22,7 +22,8 @@ body. That much of the budget is kept for it.
 
 **Short ones go first, slow ones go.** Of the claims that wait, those that will need least get room
 first. And for one that waits, claims that have not moved for a second, or move more slowly than
-64 KiB/s, are dropped: their connections are closed.
+64 KiB/s, are dropped: their connections are closed. What waits but is in memory already is at most
+an eighth of the budget; of more, those that will need most are refused.
 """
 
 from __future__ import annotations
@@ -43,9 +44,6 @@ WAIT_SECONDS = 10.0
 _SLOW_BYTES_PER_SECOND = 65_536
 _SLOW_SECONDS = 1.0
 _LOOK_SECONDS = 0.25  # between two looks for slow claims
-_MOST_WAITING = 100
-"""Of more claims than these, the one that will need most is refused. While a request's body waits,
-up to 320 KiB that have arrived on its connection are not counted yet."""
 
 log = structlog.get_logger()
 
@@ -72,6 +70,7 @@ class ByteBudget:
         self._by_owner: Counter[str] = Counter()
         self._claims: set[Claim] = set()
         self._waiting: dict[Claim, asyncio.Future[None]] = {}
+        self._uncounted: dict[Claim, int] = {}
         self._turn: Claim | None = None
 
     @property
@@ -102,7 +101,7 @@ class ByteBudget:
                 self._turn = None
                 self._wake()
 
-    async def _grow(self, claim: Claim, size: int, within: float) -> None:
+    async def _grow(self, claim: Claim, size: int, within: float, *, loaded: bool) -> None:
         if self._take(claim, size):
             return
         loop = asyncio.get_running_loop()
@@ -113,7 +112,8 @@ class ByteBudget:
                 self._give_turn()
                 if self._take(claim, size):
                     return
-                self._refuse_one_too_many()
+                self._uncounted[claim] = size if loaded else 0
+                self._refuse_too_many()
                 left = since + within - loop.time()
                 if left <= 0:
                     raise NoRoom
@@ -123,6 +123,7 @@ class ByteBudget:
                     woken.result()
         finally:
             del self._waiting[claim]
+            self._uncounted.pop(claim, None)
             claim.paused(loop.time() - since)  # it was not its client that was slow
 
     def _take(self, claim: Claim, size: int) -> bool:
@@ -161,11 +162,14 @@ class ByteBudget:
             self._share(claim, -claim.size)
             self._turn = claim
 
-    def _refuse_one_too_many(self) -> None:
-        if len(self._waiting) > _MOST_WAITING:
-            woken = self._waiting[max(self._waiting, key=lambda one: one.expected)]
-            if not woken.done():
-                woken.set_exception(NoRoom())
+    def _refuse_too_many(self) -> None:
+        excess = sum(self._uncounted.values()) - self._shared // 8
+        for one in sorted(self._uncounted, key=lambda one: one.expected, reverse=True):
+            if excess <= 0 or len(self._uncounted) == 1:
+                return
+            excess -= self._uncounted.pop(one)
+            if not self._waiting[one].done():
+                self._waiting[one].set_exception(NoRoom())
 
     def _held_by_owners(self, claim: Claim) -> int:
         return max((self._by_owner[owner] for owner in claim.owners), default=0)
@@ -229,10 +233,11 @@ class Claim:
         self._began = self._mark = self._moved_at = asyncio.get_running_loop().time()
         self._moved_before_mark = 0
 
-    async def grow(self, size: int, *, within: float | None = None) -> None:
+    async def grow(self, size: int, *, within: float | None = None, loaded: bool = False) -> None:
         """Hold `size` more bytes, and wait for room at most `within` seconds (10 by default).
-        Raises NoRoom."""
-        await self._budget._grow(self, size, WAIT_SECONDS if within is None else within)
+        `loaded`: they are in memory already. Raises NoRoom."""
+        seconds = WAIT_SECONDS if within is None else within
+        await self._budget._grow(self, size, seconds, loaded=loaded)
 
     def count(self, size: int) -> None:
         """Hold `size` more bytes that are in memory already, whether there is room or not."""

@@ -100,7 +100,7 @@ class ArrivingBody:
                 )
             )
         self._claim.move(arrived)
-        await self._claim.grow(size - self._claim.size)
+        await self._claim.grow(size - self._claim.size, loaded=True)
         return loop.time() - began
 
     def _drop(self) -> None:

@@ -64,7 +64,7 @@ class LeavingBody:
 
     async def reserve(self, size: int) -> None:
         """Wait for room for the next `size` bytes, before they are loaded. Raises NoRoom."""
-        await self._counted().grow(size)
+        await self._counted(size).grow(size)
 
     async def send(self, message: Message) -> None:
         """Send a message of the application: ASGI `send`."""
@@ -81,10 +81,10 @@ class LeavingBody:
             await self._send_start()
             await self._send(message)
             return
-        claim = self._counted()
+        claim = self._counted(len(body))
         try:
             if claim.size < len(body):
-                await claim.grow(len(body) - claim.size, within=_WAIT_SECONDS)
+                await claim.grow(len(body) - claim.size, within=_WAIT_SECONDS, loaded=True)
         except NoRoom as error:
             await self._refuse(error)
             return
@@ -107,12 +107,14 @@ class LeavingBody:
             start, self._start = self._start, None
             await self._send(start)
 
-    def _counted(self) -> Claim:
+    def _counted(self, size: int) -> Claim:
         if self._claim is None:
             context: Context = self._scope["app"].state.context
             abort = connection_of(self._scope).abort
             self._claim = self._memory.enter_context(
-                context.bodies.claim("response body", *owners_of(self._scope), on_drop=abort)
+                context.bodies.claim(
+                    "response body", *owners_of(self._scope), expected=size, on_drop=abort
+                )
             )
         return self._claim
 

@@ -8,7 +8,6 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from hookfast import byte_budget
 from hookfast.byte_budget import ByteBudget, Claim, NoRoom
 
 pytestmark = pytest.mark.anyio
@@ -154,24 +153,24 @@ async def test_cancelled_wait_leaves_nothing(memory: ExitStack) -> None:
     await memory.enter_context(budget.claim("body", "third")).grow(100, within=0)
 
 
-async def test_of_too_many_that_wait_the_one_that_needs_most_is_refused(
-    memory: ExitStack, monkeypatch: pytest.MonkeyPatch
+async def test_of_too_much_that_waits_in_memory_what_needs_most_is_refused(
+    memory: ExitStack,
 ) -> None:
-    monkeypatch.setattr(byte_budget, "_MOST_WAITING", 2)
-    budget = ByteBudget(200, largest=100)
+    budget = ByteBudget(1_600, largest=800)
     first = ExitStack()
-    await first.enter_context(budget.claim("body", "first")).grow(90)
+    await first.enter_context(budget.claim("body", "first")).grow(790)
     waiting = {}
-    for expected in (80, 95, 70):
+    for expected in (400, 500, 300):
         claim = memory.enter_context(budget.claim("body", "other", expected=expected))
-        waiting[expected] = asyncio.create_task(claim.grow(40))
+        claim.count(250)  # no share is free
+        waiting[expected] = asyncio.create_task(claim.grow(50, loaded=True))
         await asyncio.sleep(0)
-    await asyncio.wait([waiting[95]])
-    assert isinstance(waiting[95].exception(), NoRoom)
-    first.close()
-    await asyncio.wait(waiting.values(), return_when=asyncio.FIRST_EXCEPTION, timeout=0.1)
-    assert sum(task.done() for task in waiting.values()) == 2  # another has the turn
-    waiting.popitem()[1].cancel()
+    await asyncio.wait([waiting[500]])
+    assert isinstance(waiting[500].exception(), NoRoom)
+    assert not waiting[400].done()
+    assert not waiting[300].done()
+    for task in waiting.values():
+        task.cancel()
 
 
 async def test_of_those_that_wait_the_shortest_gets_room_first(memory: ExitStack) -> None:
