@@ -23,6 +23,7 @@ from api.http.fields import (
 from api.http.pagination import Listing, PageQuery
 from api.http.response_body import StoredBody
 from api.http.routing import router
+from api.limits.body_owners import tenant_owners
 from hookfast.errors import Conflict, InvalidInput, NotFound
 from hookfast.inbox import InboundRequest, RequestHeaders, provider
 from hookfast.inbox.verified_request import read_payload
@@ -86,8 +87,8 @@ class InboxView(InboxSummary):
     )
 
     @classmethod
-    def from_entry(cls, entry: InboxEntry) -> Self:
-        return cls(**entry.model_dump(exclude={"body"}), size=len(entry.body))
+    def of(cls, entry: EntrySummary) -> Self:
+        return cls(**{name: getattr(entry, name) for name in InboxView.model_fields})
 
 
 @routes.get("/inbox", summary="List inbox entries")
@@ -152,8 +153,7 @@ async def list_inbox(
 @routes.get("/inbox/{inbox_id}", summary="Get an inbox entry")
 async def get_inbox_entry(inbox_id: InboxPath, context: AppContext, principal: Reader) -> InboxView:
     async with context.database.read() as connection:
-        entry = owned(await inbox_entries.get(connection, inbox_id), principal)
-    return InboxView.from_entry(entry)
+        return InboxView.of(owned(await inbox_entries.details(connection, inbox_id), principal))
 
 
 _BYTES: dict[str, Any] = {
@@ -172,7 +172,7 @@ async def get_inbox_body(inbox_id: InboxPath, context: AppContext, principal: Re
     """Returns the body as a download, whatever its content type was, so that no browser shows or
     runs foreign content under this address."""
     async with context.database.read() as connection:
-        entry = owned(await inbox_entries.summary(connection, inbox_id), principal)
+        entry = owned(await inbox_entries.details(connection, inbox_id), principal)
 
     async def part(start: int, size: int) -> bytes:
         async with context.database.read() as connection:
@@ -203,18 +203,26 @@ async def retry_inbox_entry(
     match, the response is 422 `schema_violation`; if the entry has not failed, 409 `not_failed`; if
     the tenant's quota of events per day is used up, 429 `daily_quota_exceeded`."""
     async with context.database.read() as connection:
-        entry = owned(await inbox_entries.get(connection, inbox_id), principal)
-        source = found(await sources.get(connection, entry.source_id, deleted=True))
-    retried = await asyncio.to_thread(_read_again, entry, source)
-    async with context.database.write() as connection:
-        await inbox_retry.retry(
-            connection, retried, quotas=context.event_quotas, now=context.clock()
-        )
-        after = found(await inbox_entries.get(connection, inbox_id))
-        change = done("inbox.retry", after, before=facts(entry), after=facts(after))
-        await audit.record(connection, change)
+        known = owned(await inbox_entries.details(connection, inbox_id), principal)
+        source = found(await sources.get(connection, known.source_id, deleted=True))
+    with context.bodies.claim("inbox retry", *tenant_owners(principal.tenant_id)) as claim:
+        await claim.grow(known.size)
+        async with context.database.read() as connection:
+            entry = found(await inbox_entries.get(connection, inbox_id))
+        retried = await asyncio.to_thread(_read_again, entry, source)
+        async with context.database.write() as connection:
+            await inbox_retry.retry(
+                connection, retried, quotas=context.event_quotas, now=context.clock()
+            )
+            after = found(await inbox_entries.details(connection, inbox_id))
+            before = facts(entry)
+            for name in ("status", "event_id", "suppressed_by", "last_error"):
+                setattr(entry, name, getattr(after, name))
+            await audit.record(
+                connection, done("inbox.retry", entry, before=before, after=facts(entry))
+            )
     context.doorbell.ring()
-    return InboxView.from_entry(after)
+    return InboxView.of(after)
 
 
 def _read_again(entry: InboxEntry, source: Source) -> RetryInput:

@@ -29,11 +29,13 @@ from hookfast.errors import InvalidInput
 from hookfast.inbox.charset import codec_of
 from hookfast.inbox.form import FORM, form_pairs
 from hookfast.inbox.media_type import charset_of
+from hookfast.storage.inbox import inbox_entries
 from hookfast.strict_json.tolerant import decode
 
 routes = PageRouter(DASHBOARD)
 
 _HEX_SHOWN = 256
+_READ_BYTES = 4 * MAX_SHOWN  # a character has at most four bytes
 
 
 @routes.get("/inbox")
@@ -73,9 +75,10 @@ async def inbox_page(
 async def entry_page(inbox_id: InboxPath, view: PageView, principal: Reader) -> Response:
     """Show an entry: its body, its duplicates and its event."""
     entry = await get_inbox_entry(inbox_id, view.context, principal)
-    body = bytes((await get_inbox_body(inbox_id, view.context, principal)).body)
+    async with view.context.database.read() as connection:
+        body = await inbox_entries.body_part(connection, inbox_id, start=0, size=_READ_BYTES)
     sources = await sources_to_choose(view, view.context, principal)
-    text, is_complete = _readable(body, entry.content_type)
+    text, is_complete = _readable(body or b"", entry)
     await tenant_names.load(view, entry.tenant_id)
     return view.render(
         "inbox_entry.html",
@@ -101,23 +104,38 @@ def _retried(entry: InboxView) -> str:
 routes.action("/inbox/{inbox_id}/retry", retry_inbox_entry, _retried)
 
 
-def _readable(body: bytes, content_type: str) -> tuple[str, bool]:
-    """Return a body as readable text, and whether it is complete. Bytes that are no text in the
-    charset of the content type are shown in hexadecimal."""
-    charset = charset_of(content_type)
+def _readable(body: bytes, entry: InboxView) -> tuple[str, bool]:
+    """Return an entry's body, of which `body` is the beginning, as readable text, and whether it is
+    complete. Bytes that are no text in the charset of the content type are shown in
+    hexadecimal."""
+    is_whole = len(body) == entry.size
+    charset = charset_of(entry.content_type)
     encoding = None if charset is None else codec_of(charset)
-    if content_type.partition(";")[0].strip().lower() == FORM:
+    if entry.content_type.partition(";")[0].strip().lower() == FORM:
         try:
-            pairs = form_pairs(body, encoding=encoding)
+            fields = body if is_whole else body.rpartition(b"&")[0]
+            pairs = form_pairs(fields, encoding=encoding)
         except InvalidInput:
             pass
         else:
-            fields = "\n".join(f"{name} = {value}" for name, value in pairs)
-            return fields[:MAX_SHOWN], len(fields) <= MAX_SHOWN
-    try:
-        text = decode(body, encoding)
-    except UnicodeDecodeError:
-        return body[:_HEX_SHOWN].hex(" ", 2), len(body) <= _HEX_SHOWN
+            lines = "\n".join(f"{name} = {value}" for name, value in pairs)
+            return lines[:MAX_SHOWN], is_whole and len(lines) <= MAX_SHOWN
+    text = _text(body, encoding, is_whole=is_whole)
+    if text is None:
+        return body[:_HEX_SHOWN].hex(" ", 2), is_whole and len(body) <= _HEX_SHOWN
     if text.lstrip()[:1] in ("{", "["):
-        return pretty(text)
-    return text[:MAX_SHOWN], len(text) <= MAX_SHOWN
+        shown, is_complete = pretty(text)
+    else:
+        shown, is_complete = text[:MAX_SHOWN], len(text) <= MAX_SHOWN
+    return shown, is_whole and is_complete
+
+
+def _text(body: bytes, encoding: str | None, *, is_whole: bool) -> str | None:
+    """Return the text of these bytes, the last of which may be the start of a character if they are
+    not the whole body; None if they are no text."""
+    for missing in range(1 if is_whole else 4):
+        try:
+            return decode(body[: len(body) - missing], encoding)
+        except UnicodeDecodeError:
+            continue
+    return None

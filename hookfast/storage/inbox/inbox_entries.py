@@ -71,6 +71,13 @@ class EntrySummary:
     size: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryDetails(EntrySummary):
+    """An inbox entry without its body."""
+
+    headers: list[list[str]]
+
+
 @dataclass(slots=True)
 class Repeats:
     """The repeated requests of one inbox entry."""
@@ -117,19 +124,24 @@ async def count_repeats(connection: AsyncConnection, repeats: Mapping[str, Repea
         await connection.execute(_COUNT_REPEATS, rows)
 
 
-async def get(
-    connection: AsyncConnection, inbox_id: str, *, lock: bool = False
-) -> InboxEntry | None:
-    """Return an entry with its body. `lock` keeps it from being changed until the transaction ends
+async def get(connection: AsyncConnection, inbox_id: str) -> InboxEntry | None:
+    """Return an entry with its body."""
+    return await fetch_one(connection, select(_INBOX).where(_C.id == inbox_id), InboxEntry)
+
+
+async def details(connection: AsyncConnection, inbox_id: str) -> EntryDetails | None:
+    """Return an entry without its body."""
+    statement = select(*_SUMMARY, _C.headers).where(_C.id == inbox_id)
+    row = (await connection.execute(statement)).mappings().one_or_none()
+    return None if row is None else EntryDetails(**row)
+
+
+async def lock_status(connection: AsyncConnection, inbox_id: str) -> InboxStatus | None:
+    """Return an entry's status, and keep the entry from being changed until the transaction ends
     (SQLite's write transactions do anyway)."""
-    statement = select(_INBOX).where(_C.id == inbox_id)
-    locked = statement.with_for_update() if lock else statement
-    return await fetch_one(connection, locked, InboxEntry)
-
-
-async def summary(connection: AsyncConnection, inbox_id: str) -> EntrySummary | None:
-    """Return an entry without its headers and its body."""
-    return (await summaries(connection, [inbox_id])).get(inbox_id)
+    statement = select(_C.status).where(_C.id == inbox_id).with_for_update()
+    status: InboxStatus | None = await connection.scalar(statement)
+    return status
 
 
 async def body_part(

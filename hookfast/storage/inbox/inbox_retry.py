@@ -138,10 +138,10 @@ async def _emit(
 
 
 async def _lock_failed(connection: AsyncConnection, inbox_id: str) -> None:
-    entry = await inbox_entries.get(connection, inbox_id, lock=True)
-    if entry is None:
+    status = await inbox_entries.lock_status(connection, inbox_id)
+    if status is None:
         raise NotFound("Nothing has this id, or this key may not see it.")
-    if entry.status != "failed":
+    if status != "failed":
         raise Conflict(
-            f"Only a failed entry can be retried; this one is {entry.status}.", code="not_failed"
+            f"Only a failed entry can be retried; this one is {status}.", code="not_failed"
         )

@@ -7,9 +7,11 @@ import pytest
 from fastapi import FastAPI
 
 from hookfast.inbox import PROVIDERS
+from hookfast.storage.database.engine import Database
 from tests.integration.api.inbound import post, signed
 from tests.integration.dashboard.resources import new_tenant
 from tests.integration.dashboard.visitor import Visitor, tenant_visitor, text_of
+from tests.support.seed_inbox import seed_entry
 
 pytestmark = pytest.mark.anyio
 
@@ -167,3 +169,35 @@ async def test_inbox_entry_is_shown_downloaded_and_retried(
         await client.put(f"/event-types/{kind}", json={})
         assert "The event was created." in await visitor.submit(f"{path}/retry", back=path)
         assert "/dashboard/events/evt_" in (await visitor.get(path)).text
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "shown"),
+    [
+        ("text/plain", "é€😀".encode() * 50_000, "é€😀é€😀"),
+        ("application/json", b'{"a": "' + "😀".encode() * 100_000 + b'"}', "&#34;a&#34;: &#34;😀"),
+        (
+            "application/x-www-form-urlencoded",
+            (b"a=" + b"%F0%9F%98%80" * 400 + b"&") * 100,
+            "a = 😀",
+        ),
+    ],
+)
+async def test_long_inbox_entry_is_shown_up_to_a_length(
+    app: FastAPI,
+    client: httpx2.AsyncClient,
+    database: Database,
+    content_type: str,
+    body: bytes,
+    shown: str,
+) -> None:
+    tenant = await new_tenant(client)
+    async with tenant_visitor(app, client, tenant) as visitor:
+        rest, _ = await new_source(visitor)
+        entry = await seed_entry(
+            database, f"src_{rest}", tenant, body=body, content_type=content_type
+        )
+        page = await visitor.get(f"/dashboard/inbox/{entry}")
+        assert shown in page.text
+        assert "Truncated" in page.text
+        assert len(page.text) < 600_000
