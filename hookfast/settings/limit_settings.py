@@ -32,8 +32,8 @@ class LimitSettings(BaseModel):
         256,
         ge=2,
         le=10_000,
-        description="Inbound requests that one API process handles at once, at most half of them "
-        "for one source; more get 503.",
+        description="Inbound requests whose bodies have arrived that one API process verifies and "
+        "stores at once, at most half of them for one source; more get 503.",
     )
     max_streams: int = Field(
         200,
@@ -52,9 +52,11 @@ class LimitSettings(BaseModel):
     max_body_memory: int = Field(
         67_108_864,
         ge=1_048_576,
-        description="Bytes of request bodies that one API process holds at once, at most half of "
-        "them from callers that are not authenticated yet; parsed, they may take four times as "
-        "much. More get 503.",
+        description="Bytes of bodies above 16 KiB that one process holds at once: of requests that "
+        "arrive, answers that leave, and deliveries that a worker sends; parsed, requests may take "
+        "four times as much. A tenant, an endpoint, a source and a client's site may each hold "
+        "half of what is free; the largest body always finds room. More waits up to ten seconds, "
+        "then gets 503; a worker sends it later.",
     )
     max_body_seconds: Seconds = Field(
         timedelta(seconds=30),
