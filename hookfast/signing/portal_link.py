@@ -7,6 +7,7 @@ for a link in an owner's mail, when that address is removed from the endpoint's 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -43,12 +44,21 @@ class PortalLink:
 
     def url(self, keyring: Keyring, *, public_url: str) -> str:
         """Return the link's URL, which gives access to everyone who has it."""
+        sealed = keyring.seal(self._text(), context=_CONTEXT)
+        return f"{public_url}{PATH}?{PARAMETER}={sealed.translate(_TO_URL)}"
+
+    def digest(self) -> str:
+        """Return a SHA-256 in hex that tells links apart, however their URLs are spelled: base64
+        can be written in several ways. Links that grant the same and expire in the same second are
+        one."""
+        return hashlib.sha256(self._text().encode()).hexdigest()
+
+    def _text(self) -> str:
         members = [
             *(self.tenant_id, self.endpoint_id, self.scope, int(self.expires_at.timestamp())),
             *(self.key_id, self.owner_hash),
         ]
-        sealed = keyring.seal(json.dumps(members, separators=(",", ":")), context=_CONTEXT)
-        return f"{public_url}{PATH}?{PARAMETER}={sealed.translate(_TO_URL)}"
+        return json.dumps(members, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
