@@ -1,8 +1,9 @@
 """Portal links open the portal of one tenant or one endpoint, without an API key. Pure.
 
 A link contains its permissions, encrypted by the keyring: nobody can read or change them, and
-nothing is stored. It ends at its expiry. It ends earlier when the API key that created it ends, or,
-for a link in an owner's mail, when that address is removed from the endpoint's owners.
+nothing is stored. It ends at its expiry, and earlier with the right behind it
+(`hookfast.storage.accounts.sessions`): when the API key that created it, its tenant or its endpoint
+ends, or, for a link in an owner's mail, when that address is removed from the endpoint's owners.
 """
 
 from __future__ import annotations
