@@ -174,7 +174,7 @@ def is_framed(request: Request) -> bool:
     """Return whether the page is loaded into a frame of another page (Fetch Metadata), as the
     settings allow some sites to do. Without them no page of ours is shown in a frame."""
     context: Context = request.app.state.context
-    return bool(context.settings.portal_frame_origins) and _destination(request) in _FRAMES
+    return _destination(request) in _FRAMES and bool(context.settings.portal_frame_origins)
 
 
 def is_shown(request: Request) -> bool:

@@ -165,9 +165,10 @@ async def test_poll_checks_the_key_after_it_has_written_its_answer(
 
 
 class Away:
-    """Makes the look-up of keys fail, as while the database is away."""
+    """Makes the look-up of keys fail, as while the database is away, or hang if it is `silent`."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, silent: bool = False) -> None:
+        self.silent = silent
         self.away = False
         self.refused = asyncio.Event()
         load = KeyCache._load
@@ -175,6 +176,8 @@ class Away:
         async def failing(keys: KeyCache, digest: str) -> Any:
             if self.away:
                 self.refused.set()
+                if self.silent:
+                    await asyncio.Event().wait()
                 raise OperationalError("SELECT", {}, ConnectionError("away"))
             return await load(keys, digest)
 
@@ -208,13 +211,14 @@ async def wait_for(event: asyncio.Event) -> None:
     await event.wait()
 
 
+@pytest.mark.parametrize("silent", [False, True])
 async def test_stream_ends_without_its_next_event_when_the_database_stays_away(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+    served: Served, monkeypatch: pytest.MonkeyPatch, silent: bool
 ) -> None:
     monkeypatch.setattr(key_recheck, "GRACE_SECONDS", 0.3)
     tenant, key = await served.tenant()
     other = await served.key(tenant, "tenant")
-    database = Away(monkeypatch)
+    database = Away(monkeypatch, silent=silent)
     async with served.stream(key) as stream, served.client(other) as emitter:
         monkeypatch.setattr(key_cache, "FRESH_SECONDS", 60.0)
         assert (await emitter.get("/events")).status_code == 200
