@@ -179,8 +179,11 @@ def is_framed(request: Request) -> bool:
 
 def is_shown(request: Request) -> bool:
     """Return whether the response becomes a page that the visitor sees: in a tab, or in a frame
-    where that is allowed. To an image or a script, a link must not begin a session unnoticed.
-    Browsers that are older than 2023, and all of them over http, do not say what they load."""
+    where that is allowed. To an image, a script, or a page that is loaded in advance (Prefetch), a
+    link must not begin a session unnoticed. Browsers that are older than 2023, and all of them over
+    http, do not say what they load."""
+    if any("prefetch" in request.headers.get(name, "") for name in ("sec-purpose", "purpose")):
+        return False
     return _destination(request) in (None, "document") or is_framed(request)
 
 

@@ -28,8 +28,13 @@ FRAMES = [
     {"Sec-Fetch-Dest": "frame", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "same-site"},
 ]
 UNSEEN = [
-    {"Sec-Fetch-Dest": destination, "Sec-Fetch-Site": "same-site"}
-    for destination in ("embed", "object", "fencedframe", "image", "script", "style", "empty")
+    *(
+        {"Sec-Fetch-Dest": destination, "Sec-Fetch-Site": "same-site"}
+        for destination in ("embed", "object", "fencedframe", "image", "script", "style", "empty")
+    ),
+    {"Sec-Fetch-Dest": "document", "Sec-Purpose": "prefetch;prerender"},
+    {"Sec-Fetch-Dest": "document", "Sec-Purpose": "prefetch"},
+    {"Purpose": "prefetch"},
 ]
 """What a page can load without its visitor seeing that it is the portal."""
 TABS = [
