@@ -102,6 +102,8 @@ _RESOURCES = (
 # of each trace, and its log records repeat ours. Monitoring requests, which come all day, and
 # streams, whose spans would stay open for hours, are left out.
 _STREAMS = ("/v1/stream", "/dashboard/live/", "/portal/live/")
+_WITHOUT_HEAD = (*_STREAMS, "/portal/open")
+"""Paths whose GET does more than show something: opening a link begins a session."""
 _UNTRACED = ("/healthz", "/readyz", "/metrics", *_STREAMS)
 _TELEMETRY: TelemetryConfig = {
     "operation_spans": False,
@@ -165,7 +167,7 @@ class _Application(FastAPI):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             scope = {**scope, "headers": _fields(scope)}
-            if scope["method"] == "HEAD" and not scope["path"].startswith(_STREAMS):
+            if scope["method"] == "HEAD" and not scope["path"].startswith(_WITHOUT_HEAD):
                 # RFC 9110, section 9.1. The server leaves out the body: its own scope says HEAD.
                 scope["method"] = "GET"
         await super().__call__(scope, receive, send)

@@ -78,10 +78,13 @@ async def authenticate(request: Request) -> None:
     without a valid key, and TooManyRequests after too many such failures or too many requests with
     this key."""
     known = await check_key(request)
-    request.state.principal = Principal(
-        scope=known.scope, tenant_id=known.tenant_id, key_id=known.key_id
-    )
+    request.state.principal = principal_of(known)
     count_request(request, known.key_id)
+
+
+def principal_of(key: KnownKey) -> Principal:
+    """Return the caller who has this key."""
+    return Principal(scope=key.scope, tenant_id=key.tenant_id, key_id=key.key_id)
 
 
 def count_request(request: Request, name: str) -> None:

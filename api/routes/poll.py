@@ -12,12 +12,13 @@ from fastapi import Query, Request, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader
+from api.access.key_recheck import recheck_key
 from api.access.ownership import owned
 from api.context.context import AppContext, Context
 from api.forms.poll import PollView, poll_body
 from api.http.fields import EndpointPath, WholeNumber
 from api.http.routing import router
-from api.stream.connection import connection_of
+from api.stream.connection import connection_of, until_left
 from api.stream.hub import Follower
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, Forbidden, InvalidInput
@@ -35,7 +36,6 @@ MAX_WAIT = 30
 """Seconds; less than the 60 s after which load balancers drop an idle connection."""
 _MAX_EVENTS = 200
 _READ_AGAIN_SECONDS = 5.0  # to notice that the endpoint was paused or deleted
-_SHUTDOWN_SECONDS = 1.0  # checks for shutdown this often
 _GATHER_SECONDS = 0.05
 
 Acknowledging: TypeAlias = Literal["forward", "none", "set"]
@@ -94,11 +94,11 @@ async def poll_endpoint(
         # Before returning more events: a consumer that dies now continues from here.
         await _acknowledge(context, endpoint_id, start.after, exactly=mode == "set")
     request_poll = _Poll(
+        request=request,
         context=context,
         principal=principal,
         endpoint_id=endpoint_id,
         limit=limit,
-        ending=connection_of(request.scope).ending,
     )
     result = await request_poll.read_until(start.after, seconds=wait)
     write = partial(
@@ -111,6 +111,7 @@ async def poll_endpoint(
     mapped = any(item.mapping is not None for item in result.page.items)
     # mappings take too long for the event loop
     body = await asyncio.to_thread(write) if mapped else write()
+    await recheck_key(request)
     return Response(body, media_type="application/json")
 
 
@@ -173,15 +174,16 @@ async def _acknowledge(
 class _Poll:
     """One poll request, which may read the feed several times."""
 
+    request: Request
     context: Context
     principal: Principal
     endpoint_id: str
     limit: int
-    ending: asyncio.Event
 
     async def read(self, after: Cursor) -> _Result:
-        """Read the next page. The endpoint is read again each time: it may have been changed,
-        paused or deleted."""
+        """Read the next page. The key is looked at and the endpoint read again each time: they may
+        have been revoked, changed, paused or deleted."""
+        await recheck_key(self.request)
         async with self.context.database.read() as connection:
             endpoint = _pollable(
                 owned(await endpoints.get(connection, self.endpoint_id), self.principal)
@@ -201,22 +203,24 @@ class _Poll:
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
         streams, page = self.context.streams, result.page
+        receive, connection = self.request.receive, connection_of(self.request.scope)
         with self.context.stream_slots.enter(self.principal.tenant_id):
             async with streams.following(page.filter, page.cursor) as follower:
-                while not result.page.items and clock() < until and not self.ending.is_set():
+                while not result.page.items and clock() < until and not connection.ending.is_set():
                     if not result.page.more:
-                        await self._wait_for_events(follower, until=until)
+                        waiting = _wait_for_events(follower, until=until)
+                        if not await until_left(waiting, receive, connection):
+                            break
                     result = await self.read(result.page.cursor)
         return result
 
-    async def _wait_for_events(self, follower: Follower, *, until: float) -> None:
-        clock = asyncio.get_running_loop().time
-        until = min(until, clock() + _READ_AGAIN_SECONDS)
-        while (remaining := until - clock()) > 0 and not self.ending.is_set():
-            if await follower.next(min(remaining, _SHUTDOWN_SECONDS)):
-                # The event may be for another endpoint: if the tenant emits many, read less often.
-                await asyncio.sleep(_GATHER_SECONDS)
-                return
+
+async def _wait_for_events(follower: Follower, *, until: float) -> None:
+    """Wait until an event may be for the endpoint, or it is time to look at the endpoint again."""
+    remaining = until - asyncio.get_running_loop().time()
+    if await follower.next(min(remaining, _READ_AGAIN_SECONDS)):
+        # The event may be for another endpoint: if the tenant emits many, read less often.
+        await asyncio.sleep(_GATHER_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

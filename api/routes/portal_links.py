@@ -65,8 +65,8 @@ async def create_portal_link(
     """A link to the portal, the pages for customers, for a person without an API key, such as a
     customer who is signed in to your own site. It starts a session of at most two hours that sees
     only this tenant and cannot create API keys. With `&theme=dark&accent=0ea5e9` added, it opens in
-    these colours. The link works until it expires. Revoking the API key that created it ends the
-    link and its sessions earlier."""
+    these colours. The link works until it expires. It and its sessions end earlier with the API
+    key that created it, and when the tenant or the endpoint is deleted."""
     form = form or PortalLinkForm()
     principal.check_tenant(tenant_id)
     link = PortalLink(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query, Request, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader
+from api.access.key_recheck import key_still_works
 from api.access.ownership import found, owned
 from api.context.context import AppContext, Context
 from api.http.fields import SourceId, TenantId, TimeInput
@@ -138,7 +140,7 @@ async def stream_events(
         after=place if gap is None else gap.cursor,
         gap=gap,
         pieces=_raw_pieces(context) if payload == "raw" else _pieces,
-        key_works=_key_check(request, context, principal),
+        key_works=partial(key_still_works, request),
     )
     return StreamResponse(stream, slots=context.stream_slots, tenant_id=principal.tenant_id)
 
@@ -158,17 +160,6 @@ async def _place(
     if place is None or hidden:
         raise InvalidInput.at(pointer, "there is no such event, or it is no longer kept")
     return place
-
-
-def _key_check(request: Request, context: Context, principal: Principal) -> Any:
-    """Return a function that checks whether the request's key still works."""
-    key = request.headers["authorization"].partition(" ")[2].strip()
-
-    async def works() -> bool:
-        known = await context.keys.find(key)
-        return known is not None and known.key_id == principal.key_id
-
-    return works
 
 
 async def _pieces(events: Sequence[FeedEvent]) -> AsyncIterator[bytes]:

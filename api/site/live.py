@@ -63,9 +63,9 @@ async def messages(view: View, render: Render, *, every: float) -> AsyncGenerato
     while clock() < until and not ending.is_set():
         began = clock()
         try:
-            if sent is not None:
-                await current_visitor(view.request, view.site)
             html = await render()
+            # after it, which may take long: what a visitor no longer may see is not sent
+            await current_visitor(view.request, view.site)
         except HookfastError:  # the session has ended, or the resource was deleted
             return
         except Exception as error:

@@ -3,8 +3,8 @@ key, those of the portal with a link.
 
 The cookie holds 256 random bits; the database stores their SHA-256. It is for this host only, never
 for scripts, and over https it is never sent in clear (the prefix `__Host-`, RFC 6265bis, section
-4.1.3.2). A session lasts half a day, ends when its key is revoked or expires, and has the scope of
-its key.
+4.1.3.2). A session lasts half a day, two hours if it was begun with a link, and ends when the right
+behind it does (`hookfast.storage.accounts.sessions.Grant`), which is looked up for every page.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from fastapi import Request, Response
 from api.access.authentication import Principal, count_request
 from api.access.client_address import client_site
 from api.context.context import Context
-from api.context.key_cache import KnownKey
 from api.site.site import Site
 from hookfast.errors import Unauthenticated
 from hookfast.storage.accounts import sessions
 from hookfast.storage.accounts.api_keys import Scope
-from hookfast.storage.accounts.sessions import LiveSession
-from hookfast.storage.tables import DashboardSession
+from hookfast.storage.accounts.sessions import Grant, LiveSession
 
 LIFETIME: Final = timedelta(hours=12)
 _SIGN_IN = "hookfast-sign-in"
+_FRAMES: Final = ("iframe", "frame")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,38 +84,35 @@ async def begin(
     request: Request,
     response: Response,
     site: Site[Any],
+    grant: Grant,
     *,
-    key: KnownKey,
-    lifetime: timedelta = LIFETIME,
-    via: str | None = None,
-    endpoint_id: str | None = None,
+    lifetime: timedelta,
+    replaces: str | None,
 ) -> None:
-    """Begin a session, and end the browser's previous one on this site: a token that somebody
-    planted becomes worthless. `via` marks the session of a portal link, and `endpoint_id` limits it
-    to that endpoint."""
+    """Begin a session in place of `replaces` (the result of `sent_token`), and set its cookie: a
+    token that somebody planted becomes worthless. Raises Unauthenticated if its right has ended."""
     context: Context = request.app.state.context
     token, now = secrets.token_urlsafe(32), context.clock()
-    expires_at = now + lifetime
-    if key.expires_at is not None:
-        expires_at = min(expires_at, key.expires_at)
-    row = DashboardSession(
-        token_sha256=_sha256(token),
-        key_id=key.key_id,
-        scope=key.scope,
-        tenant_id=key.tenant_id,
-        created_at=now,
-        expires_at=expires_at,
-        via=via,
-        endpoint_id=endpoint_id,
-    )
-    earlier = request.cookies.get(cookie_name(request, site.cookie))
     async with context.database.write() as connection:
-        if earlier:
-            await sessions.remove(connection, _sha256(earlier))
-        await sessions.add(connection, row)
-    seconds = int((expires_at - now).total_seconds())
+        is_added = await sessions.add(
+            connection,
+            grant,
+            token_sha256=_sha256(token),
+            now=now,
+            expires_at=now + lifetime,
+            replaces=replaces,
+        )
+    if not is_added:
+        raise Unauthenticated("This key or link is no longer valid.")
+    seconds = int(lifetime.total_seconds())
     set_cookie(request, response, site.cookie, token, seconds=seconds)
     set_cookie(request, response, _SIGN_IN, "", seconds=0)
+
+
+def sent_token(request: Request, site: Site[Any]) -> str | None:
+    """Return the SHA-256 of the session's token that the browser sent, whether or not it is one."""
+    token = request.cookies.get(cookie_name(request, site.cookie))
+    return _sha256(token) if token else None
 
 
 async def end(request: Request, response: Response, site: Site[Any], visitor: Visitor) -> None:
@@ -175,8 +171,24 @@ def set_cookie(
 
 
 def is_framed(request: Request) -> bool:
-    """Return whether the page is loaded into a frame of another page (Fetch Metadata)."""
-    return request.headers.get("sec-fetch-dest") in ("iframe", "frame")
+    """Return whether the page is loaded into a frame of another page (Fetch Metadata), as the
+    settings allow some sites to do. Without them no page of ours is shown in a frame."""
+    context: Context = request.app.state.context
+    return _destination(request) in _FRAMES and bool(context.settings.portal_frame_origins)
+
+
+def is_shown(request: Request) -> bool:
+    """Return whether the response becomes a page that the visitor sees: in a tab, or in a frame
+    where that is allowed. To an image, a script, or a page that is loaded in advance (Prefetch), a
+    link must not begin a session unnoticed. Browsers that are older than 2023, and all of them over
+    http, do not say what they load."""
+    if any("prefetch" in request.headers.get(name, "") for name in ("sec-purpose", "purpose")):
+        return False
+    return _destination(request) in (None, "document") or is_framed(request)
+
+
+def _destination(request: Request) -> str | None:
+    return request.headers.get("sec-fetch-dest")
 
 
 def _sha256(token: str) -> str:

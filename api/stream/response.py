@@ -4,15 +4,14 @@ the client leaves or reads too slowly, the server shuts down, or there are no mo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
 
 import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.stream.connection import ConnectionHandle, connection_of
+from api.stream.connection import connection_of, until_left
 from api.stream.slots import StreamSlots
 
 STALL_SECONDS = 30.0
@@ -49,7 +48,7 @@ class StreamResponse(Response):
                 }
             )
             try:
-                await _until_left(self._send_pieces(send), receive, connection)
+                await until_left(self._send_pieces(send), receive, connection)
                 await _send(send, b"", more=False)
             except _Stalled:
                 log.info("A stream was cut: its client read nothing for too long.")
@@ -59,25 +58,9 @@ class StreamResponse(Response):
         async with aclosing(self._pieces):
             async for piece in self._pieces:
                 await _send(send, piece)
-
-
-async def _until_left(
-    sending: Coroutine[Any, Any, None], receive: Receive, connection: ConnectionHandle
-) -> None:
-    """Send until the client leaves or the server shuts down. Raises _Stalled."""
-    streaming = asyncio.create_task(sending, name="stream")
-    others = [
-        asyncio.create_task(_disconnected(receive), name="stream-disconnected"),
-        asyncio.create_task(connection.ending.wait(), name="stream-ending"),
-    ]
-    try:
-        await asyncio.wait([streaming, *others], return_when=asyncio.FIRST_COMPLETED)
-        if streaming.done():
-            streaming.result()
-    finally:
-        for task in (streaming, *others):
-            task.cancel()
-        await asyncio.wait([streaming, *others])
+                # Wait for a slow client before the next piece is asked for, not with the piece in
+                # hand: whether the client may have it is checked right before it is yielded.
+                await _send(send, b"")
 
 
 class _Stalled(Exception):
@@ -90,9 +73,3 @@ async def _send(send: Send, piece: bytes, *, more: bool = True) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": more})
     except TimeoutError:
         raise _Stalled from None
-
-
-async def _disconnected(receive: Receive) -> None:
-    """Return when the client has disconnected."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

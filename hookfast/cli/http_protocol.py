@@ -73,6 +73,11 @@ class BoundedHttp(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._made_progress = self._in_head = True
         super().on_message_begin()
+        if self.cycle is not None and not self.cycle.response_complete:
+            # uvicorn reads no further until it has responded to the request before, so that nobody
+            # would notice that the client leaves: no poll or stream may wait until then
+            self._connection.ending.set()
+        self._connection = ConnectionHandle(self.transport.abort)
         self.scope["extensions"] = {EXTENSION: self._connection}  # type: ignore[dict-item] # ours
 
     def on_headers_complete(self) -> None:

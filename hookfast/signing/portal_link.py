@@ -1,12 +1,14 @@
 """Portal links open the portal of one tenant or one endpoint, without an API key. Pure.
 
 A link contains its permissions, encrypted by the keyring: nobody can read or change them, and
-nothing is stored. It ends at its expiry. It ends earlier when the API key that created it ends, or,
-for a link in an owner's mail, when that address is removed from the endpoint's owners.
+nothing is stored. It ends at its expiry, and earlier with the right behind it
+(`hookfast.storage.accounts.sessions`): when the API key that created it, its tenant or its endpoint
+ends, or, for a link in an owner's mail, when that address is removed from the endpoint's owners.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -43,12 +45,21 @@ class PortalLink:
 
     def url(self, keyring: Keyring, *, public_url: str) -> str:
         """Return the link's URL, which gives access to everyone who has it."""
+        sealed = keyring.seal(self._text(), context=_CONTEXT)
+        return f"{public_url}{PATH}?{PARAMETER}={sealed.translate(_TO_URL)}"
+
+    def digest(self) -> str:
+        """Return a SHA-256 in hex that tells links apart, however their URLs are spelled: base64
+        can be written in several ways. Links that grant the same and expire in the same second are
+        one."""
+        return hashlib.sha256(self._text().encode()).hexdigest()
+
+    def _text(self) -> str:
         members = [
             *(self.tenant_id, self.endpoint_id, self.scope, int(self.expires_at.timestamp())),
             *(self.key_id, self.owner_hash),
         ]
-        sealed = keyring.seal(json.dumps(members, separators=(",", ":")), context=_CONTEXT)
-        return f"{public_url}{PATH}?{PARAMETER}={sealed.translate(_TO_URL)}"
+        return json.dumps(members, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)

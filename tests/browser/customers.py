@@ -6,6 +6,14 @@ from http.server import BaseHTTPRequestHandler
 
 from hookfast.sender.verify import CHALLENGE_HEADER
 
+_FRAME = '<iframe src="{}" title="Webhooks" width="100%" height="2000"></iframe>'
+_ELEMENTS = {
+    "embed": '<embed src="{}">',
+    "img": '<img src="{}" alt="">',
+    "object": '<object data="{}"></object>',
+    "script": '<script src="{}"></script>',
+}
+
 
 class Customers(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
@@ -14,10 +22,10 @@ class Customers(BaseHTTPRequestHandler):
         self._answer("text/plain", b"thank you")
 
     def do_GET(self) -> None:
-        """Show a page with the query in a frame."""
-        link = self.path.partition("?")[2]
-        frame = f'<iframe src="{link}" title="Webhooks" width="100%" height="2000"></iframe>'
-        page = f"<!doctype html><title>Account</title><h1>Account</h1>{frame}"
+        """Show a page with the query in a frame, or in the element that the path names."""
+        path, _, link = self.path.partition("?")
+        element = _ELEMENTS.get(path.strip("/"), _FRAME).format(link)
+        page = f"<!doctype html><title>Account</title><h1>Account</h1>{element}"
         self._answer("text/html", page.encode())
 
     def _answer(self, media_type: str, body: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Frame, Page, ViewportSize, expect
 
-from tests.browser.browsing import ACCESSIBILITY, portal_link
+from tests.browser.browsing import ACCESSIBILITY, portal_link, posted
 from tests.browser.chromium import NARROW, WIDE, Chromium
 from tests.browser.conftest import Site
 from tests.browser.customers import Customers
@@ -131,6 +131,45 @@ def test_a_site_that_is_not_allowed_cannot_embed_the_portal(chromium: Chromium, 
         with tab.expect_console_message(lambda said: "frame-ancestors" in said.text):
             tab.goto(f"{stranger}/?{portal_link(site)}")
         assert all("portal/endpoints" not in frame.url for frame in tab.frames[1:])
+
+
+def test_link_of_another_account_in_a_frame_asks_first(
+    chromium: Chromium, site: Site, customers: str
+) -> None:
+    other = posted(site, "/tenants", {"name": "Another"})["id"]
+    theirs = portal_link(site, tenant_id=other)
+    with chromium.page() as tab:
+        tab.goto(portal_link(site))
+        tab.goto(f"{customers}/?{theirs}")
+        frame = tab.frame_locator("iframe")
+        expect(frame.get_by_role("heading", name="Open another account")).to_be_visible()
+        frame.get_by_role("link", name="Stay here").click()
+        expect(frame.get_by_role("link", name="Warehouse")).to_be_visible()
+        tab.goto(f"{customers}/?{theirs}")
+        frame.get_by_role("button", name="Open the link").click()
+        expect(frame.get_by_text("No endpoint yet")).to_be_visible()
+        # the same account needs no question
+        tab.goto(f"{customers}/?{theirs}")
+        expect(frame.get_by_text("No endpoint yet")).to_be_visible()
+
+
+@pytest.mark.parametrize("element", ["iframe", "img", "script", "object", "embed"])
+def test_page_of_a_neighbour_neither_replaces_a_session_nor_begins_one_unseen(
+    chromium: Chromium, site: Site, element: str
+) -> None:
+    """Its host is ours, as a neighbouring one of the same domain is: cookies are sent and kept."""
+    other = posted(site, "/tenants", {"name": "Another"})["id"]
+    theirs = portal_link(site, tenant_id=other)
+    with serving(Customers) as neighbour, chromium.page() as tab:
+        tab.goto(portal_link(site))
+        with tab.expect_request(theirs):
+            tab.goto(f"{neighbour}/{element}?{theirs}")
+        tab.goto(f"{site.origin}/portal/endpoints")
+        expect(tab.get_by_role("link", name="Warehouse")).to_be_visible()
+        tab.context.clear_cookies()
+        if element != "iframe":  # a frame is what the site's other customers use
+            tab.goto(f"{neighbour}/{element}?{theirs}")
+            assert "hookfast-portal" not in {one["name"] for one in tab.context.cookies()}
 
 
 def test_frame_has_the_theme_and_colour_of_the_site_around_it(

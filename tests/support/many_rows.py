@@ -110,6 +110,15 @@ _TABLES = {
         "created_at": "'2026-11-20T00:00:00.000000Z'",
         "updated_at": "'2026-11-20T00:00:00.000000Z'",
     },
+    "dashboard_sessions": {
+        "token_sha256": "'token_' || n",
+        "key_id": "'key_0'",
+        "scope": "'tenant'",
+        "tenant_id": _TENANT,
+        "begun_with": "CASE WHEN n % 10 < 8 THEN 'link_0' ELSE 'link_' || n END",
+        "created_at": "'2026-11-20T00:00:00.000000Z'",
+        "expires_at": "'2999-11-20T00:00:00.000000Z'",
+    },
     "subscriptions": {
         "id": "'sub_' || n",
         "endpoint_id": "'ep_' || n",

@@ -13,6 +13,7 @@ from api.site import session
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter, next_path
 from hookfast.errors import Forbidden, HookfastError, TooManyRequests, Unauthenticated
+from hookfast.storage.accounts.sessions import Grant
 
 open_routes = PageRouter(DASHBOARD, opens=True)
 
@@ -38,7 +39,16 @@ async def sign_in(view: PageView) -> Response:
         text = "Enter an API key." if error.code == "unauthenticated" else None
         return sign_in_form(view, after=after, error=error, text=text)
     response = view.redirect(after)
-    await session.begin(view.request, response, DASHBOARD, key=key)
+    lifetime = session.LIFETIME
+    if key.expires_at is not None:
+        lifetime = min(lifetime, key.expires_at - view.now)
+    grant = Grant(
+        key_id=key.key_id, scope=key.scope, tenant_id=key.tenant_id, begun_with=key.key_id
+    )
+    earlier = session.sent_token(view.request, DASHBOARD)
+    await session.begin(
+        view.request, response, DASHBOARD, grant, lifetime=lifetime, replaces=earlier
+    )
     return response
 
 

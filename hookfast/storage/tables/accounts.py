@@ -72,12 +72,16 @@ class DashboardSession(Record, table=True):
     its cookie is stored. `scope` and `tenant_id` limit what it may do and see, never more than its
     key may; `chosen_tenant_id` is the tenant that an operator has chosen to view. `via`, for a
     portal link: it was created with an API key (`link`), or was in a mail to an owner (`mail`:
-    there is no key). `endpoint_id` may then limit the session to one endpoint."""
+    there is no key, and `key_id` names the owner). `endpoint_id` may then limit the session to one
+    endpoint. `begun_with` is the key or the hash of the link: sessions of one are limited."""
 
     __tablename__ = "dashboard_sessions"
     __table_args__ = (
         # expired sessions
         Index("ix_dashboard_sessions_expires", "expires_at"),
+        # the oldest beyond the limits
+        Index("ix_dashboard_sessions_begun", "begun_with", "created_at", "token_sha256"),
+        Index("ix_dashboard_sessions_tenant", "tenant_id", "created_at", "token_sha256"),
     )
 
     token_sha256: str = Field(primary_key=True)
@@ -89,6 +93,7 @@ class DashboardSession(Record, table=True):
     expires_at: datetime = Field(sa_type=UtcDateTime)
     via: str | None = None
     endpoint_id: str | None = None
+    begun_with: str
 
 
 class FormOnce(Record, table=True):

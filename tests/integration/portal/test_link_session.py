@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import httpx2
 import pytest
 from fastapi import FastAPI
 
 from api.context.context import Context
-from hookfast.owners.notice import owner_hash
-from hookfast.signing.portal_link import OwnerLinks
-from tests.integration.dashboard.resources import end, new_tenant
-from tests.integration.dashboard.visitor import ORIGIN, Forms, Visitor, browser, signed_in
-from tests.integration.portal.links import OWN, customer, guest, link
+from tests.integration.dashboard.resources import end
+from tests.integration.dashboard.visitor import browser, signed_in
+from tests.integration.portal.links import OWN, customer, guest, link, mailed
 from tests.support.api_client import OPERATOR_KEY, KeyClient, assert_problem
 
 pytestmark = pytest.mark.anyio
@@ -69,30 +65,6 @@ async def test_link_does_not_end_the_session_of_an_operator(
         assert (await operator.get(await link(client, shop["tenant_id"]))).status_code == 303
         assert (await operator.get("/portal/endpoints")).status_code == 200
         assert (await operator.get("/dashboard/tenants")).status_code == 200
-
-
-async def test_link_of_another_tenant_asks_before_it_replaces_a_session(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
-) -> None:
-    other = await new_tenant(client)
-    url = await link(client, other)
-    async with customer(app, client, shop["tenant_id"]) as visitor:
-        page = await visitor.get(url + "&theme=dark&accent=%230a7")
-        assert "Open another account" in page.text
-        assert "other_receiver" in (await visitor.get("/portal/endpoints")).text
-        (fields,) = (given for _, at, given in Forms(page.text).found if at == "/portal/open")
-        rejected = await visitor.client.post("/portal/open", data=fields | {"csrf": "forged"})
-        assert rejected.status_code == 403
-        rejected = await visitor.client.post("/portal/open", data=fields)
-        assert rejected.status_code == 422  # the accent has three digits
-        del fields["accent"]
-        sent = await visitor.client.post("/portal/open", data=fields, follow_redirects=False)
-        assert sent.headers["location"] == "/portal"
-        page = await visitor.get("/portal/endpoints")
-        assert "other_receiver" not in page.text
-        assert 'data-theme="dark"' in page.text
-        # a link of the same tenant needs no question
-        assert (await visitor.get(await link(client, other))).status_code == 303
 
 
 @pytest.mark.parametrize("made_by", ["operator", "tenant"])
@@ -162,26 +134,12 @@ async def test_guessed_portal_links_are_throttled(app: FastAPI) -> None:
         assert (await visitor.get("/portal/open?sig=guessed")).status_code == 429
 
 
-async def mailed(visitor: Visitor, context: Context, shop: dict[str, str]) -> httpx2.Response:
-    """Follow the link in a mail to the endpoint's owner."""
-    links = OwnerLinks(context.keyring, timedelta(days=7))
-    return await visitor.get(
-        links.url(
-            shop["endpoint_id"],
-            tenant_id=shop["tenant_id"],
-            owner=owner_hash("owner@shop.example"),
-            at=context.clock(),
-            public_url=ORIGIN,
-        )
-    )
-
-
 async def test_link_in_owner_mail_opens_the_endpoint_read_only(
     app: FastAPI, client: httpx2.AsyncClient, context: Context, shop: dict[str, str]
 ) -> None:
     own = OWN.format(**shop)
     async with guest(app) as visitor:
-        assert (await mailed(visitor, context, shop)).status_code == 303
+        assert (await mailed(visitor, context, **shop)).status_code == 303
         assert (await visitor.get("/portal")).headers["location"] == own
         page = await visitor.get(own)
         assert page.status_code == 200
@@ -201,7 +159,7 @@ async def test_link_in_owner_mail_is_invalid_for_a_former_owner(
         headers={"Content-Type": "application/merge-patch+json"},
     )
     async with guest(app) as visitor:
-        assert (await mailed(visitor, context, shop)).status_code == 401
+        assert (await mailed(visitor, context, **shop)).status_code == 401
 
 
 async def test_portal_link_to_another_tenants_endpoint_is_rejected(

@@ -111,6 +111,17 @@ class Served:
         answer = await self.operator.post(f"/tenants/{tenant}/api-keys", json=form)
         return str(answer.json()["key"])
 
+    async def polled(self, tenant: str) -> str:
+        """Create an endpoint of the tenant that is polled, and return the path of its poll."""
+        form = {"mode": "poll", "tenant_id": tenant, "events": ["**"]}
+        answer = await self.operator.post("/endpoints", json=form)
+        return f"/endpoints/{answer.json()['id']}/poll"
+
+    async def until_taken(self, slots: int) -> None:
+        """Wait until so many slots of streams are taken."""
+        while self.context.stream_slots.taken != slots:  # noqa: ASYNC110 - no event for it
+            await asyncio.sleep(0.02)
+
     async def emit(self, tenant: str | None, count: int = 1, **more: Any) -> list[str]:
         event = {"type": TYPE, "data": {"ü": "\u2028"}, "tenant_id": tenant} | more
         answer = await self.operator.post("/events/batch", json={"events": [event] * count})

@@ -13,7 +13,7 @@ from hookfast.settings.settings import Settings
 from hookfast.storage.feed.cursor import Cursor
 from tests.integration.api.stream.conftest import TYPE, Served, ids, serving
 from tests.support.api_client import OPERATOR_KEY, assert_problem, development_settings
-from tests.support.waiting import PATIENCE, within
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -66,22 +66,6 @@ async def test_client_that_does_not_read_is_disconnected_and_can_resume(
         assert ids(await stream.events(40)) == emitted
 
 
-async def test_a_revoked_key_ends_its_stream(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(feed_stream, "HEARTBEAT_SECONDS", 0.1)
-    monkeypatch.setattr(feed_stream, "KEY_CHECK_SECONDS", 0.1)
-    tenant, key = await served.tenant()
-    async with served.stream(key) as stream:
-        assert await stream.next() is not None  # it is alive
-        keys = (await served.operator.get(f"/tenants/{tenant}/api-keys")).json()["data"]
-        await served.operator.delete(f"/api-keys/{keys[0]['id']}")
-        while await stream.next() is not None:
-            pass
-    async with served.client(key) as client:
-        assert_problem(await client.get("/stream"), 401, code="invalid_key")
-
-
 async def test_shutdown_ends_streams_cleanly(settings: Settings) -> None:
     async with serving(settings) as served, served.stream() as stream:
         emitted = await served.emit(None)
@@ -109,25 +93,6 @@ async def test_open_streams_are_limited_per_tenant_and_in_total(
                 await asyncio.sleep(0.02)
         async with served.stream(key):
             pass
-
-
-async def test_poll_stops_waiting_when_its_client_disconnects(settings: Settings) -> None:
-    async with serving(settings) as served:
-        tenant, _ = await served.tenant()
-        form = {"mode": "poll", "tenant_id": tenant, "events": ["**"]}
-        endpoint = (await served.operator.post("/endpoints", json=form)).json()["id"]
-        seats = served.context.stream_slots
-
-        async def until(taken: int) -> None:
-            while seats.taken != taken:  # noqa: ASYNC110 - no event for it
-                await asyncio.sleep(0.02)
-
-        client = served.client(OPERATOR_KEY)
-        poll = asyncio.create_task(client.get(f"/endpoints/{endpoint}/poll", params={"wait": 30}))
-        await within(PATIENCE, until(1))
-        poll.cancel()
-        await client.aclose()
-        await within(15, until(0))
 
 
 async def test_body_of_a_stream_request_takes_no_memory(
