@@ -4,7 +4,8 @@ A process has one `ByteBudget` of `HOOKFAST_MAX_BODY_MEMORY`. What it covers:
 
 - **Requests that arrive** (`api.http.request_body`): what has arrived of a body, until its response
   is sent. A declared length reserves nothing.
-- **Answers that leave** (`api.http.response_body`): what the client has not taken yet.
+- **Answers that leave** (`api.http.response_body`): what the client has not taken yet, and what
+  streams and polls have read for theirs (`api.stream.hub`, `api.routes.poll`).
 - **Bodies of attempts** (`hookfast.storage.deliveries.bodies`): what a worker sends, from before it
   is loaded until the attempt is recorded. A body that several attempts send at once counts once.
 
@@ -40,6 +41,8 @@ from hookfast.errors import Unavailable
 SMALL_BYTES = 16_384
 WAIT_SECONDS = 10.0
 """A claim waits for room at most this long."""
+SHORT_WAIT_SECONDS = 3.0
+"""So long if its bytes were loaded for it already: long enough to drop slow claims."""
 
 _SLOW_BYTES_PER_SECOND = 65_536
 _SLOW_SECONDS = 1.0
@@ -140,6 +143,8 @@ class ByteBudget:
         return all(self._by_owner[owner] + size <= free / 2 for owner in owners)
 
     def _count(self, claim: Claim, size: int) -> None:
+        if claim.size == 0 < size:
+            claim.begin()
         claim.size += size
         if claim is not self._turn:
             self._share(claim, size)
@@ -181,7 +186,7 @@ class ByteBudget:
         slow = [
             one
             for one in self._claims
-            if one.on_drop is not None and one not in self._waiting and one.is_slow(now)
+            if one.size and one.on_drop and one not in self._waiting and one.is_slow(now)
         ]
         mine = [one for one in slow if not set(one.owners).isdisjoint(waiting.owners)]
         missing = size + SMALL_BYTES
@@ -230,14 +235,22 @@ class Claim:
         self.on_drop = on_drop
         self.size = 0
         self.moved = 0
-        self._began = self._mark = self._moved_at = asyncio.get_running_loop().time()
-        self._moved_before_mark = 0
+        self.begin()
 
     async def grow(self, size: int, *, within: float | None = None, loaded: bool = False) -> None:
         """Hold `size` more bytes, and wait for room at most `within` seconds (10 by default).
         `loaded`: they are in memory already. Raises NoRoom."""
         seconds = WAIT_SECONDS if within is None else within
         await self._budget._grow(self, size, seconds, loaded=loaded)
+
+    def begin(self) -> None:
+        """Note that it begins to move, or does so again after it had nothing to move."""
+        self._began = self._mark = self._moved_at = asyncio.get_running_loop().time()
+        self._moved_before_mark = self.moved
+
+    def take(self, size: int) -> bool:
+        """Hold `size` more bytes if there is room, and return whether there was."""
+        return self._budget._take(self, size)
 
     def count(self, size: int) -> None:
         """Hold `size` more bytes that are in memory already, whether there is room or not."""

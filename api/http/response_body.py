@@ -19,13 +19,12 @@ from api.answers.problems import problem_of
 from api.context.context import Context
 from api.limits.body_owners import owners_of
 from api.stream.connection import connection_of
+from hookfast import byte_budget
 from hookfast.byte_budget import SMALL_BYTES, Claim, NoRoom
 from hookfast.errors import HookfastError
 
 _SLICE_BYTES = 16_384
 _PART_BYTES = 262_144  # of a stored body, in one statement
-_WAIT_SECONDS = 3.0
-"""An answer that is in memory already waits for room no longer than it takes to drop slow ones."""
 
 log = structlog.get_logger()
 
@@ -84,7 +83,9 @@ class LeavingBody:
         claim = self._counted(len(body))
         try:
             if claim.size < len(body):
-                await claim.grow(len(body) - claim.size, within=_WAIT_SECONDS, loaded=True)
+                await claim.grow(
+                    len(body) - claim.size, within=byte_budget.SHORT_WAIT_SECONDS, loaded=True
+                )
         except NoRoom as error:
             await self._refuse(error)
             return

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field
 
 from api.access.audit import Audit
-from api.access.authentication import Reader, Writer
+from api.access.authentication import Principal, Reader, Writer
+from api.access.key_recheck import recheck_key
 from api.access.ownership import found, owned
-from api.context.context import AppContext
+from api.context.context import AppContext, Context
 from api.context.source_cache import rules_of
 from api.http.fields import (
     InboxPath,
@@ -168,13 +171,24 @@ _BYTES: dict[str, Any] = {
     response_class=Response,
     responses={200: _BYTES},
 )
-async def get_inbox_body(inbox_id: InboxPath, context: AppContext, principal: Reader) -> Response:
+async def get_inbox_body(
+    inbox_id: InboxPath, context: AppContext, principal: Reader, request: Request
+) -> Response:
     """Returns the body as a download, whatever its content type was, so that no browser shows or
     runs foreign content under this address."""
+    return await stored_body(inbox_id, context, principal, recheck=partial(recheck_key, request))
+
+
+async def stored_body(
+    inbox_id: str, context: Context, principal: Principal, *, recheck: Callable[[], Awaitable[Any]]
+) -> Response:
+    """Return the answer with an entry's body. `recheck` is called before each part of it, and
+    raises HookfastError if the caller may not have it any more."""
     async with context.database.read() as connection:
         entry = owned(await inbox_entries.details(connection, inbox_id), principal)
 
     async def part(start: int, size: int) -> bytes:
+        await recheck()
         async with context.database.read() as connection:
             found = await inbox_entries.body_part(connection, inbox_id, start=start, size=size)
         if found is None:

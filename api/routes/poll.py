@@ -18,8 +18,11 @@ from api.context.context import AppContext, Context
 from api.forms.poll import PollView, poll_body
 from api.http.fields import EndpointPath, WholeNumber
 from api.http.routing import router
+from api.limits.body_owners import tenant_owners
 from api.stream.connection import connection_of, until_left
 from api.stream.hub import Follower
+from hookfast import byte_budget
+from hookfast.byte_budget import Claim
 from hookfast.endpoints.circuit import EndpointState
 from hookfast.errors import Conflict, Forbidden, InvalidInput
 from hookfast.storage.endpoints import endpoints
@@ -35,6 +38,7 @@ routes = router("Polling")
 MAX_WAIT = 30
 """Seconds; less than the 60 s after which load balancers drop an idle connection."""
 _MAX_EVENTS = 200
+_COPIES = 2  # of a page's bodies: as they were read, and in the answer
 _READ_AGAIN_SECONDS = 5.0  # to notice that the endpoint was paused or deleted
 _GATHER_SECONDS = 0.05
 
@@ -100,17 +104,20 @@ async def poll_endpoint(
         endpoint_id=endpoint_id,
         limit=limit,
     )
-    result = await request_poll.read_until(start.after, seconds=wait)
-    write = partial(
-        poll_body,
-        result.page,
-        acknowledged=result.acknowledged,
-        gap=start.gap,
-        public_url=context.settings.resolved_public_url,
-    )
-    mapped = any(item.mapping is not None for item in result.page.items)
-    # mappings take too long for the event loop
-    body = await asyncio.to_thread(write) if mapped else write()
+    with context.bodies.claim("poll", *tenant_owners(principal.tenant_id)) as memory:
+        result = await request_poll.read_until(start.after, seconds=wait, memory=memory)
+        size = _COPIES * result.page.size
+        await memory.grow(size, within=byte_budget.SHORT_WAIT_SECONDS, loaded=True)
+        write = partial(
+            poll_body,
+            result.page,
+            acknowledged=result.acknowledged,
+            gap=start.gap,
+            public_url=context.settings.resolved_public_url,
+        )
+        mapped = any(item.mapping is not None for item in result.page.items)
+        # mappings take too long for the event loop
+        body = await asyncio.to_thread(write) if mapped else write()
     await recheck_key(request)
     return Response(body, media_type="application/json")
 
@@ -193,10 +200,11 @@ class _Poll:
             acknowledged = await poll_positions.get(connection, self.endpoint_id)
         return _Result(page, acknowledged)
 
-    async def read_until(self, after: Cursor, *, seconds: float) -> _Result:
+    async def read_until(self, after: Cursor, *, seconds: float, memory: Claim) -> _Result:
         """Return the first page that has events, or an empty page when the time is over, the server
         shuts down or the client has left. Reads when the process's feed reader has found an event
-        that may be for the endpoint, and every few seconds."""
+        that may be for the endpoint, and every few seconds. Events that come
+        meanwhile are held in `memory`."""
         result = await self.read(after)
         if result.page.items or not seconds:
             return result
@@ -205,7 +213,7 @@ class _Poll:
         streams, page = self.context.streams, result.page
         receive, connection = self.request.receive, connection_of(self.request.scope)
         with self.context.stream_slots.enter(self.principal.tenant_id):
-            async with streams.following(page.filter, page.cursor) as follower:
+            async with streams.following(page.filter, page.cursor, memory=memory) as follower:
                 while not result.page.items and clock() < until and not connection.ending.is_set():
                     if not result.page.more:
                         waiting = _wait_for_events(follower, until=until)

@@ -15,9 +15,12 @@ from api.access.ownership import found, owned
 from api.context.context import AppContext, Context
 from api.http.fields import SourceId, TenantId, TimeInput
 from api.http.routing import router
+from api.limits.body_owners import tenant_owners
 from api.stream.blocks import event_block
+from api.stream.connection import connection_of
 from api.stream.feed_stream import Pieces, feed_stream
 from api.stream.response import StreamResponse
+from hookfast.byte_budget import Claim
 from hookfast.errors import InvalidInput
 from hookfast.events.event_type import parse_pattern
 from hookfast.ids import is_id
@@ -32,6 +35,7 @@ routes = router("Stream")
 
 _MAX_PATTERNS = 100
 _PIECE_BYTES = 256 * 1024
+_RAW_COPIES = 3  # of a received request while it is sent: itself, as text or base64, and the block
 
 _EXAMPLE = """\
 retry: 1000
@@ -141,6 +145,11 @@ async def stream_events(
         gap=gap,
         pieces=_raw_pieces(context) if payload == "raw" else _pieces,
         key_works=partial(key_still_works, request),
+        memory=context.bodies.claim(
+            "stream",
+            *tenant_owners(principal.tenant_id),
+            on_drop=connection_of(request.scope).abort,
+        ),
     )
     return StreamResponse(stream, slots=context.stream_slots, tenant_id=principal.tenant_id)
 
@@ -162,7 +171,7 @@ async def _place(
     return place
 
 
-async def _pieces(events: Sequence[FeedEvent]) -> AsyncIterator[bytes]:
+async def _pieces(events: Sequence[FeedEvent], memory: Claim) -> AsyncIterator[bytes]:
     piece = bytearray()
     for event in events:
         if event.raw_only:
@@ -179,13 +188,19 @@ def _raw_pieces(context: Context) -> Pieces:
     """Return a function that sends each event by itself: an original request may be many times
     larger than an event."""
 
-    async def pieces(events: Sequence[FeedEvent]) -> AsyncIterator[bytes]:
+    async def pieces(events: Sequence[FeedEvent], memory: Claim) -> AsyncIterator[bytes]:
         for event in events:
-            raw = None
-            if event.inbox_id is not None:
-                async with context.database.read() as connection:
-                    raws = await inbox_entries.raw_requests(connection, [event.inbox_id])
-                raw = raws.get(event.inbox_id)
-            yield event_block(event, raw)
+            if event.inbox_id is None:
+                yield event_block(event)
+                continue
+            async with context.database.read() as connection:
+                sizes = await inbox_entries.sizes(connection, [event.inbox_id])
+            size = _RAW_COPIES * sizes.get(event.inbox_id, 0)
+            await memory.grow(size)
+            async with context.database.read() as connection:
+                raws = await inbox_entries.raw_requests(connection, [event.inbox_id])
+            block = event_block(event, raws.pop(event.inbox_id, None))
+            yield block
+            memory.shrink(size)
 
     return pieces

@@ -18,6 +18,8 @@ from collections.abc import AsyncIterator, Sequence
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
+from hookfast import byte_budget
+from hookfast.byte_budget import Claim
 from hookfast.clock import Clock, utc_now
 from hookfast.outage_log import DATABASE
 from hookfast.storage.database.doorbell import Doorbell
@@ -51,9 +53,12 @@ class StreamHub:
         self._listens = self._closed = False
 
     @contextlib.asynccontextmanager
-    async def following(self, chosen: FeedFilter, after: Cursor) -> AsyncIterator[Follower]:
-        """Register a stream that wants these events, from after this cursor."""
-        follower = Follower(self, chosen, after)
+    async def following(
+        self, chosen: FeedFilter, after: Cursor, *, memory: Claim
+    ) -> AsyncIterator[Follower]:
+        """Register a stream that wants these events, from after this cursor. `memory` holds the
+        bodies of the events that it was given last and of those that wait for it."""
+        follower = Follower(self, chosen, after, memory=memory)
         self._followers.add(follower)
         if self._reader is None:
             self._reader = asyncio.create_task(self._read_on(), name="stream-hub")
@@ -61,6 +66,7 @@ class StreamHub:
             yield follower
         finally:
             self._followers.discard(follower)
+            memory.shrink(memory.size)
 
     async def close(self) -> None:
         """Stop reading."""
@@ -69,10 +75,16 @@ class StreamHub:
             self._reader.cancel()
             await asyncio.wait([self._reader])
 
-    async def page(self, chosen: FeedFilter, after: Cursor) -> FeedPage:
-        """Read a page for one follower. Raises SQLAlchemyError."""
-        async with self._readers, self._database.read() as connection:
-            return await feed.read(connection, chosen, after=after, limit=_PAGE, now=self._clock())
+    async def page(self, chosen: FeedFilter, after: Cursor, *, memory: Claim) -> FeedPage:
+        """Read a page for one follower. Raises SQLAlchemyError and NoRoom."""
+        async with self._readers:
+            async with self._database.read() as connection:
+                page = await feed.read(
+                    connection, chosen, after=after, limit=_PAGE, now=self._clock()
+                )
+            size = size_of(page.events)
+            await memory.grow(size, within=byte_budget.SHORT_WAIT_SECONDS, loaded=True)
+            return page
 
     def tail(self) -> Cursor | None:
         """Return the cursor up to which followers have been passed all events."""
@@ -129,18 +141,21 @@ class StreamHub:
 class Follower:
     """One stream's position in the feed. `cursor` follows the events that `next` returned last."""
 
-    def __init__(self, hub: StreamHub, chosen: FeedFilter, after: Cursor) -> None:
+    def __init__(self, hub: StreamHub, chosen: FeedFilter, after: Cursor, *, memory: Claim) -> None:
         self.chosen = chosen
         self.cursor = after
         self._hub = hub
+        self._memory = memory
         self._queue: deque[FeedEvent] = deque()
         self._queued_bytes = 0
         self._behind = True
         self._woken = asyncio.Event()
 
     async def next(self, timeout: float) -> Sequence[FeedEvent]:
-        """Return the next events; none if there were none for `timeout` seconds. Raises
-        SQLAlchemyError; call it again then."""
+        """Return the next events; none if there were none for `timeout` seconds. The memory of
+        those before them is free then. Raises SQLAlchemyError, after which it can be called again,
+        and NoRoom."""
+        self._memory.shrink(self._memory.size - self._queued_bytes)
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout
         while True:
@@ -148,7 +163,7 @@ class Follower:
                 # before the read: events that the hub drops from here on are in a later page
                 self._behind = False
                 try:
-                    page = await self._hub.page(self.chosen, self.cursor)
+                    page = await self._hub.page(self.chosen, self.cursor, memory=self._memory)
                 except BaseException:
                     self._behind = True
                     raise
@@ -176,11 +191,16 @@ class Follower:
         for event in events:
             if not self.chosen.matches_event(event):
                 continue
-            self._queue.append(event)
-            self._queued_bytes += len(event.body)
-            if len(self._queue) > _QUEUED_EVENTS or self._queued_bytes > _QUEUED_BYTES:
+            size = len(event.body)
+            if (
+                len(self._queue) == _QUEUED_EVENTS
+                or self._queued_bytes + size > _QUEUED_BYTES
+                or not self._memory.take(size)
+            ):
                 self.fall_behind()
                 return
+            self._queue.append(event)
+            self._queued_bytes += size
         if self._queue:
             self._woken.set()
 
@@ -193,10 +213,13 @@ class Follower:
     def _take(self) -> list[FeedEvent]:
         seen = self.cursor
         events = [event for event in self._queue if not seen.covers(event.position, event.id)]
-        self._clear()
+        self._memory.shrink(self._queued_bytes - size_of(events))
+        self._queue.clear()
+        self._queued_bytes = 0
         return events
 
     def _clear(self) -> None:
+        self._memory.shrink(self._queued_bytes)
         self._queue.clear()
         self._queued_bytes = 0
 
@@ -205,3 +228,8 @@ class Follower:
         tail = self._hub.tail()
         if tail is not None and not self._queue and not self._behind and self.cursor < tail:
             self.cursor = tail
+
+
+def size_of(events: Sequence[FeedEvent]) -> int:
+    """Return the bytes of the events' bodies together."""
+    return sum(len(event.body) for event in events)

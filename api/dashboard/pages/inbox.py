@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import Query, Response
 
 from api.access.authentication import Reader
-from api.context.context import AppContext
 from api.dashboard.pages import tenant_names
 from api.dashboard.pages.filter_choices import sources_to_choose
 from api.dashboard.site import DASHBOARD
@@ -16,14 +16,15 @@ from api.http.pagination import PageQuery
 from api.routes.inbox import (
     InboxView,
     Status,
-    get_inbox_body,
     get_inbox_entry,
     list_inbox,
     retry_inbox_entry,
+    stored_body,
 )
 from api.site.json_view import MAX_SHOWN, pretty
 from api.site.page import PageView
 from api.site.page_route import PageRouter
+from api.site.session import current_visitor
 from api.site.time_range import RangeQuery
 from hookfast.errors import InvalidInput
 from hookfast.inbox.charset import codec_of
@@ -90,9 +91,10 @@ async def entry_page(inbox_id: InboxPath, view: PageView, principal: Reader) -> 
 
 
 @routes.get("/inbox/{inbox_id}/body")
-async def entry_body(inbox_id: InboxPath, context: AppContext, principal: Reader) -> Response:
+async def entry_body(inbox_id: InboxPath, view: PageView, principal: Reader) -> Response:
     """Download the body, byte for byte, in a way that no browser shows or runs."""
-    return await get_inbox_body(inbox_id, context, principal)
+    recheck = partial(current_visitor, view.request, view.site)
+    return await stored_body(inbox_id, view.context, principal, recheck=recheck)
 
 
 def _retried(entry: InboxView) -> str:

@@ -78,6 +78,11 @@ class PollPage:
     more: bool
     filter: FeedFilter
 
+    @property
+    def size(self) -> int:
+        """The bytes of the bodies of all items together."""
+        return sum(len((item.raw or item.event).body) for item in self.items)
+
 
 @dataclass(frozen=True, slots=True)
 class _Match:
@@ -110,12 +115,8 @@ async def read(
         page, matches = await _read_filtered(
             connection, chosen, subscriptions, after=after, limit=limit, now=now
         )
-    raw_ids = {
-        event.inbox_id
-        for event in page.events
-        for one in matches.get(event.id, ())
-        if one.payload == "raw" and event.inbox_id is not None
-    }
+    page = await _within_bytes(connection, page, matches)
+    raw_ids = {one for event in page.events for one in _raw_ids(event, matches)}
     raws = await inbox_entries.raw_requests(connection, raw_ids) if raw_ids else {}
     mapped = await mappings.latest(
         connection,
@@ -132,6 +133,29 @@ async def read(
         more=page.more,
         filter=chosen,
     )
+
+
+async def _within_bytes(
+    connection: AsyncConnection, page: FeedPage, matches: Mapping[str, Sequence[_Match]]
+) -> FeedPage:
+    """Return the beginning of the page whose received requests have at most `MAX_PAGE_BYTES`: at
+    least one event, and `more` if there are others. The events of a page are within it already, but
+    the request of an event may be many times larger."""
+    ids = [_raw_ids(event, matches) for event in page.events]
+    sizes = await inbox_entries.sizes(connection, {one for of_event in ids for one in of_event})
+    total = 0
+    for index, of_event in enumerate(ids):
+        total += sum(sizes.get(one, 0) for one in of_event)
+        if index and total > feed.MAX_PAGE_BYTES:
+            events = page.events[:index]
+            return replace(page, events=events, cursor=events[-1].cursor, more=True)
+    return page
+
+
+def _raw_ids(event: FeedEvent, matches: Mapping[str, Sequence[_Match]]) -> list[str]:
+    """Return the inbox entry whose request an event's items have, once for each such item."""
+    raw = [one for one in matches.get(event.id, ()) if one.payload == "raw"]
+    return [] if event.inbox_id is None else [event.inbox_id] * len(raw)
 
 
 async def first_cursor(connection: AsyncConnection, endpoint: Endpoint, *, now: datetime) -> Cursor:

@@ -239,6 +239,14 @@ def _raw_request(row: Any) -> RawRequest:
     return RawRequest(row.body, row.content_type, headers)
 
 
+async def sizes(connection: AsyncConnection, inbox_ids: Collection[str]) -> dict[str, int]:
+    """Return the length of these entries' bodies, in bytes, by id, without entries that are no
+    longer kept."""
+    length = func.length(_C.body).label("size")
+    rows = await connection.execute(select(_C.id, length).where(_C.id.in_(sorted(inbox_ids))))
+    return {row.id: row.size for row in rows}
+
+
 async def source_ids(connection: AsyncConnection, inbox_ids: Collection[str]) -> dict[str, str]:
     """Return the source ids of these entries by id, without entries that are no longer kept."""
     rows = await connection.execute(select(_C.id, _C.source_id).where(_C.id.in_(sorted(inbox_ids))))

@@ -172,6 +172,39 @@ async def test_answers_that_nobody_reads_are_bounded_and_make_room(
     await within(PATIENCE, server.until_used(0, 0))
 
 
+async def test_streams_that_nobody_reads_are_bounded_and_make_room(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each reads the events since a time by itself."""
+    monkeypatch.setattr(byte_budget, "_SLOW_SECONDS", 0.2)
+    async with httpx2.AsyncClient(
+        base_url=f"http://127.0.0.1:{server.port}/v1",
+        headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+        timeout=PATIENCE,
+        trust_env=False,
+    ) as client:
+        await client.put("/event-types/order.invoice.paid", json={})
+        for number in range(8):
+            event = {"type": "order.invoice.paid", "data": f"{number}" + "x" * 90_000}
+            emitted = await client.post("/events", json=event | {"broadcast": True})
+            assert emitted.status_code == 202, emitted.text
+        request = server.head("GET", "/v1/stream?since=2026-01-01T00:00:00Z")
+        sockets = [_unread(server.port, request) for _ in range(20)]
+        try:
+            await within(PATIENCE, server.until_used(600_000))
+            read = 0
+            async with client.stream("GET", "/stream?since=2026-01-01T00:00:00Z") as answer:
+                async for line in answer.aiter_lines():
+                    assert server.budget.used <= 2 * SHARED
+                    read += line == "event: event"
+                    if read == 8:
+                        break
+        finally:
+            for one in sockets:
+                one.close()
+    await within(PATIENCE, server.until_used(0, 0))
+
+
 def _unread(port: int, request: bytes) -> socket.socket:
     one = socket.socket()
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
@@ -197,7 +230,7 @@ async def test_answer_for_which_there_is_no_room_is_503(
 async def test_long_answer_from_memory_for_which_there_is_no_room_is_503(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(response_body, "_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(byte_budget, "SHORT_WAIT_SECONDS", 0.05)
     url = f"http://127.0.0.1:{server.port}/openapi.json"
     async with httpx2.AsyncClient(timeout=PATIENCE, trust_env=False) as client:
         with server.budget.claim("test") as one, server.budget.claim("test") as turn:
