@@ -186,7 +186,7 @@ async def test_streams_that_nobody_reads_are_bounded_and_make_room(
         await client.put("/event-types/order.invoice.paid", json={})
         for number in range(8):
             event = {"type": "order.invoice.paid", "data": f"{number}" + "x" * 90_000}
-            emitted = await client.post("/events", json=event | {"broadcast": True})
+            emitted = await client.post("/events", json=event)
             assert emitted.status_code == 202, emitted.text
         request = server.head("GET", "/v1/stream?since=2026-01-01T00:00:00Z")
         sockets = [_unread(server.port, request) for _ in range(20)]
