@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import delete
 
 from api.http import arriving_body, request_body, response_body
+from api.routes import stream
 from hookfast import byte_budget
 from hookfast.byte_budget import ByteBudget
 from hookfast.settings.settings import Settings
@@ -176,7 +177,7 @@ async def test_streams_that_nobody_reads_are_bounded_and_make_room(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each reads the events since a time by itself."""
-    monkeypatch.setattr(byte_budget, "_SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(stream, "_PIECE_BYTES", 1)  # a piece fits beside a page
     async with httpx2.AsyncClient(
         base_url=f"http://127.0.0.1:{server.port}/v1",
         headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
