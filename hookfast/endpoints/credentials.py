@@ -219,6 +219,16 @@ def current_credential(stored: Sequence[Credential], *, tls: bool) -> Credential
     return next((one for one in of_group if one["expires_at"] is None), None)
 
 
+def has_secret(stored: Sequence[Credential], *, tls: bool, now: datetime) -> bool:
+    """Whether requests carry a client certificate, or another credential. Authorities that are
+    trusted are no secret of ours."""
+    return any(
+        not tls or one["shown"]["certificate"] is not None
+        for one in live_secrets(stored, now)
+        if (one["kind"] == "tls") is tls
+    )
+
+
 def replaced_until(stored: Sequence[Credential], *, tls: bool) -> datetime | None:
     """Return until when the replaced credential is used, or was; None if none was kept."""
     ends = [expiry_of(one) for one in stored if (one["kind"] == "tls") is tls]
