@@ -1,8 +1,8 @@
 """A change of an endpoint's URL to another origin: another scheme, host or port.
 
-Requests carry the endpoint's credentials to its URL. So that nobody who may change the URL can have
-them sent to another server, although no response shows them, whoever changes its origin has to give
-them again, or to remove them. The operator does not: an operator's key may do everything.
+Requests carry the endpoint's credentials to its URL. No response shows them, so a caller must not
+be able to read them by a URL of its own: it has to give them again with the new origin, or to remove
+them. The operator does not: an operator's key may do everything.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ from hookfast.sender.url import parse_url
 from hookfast.storage.tables import Endpoint
 
 _ONLY_THEN: Final = (
-    "Accepted only together with a `url` of another origin, for which {0} is given again or, with "
-    "null, removed; there is no overlap. Otherwise set it with `PUT "
-    "/v1/endpoints/{{endpoint_id}}/{1}`."
+    "Only with a `url` of another scheme, host or port: the {} for it, or null to remove it, "
+    "without an overlap. Otherwise use `PUT /v1/endpoints/{{endpoint_id}}/{}`."
 )
 
 
@@ -43,9 +42,9 @@ class GivenCredentials(Input):
     out is kept."""
 
     authentication: AuthenticationForm | None = Field(
-        None, description=_ONLY_THEN.format("the authentication", "authentication")
+        None, description=_ONLY_THEN.format("authentication", "authentication")
     )
-    tls: TlsForm | None = Field(None, description=_ONLY_THEN.format("the TLS identity", "tls"))
+    tls: TlsForm | None = Field(None, description=_ONLY_THEN.format("TLS identity", "tls"))
 
     @classmethod
     def taken_from(cls, patch: Mapping[str, Any]) -> tuple[GivenCredentials, dict[str, Any]]:
@@ -80,7 +79,7 @@ class GivenCredentials(Input):
         return kept
 
 
-class ChangedEndpoint(EndpointForm, GivenCredentials):
+class ChangedEndpoint(GivenCredentials, EndpointForm):
     """The members of a merge patch of an endpoint."""
 
 
