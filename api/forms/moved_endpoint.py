@@ -1,8 +1,8 @@
 """A change of an endpoint's URL to another origin: another scheme, host or port.
 
 Requests carry the endpoint's credentials to its URL. No response shows them, so a caller must not
-be able to read them by a URL of its own: it has to give them again with the new origin, or to remove
-them. The operator does not: an operator's key may do everything.
+be able to read them by a URL of its own: it has to give them again with the new origin, or to
+remove them. The operator does not: an operator's key may do everything.
 """
 
 from __future__ import annotations
@@ -109,7 +109,13 @@ def check_credentials(
     if headers is not None:  # null removes all of them
         missing += (join_pointer("/headers", name) for name in endpoint.headers.keys() - headers)
     if missing:
-        raise credentials_required(*sorted(missing))
+        detail = "is required with a URL of another host: give it again, or null to remove it"
+        raise InvalidInput(
+            "The URL has another scheme, host or port, to which requests would carry the "
+            "credentials of this endpoint. Send them again with the URL, or null to remove them.",
+            code="credentials_required",
+            errors=tuple(FieldError(pointer, detail) for pointer in sorted(missing)),
+        )
 
 
 def is_moved(before: str, after: str) -> bool:
@@ -119,14 +125,3 @@ def is_moved(before: str, after: str) -> bool:
         return False
     old, new = parse_url(before), parse_url(after)
     return (old.scheme, old.host, old.port) != (new.scheme, new.host, new.port)
-
-
-def credentials_required(*pointers: str) -> InvalidInput:
-    """Return the error that the members at these pointers are missing from a patch."""
-    detail = "is required with a URL of another host: give it again, or null to remove it"
-    return InvalidInput(
-        "The URL has another scheme, host or port, to which requests would carry the credentials "
-        "of this endpoint. Send them again with the URL, or null to remove them.",
-        code="credentials_required",
-        errors=tuple(FieldError(pointer, detail) for pointer in pointers),
-    )

@@ -12,7 +12,6 @@ from api.access.audit import Audit, RequestAudit
 from api.access.authentication import Reader, Writer
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
-from api.answers.problem_responses import problem_response
 from api.context.context import AppContext, Context
 from api.forms import raised_limits
 from api.forms.credentials import (
@@ -25,7 +24,6 @@ from api.forms.moved_endpoint import (
     ChangedEndpoint,
     GivenCredentials,
     check_credentials,
-    credentials_required,
 )
 from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, stored_access, verify
@@ -196,18 +194,6 @@ async def get_endpoint(
     openapi_extra=patch_of(
         ChangedEndpoint, url="https://example.com/webhooks/v2", rate_limit_per_second=20
     ),
-    responses={
-        422: problem_response(
-            "The input is invalid; `errors` says where.",
-            credentials_required("/authentication", "/headers/X-Api-Key"),
-            InvalidInput.at(
-                "/url",
-                "URL verification failed: the response has no X-Hook-Challenge header; return the "
-                "header of the request",
-                code="verification_failed",
-            ),
-        )
-    },
 )
 async def change_endpoint(
     endpoint_id: EndpointPath,
