@@ -3,7 +3,7 @@ answer. Pure.
 
 It is stored with the attempt and shown to everyone who may read the endpoint, so secrets never get
 into it. Of a request, only values that are known to be harmless are shown. Of an answer, all but
-cookies are.
+cookies and secrets are.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _lines(headers: RawHeaders, limit: int, start: Start) -> str:
             lines.append(line)
         else:
             left_out += 1
-    # A line at a time would take 4 times as long for an answer as they usually are.
+    # All lines at once: one at a time takes four times as long.
     text = b"\n".join(lines)
     text, _ = start(text, len(text))
     if left_out:

@@ -245,7 +245,8 @@ def _encoded(value: str) -> Iterator[bytes]:
 
 
 def _as_it_is(value: str) -> Iterator[bytes]:
-    """Yield a secret as bytes, and as it is where a receiver resolves what looks like an escape."""
+    """Yield a secret as bytes, also with resolved what looks like an escape in it. Many servers take
+    or write a password that is not ASCII as Latin-1 (RFC 7617, section 2.1, leaves it open)."""
     raw = value.encode()
     yield raw
     for _ in range(_MAX_ROUNDS):
@@ -254,8 +255,10 @@ def _as_it_is(value: str) -> Iterator[bytes]:
             break
         raw = view.text
         yield raw
-    if not value.isascii() and all(ord(character) < 256 for character in value):
-        yield value.encode("latin-1")
+    if not value.isascii():
+        yield value.encode().decode("latin-1").encode()
+        if max(value) <= "\xff":
+            yield value.encode("latin-1")
 
 
 def _after_scheme(value: str) -> Iterator[str]:

@@ -116,6 +116,8 @@ def test_a_password_in_latin_1_is_masked() -> None:
     access = Access((Basic("shop", "pässwörter"),))
     assert masked(access, "<pässwörter>".encode("latin-1")) == "<***>"
     assert masked(access, quote("<pässwörter>", encoding="latin-1")) == "%3C***%3E"
+    assert masked(access, "<pÃ¤sswÃ¶rter>") == "<***>"  # read as Latin-1
+    assert masked(access, json.dumps("<pÃ¤sswÃ¶rter>")) == '"<***>"'
 
 
 def test_every_credential_of_an_endpoint_is_masked() -> None:
