@@ -245,8 +245,8 @@ def _encoded(value: str) -> Iterator[bytes]:
 
 
 def _as_it_is(value: str) -> Iterator[bytes]:
-    """Yield a secret as bytes, also with resolved what looks like an escape in it. Many servers take
-    or write a password that is not ASCII as Latin-1 (RFC 7617, section 2.1, leaves it open)."""
+    """Yield a secret as bytes, and with what looks like an escape in it resolved. Many servers read
+    or write a password that is not ASCII as Latin-1 (RFC 7617, section 2, leaves it undefined)."""
     raw = value.encode()
     yield raw
     for _ in range(_MAX_ROUNDS):
