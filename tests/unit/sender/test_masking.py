@@ -250,4 +250,4 @@ def test_what_an_answer_is_searched_for_is_bounded() -> None:
     many_parts = tuple(" ".join(f"{row}-{part:07}" for part in range(90)) for row in range(20))
     worst = SecretMask(Access(sealed=many_parts))
     assert len(worst._needles) <= 20 * (2 * 6 + 8)
-    assert worst.size < 256 * 1024
+    assert worst.size < 512 * 1024
