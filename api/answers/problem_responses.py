@@ -82,7 +82,14 @@ _PROBLEMS: Final[Mapping[int, tuple[str, Sequence[HookfastError]]]] = {
                     FieldError("/url", "must be an https URL without credentials"),
                     FieldError("/evens", "there is no such member; remove it"),
                 ),
-            )
+            ),
+            InvalidInput(
+                "The URL has another scheme, host or port, to which requests would carry the "
+                "credentials of this endpoint. Send them again with the URL, or null to remove "
+                "them.",
+                code="credentials_required",
+                errors=(FieldError("/headers/X-Api-Key", "is required with this URL, or null"),),
+            ),
         ],
     ),
     429: (

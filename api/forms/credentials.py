@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -308,14 +308,16 @@ def check_compatible(
         )
 
 
-def check_no_credentials(patch: Mapping[str, Any]) -> None:
-    """Raise InvalidInput if a merge patch has a credential: its secrets cannot be merged, and only
-    a replacement can have an overlap."""
+def check_no_credentials(patch: Container[str]) -> None:
+    """Raise InvalidInput if a merge patch that does not move the endpoint has a credential: its
+    secrets cannot be merged, and only a replacement can have an overlap."""
     for name in CREDENTIALS:
         if name in patch:
             path = f"/v1/endpoints/{{endpoint_id}}/{name}"
             raise InvalidInput.at(
-                f"/{name}", f"cannot be patched; set it with `PUT {path}`, remove it with DELETE"
+                f"/{name}",
+                f"cannot be patched without a `url` of another host; set it with `PUT {path}`, "
+                "remove it with DELETE",
             )
 
 

@@ -10,7 +10,7 @@ from typing import cast
 import structlog
 
 from api.context.context import Context
-from hookfast.endpoints.credentials import Access, open_credentials
+from hookfast.endpoints.credentials import Access, Credential, open_credentials
 from hookfast.errors import InvalidInput, Misconfigured
 from hookfast.sender import verify_endpoint
 from hookfast.sender.verify import Mode
@@ -75,20 +75,22 @@ async def verify_stored(context: Context, endpoint: Endpoint, topics: Sequence[s
         url=endpoint.url,
         tenant_id=endpoint.tenant_id,
         topics=topics,
-        access=stored_access(context, endpoint),
+        access=stored_access(context, endpoint.credentials, endpoint_id=endpoint.id),
         allowed_networks=endpoint.allowed_networks,
     )
 
 
-def stored_access(context: Context, endpoint: Endpoint) -> Access:
-    """Return the credentials of a stored endpoint, to verify it. Raises InvalidInput, code
+def stored_access(
+    context: Context, credentials: Sequence[Credential], *, endpoint_id: str
+) -> Access:
+    """Open the credentials of an endpoint, to verify it. Raises InvalidInput, code
     `verification_failed`, if one cannot be opened."""
     try:
         return open_credentials(
-            endpoint.credentials, context.keyring, endpoint_id=endpoint.id, now=context.clock()
+            credentials, context.keyring, endpoint_id=endpoint_id, now=context.clock()
         )
     except Misconfigured as error:
-        log.error("An endpoint cannot be used.", endpoint_id=endpoint.id, error=error.message)
+        log.error("An endpoint cannot be used.", endpoint_id=endpoint_id, error=error.message)
         raise InvalidInput.at(
             "/url",
             "URL verification failed: this server cannot open the endpoint's credentials, and its "

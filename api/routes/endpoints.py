@@ -17,10 +17,14 @@ from api.forms import raised_limits
 from api.forms.credentials import (
     access_of_new,
     check_compatible,
-    check_no_credentials,
     sealed_access,
 )
 from api.forms.endpoint import EndpointForm, EndpointView, NewEndpoint, State, check_patterns
+from api.forms.moved_endpoint import (
+    ChangedEndpoint,
+    GivenCredentials,
+    check_credentials,
+)
 from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, stored_access, verify
 from api.http.fields import EndpointPath, TenantFilter
@@ -188,7 +192,7 @@ async def get_endpoint(
     "/endpoints/{endpoint_id}",
     summary="Change an endpoint",
     openapi_extra=patch_of(
-        EndpointForm, url="https://example.com/webhooks/v2", rate_limit_per_second=20
+        ChangedEndpoint, url="https://example.com/webhooks/v2", rate_limit_per_second=20
     ),
 )
 async def change_endpoint(
@@ -200,7 +204,11 @@ async def change_endpoint(
 ) -> EndpointView:
     """A new `url`, `verification` or `allowed_networks` is verified first, for every subscribed
     topic. Deliveries in progress use the new settings from their next attempt, but keep the retry
-    plan that they started with."""
+    plan that they started with.
+
+    With a `url` of another scheme, host or port, only an operator's key keeps the endpoint's
+    `headers`, `authentication` and client certificate. Others send them again in the same patch, or
+    null to remove them; otherwise the response is 422 `credentials_required`."""
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, endpoint_id), principal)
         topics = await subscriptions.patterns_of_endpoint(connection, endpoint_id)
@@ -210,7 +218,7 @@ async def change_endpoint(
     headers = open_headers(
         endpoint.headers if changes_headers else {}, context.keyring, endpoint_id=endpoint_id
     )
-    check_no_credentials(patch)
+    given, patch = GivenCredentials.taken_from(patch)
     form = patched(EndpointForm.of(endpoint, headers=headers), patch)
     if form.mode != endpoint.mode:
         raise Conflict(
@@ -219,7 +227,19 @@ async def change_endpoint(
             code="mode_is_fixed",
         )
     columns = form.columns(context.settings)
-    check_compatible(endpoint.credentials, url=columns["url"], headers=form.headers)
+    check_credentials(
+        endpoint,
+        url=columns["url"],
+        patch=patch,
+        given=given,
+        principal=principal,
+        now=context.clock(),
+    )
+    fresh = await given.sealed(
+        context, endpoint_id=endpoint_id, url=columns["url"], headers=form.headers
+    )
+    credentials = [*fresh, *given.kept(endpoint.credentials)]
+    check_compatible(credentials, url=columns["url"], headers=form.headers)
     verifies = any(columns[name] != getattr(endpoint, name) for name in VERIFIED)
     if verifies:
         await verify(
@@ -228,7 +248,7 @@ async def change_endpoint(
             url=columns["url"],
             tenant_id=endpoint.tenant_id,
             topics=topics,
-            access=stored_access(context, endpoint),
+            access=stored_access(context, credentials, endpoint_id=endpoint_id),
             allowed_networks=columns["allowed_networks"],
         )
     before, after = facts(endpoint) | {"headers": headers}, api_names(columns)
@@ -248,6 +268,9 @@ async def change_endpoint(
         missing = _missing_keys(context, columns["signatures"], endpoint_id, locked.secrets)
         if missing:
             columns["secrets"] = [*missing, *locked.secrets]
+        credentials = [*fresh, *given.kept(locked.credentials)]
+        if given.names:
+            columns["credentials"] = credentials
         if not await endpoints.change(
             connection, endpoint_id, seen=endpoint.updated_at, values=columns
         ):
@@ -256,8 +279,8 @@ async def change_endpoint(
             # The endpoint may work at its new URL: probe it now.
             await endpoint_state.probe_now(connection, endpoint_id, now=context.clock())
         await raised_limits.apply(connection, context, endpoint, columns, wake_job)
-        secrets = {"secrets": [*missing, *locked.secrets]}
-        entry = updated(locked, before=before, after=before | after | secrets)
+        after |= {"secrets": [*missing, *locked.secrets], "credentials": credentials}
+        entry = updated(locked, before=before, after=before | after)
         await audit.record(connection, entry)
         changed = found(await endpoints.get(connection, endpoint_id))
         health = await derived_health.read_one(connection, changed)

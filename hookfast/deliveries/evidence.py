@@ -3,7 +3,7 @@ answer. Pure.
 
 It is stored with the attempt and shown to everyone who may read the endpoint, so secrets never get
 into it. Of a request, only values that are known to be harmless are shown. Of an answer, all but
-cookies are.
+cookies and secrets are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 MASK: Final = "***"
 """What is shown in place of a secret value."""
@@ -40,6 +40,19 @@ _MASKED = MASK.encode()
 _CUT = "…".encode()
 
 
+class Start(Protocol):
+    """Returns the first `limit` bytes of a part of an answer, without secrets, and whether there is
+    more; with `cut`, there is."""
+
+    def __call__(self, data: bytes, limit: int, *, cut: bool = False) -> tuple[bytes, bool]: ...
+
+
+def start_of(data: bytes, limit: int, *, cut: bool = False) -> tuple[bytes, bool]:
+    """Return the first `limit` bytes of `data`, in which there can be no secret, and whether there
+    is more; with `cut`, there is."""
+    return data[:limit], cut or len(data) > limit
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """The URL, and the headers as text with a line `Name: value` for each, in their order.
@@ -60,13 +73,15 @@ def evidence_of(
     received: RawHeaders | None,
     public: Collection[str] = (),
     limit: int,
+    start: Start = start_of,
 ) -> Evidence:
     """Return the evidence of a request to `url` with the headers `sent`, and of its answer with the
     headers `received`; None if there was none. Of each, at most `limit` bytes are kept, and a line
     that says how many headers are left out; with a limit of 0, nothing.
 
     Values that were sent are masked, except those of Hookfast's own headers and of those named in
-    `public` (in lower case). Of the answer, cookies and returned credentials are masked.
+    `public` (in lower case). Of the answer, cookies and returned credentials are masked, and the
+    secrets that `start` masks.
     """
 
     if sent is None or not limit:
@@ -75,13 +90,13 @@ def evidence_of(
     if public:
         shown = shown.union(name.encode() for name in public)
     masked = [(name, value if name.lower() in shown else _MASKED) for name, value in sent]
-    request = _lines(masked, limit)
+    request = _lines(masked, limit, start_of)
     if received is None:
         return Evidence(url, request)
     masked = [
         (name, _MASKED if name.lower() in _HIDDEN_OF_ANSWERS else value) for name, value in received
     ]
-    return Evidence(url, request, _lines(masked, limit))
+    return Evidence(url, request, _lines(masked, limit, start))
 
 
 def header_pairs(lines: str | None) -> list[tuple[str, str]] | None:
@@ -104,24 +119,29 @@ def storable_text(data: bytes, *, cut: bool = False) -> str:
     return text.replace("\x00", "\ufffd")
 
 
-def _lines(headers: RawHeaders, limit: int) -> str:
+def _lines(headers: RawHeaders, limit: int, start: Start) -> str:
     lines: list[bytes] = []
     left_out = 0
     for name, value in headers:
+        if limit < 0 or len(lines) == MAX_FIELDS:
+            left_out += 1
+            continue
         if len(name) > MAX_NAME or len(value) > MAX_VALUE:
-            line = b"%b: %b" % (_shortened(name, MAX_NAME), _shortened(value, MAX_VALUE))
-        else:
-            line = b"%b: %b" % (name, value)
+            name, value = _shortened(name, MAX_NAME, start), _shortened(value, MAX_VALUE, start)
+        line = b"%b: %b" % (name, value)
         limit -= len(line) + 1
-        if limit >= 0 and len(lines) < MAX_FIELDS:
+        if limit >= 0:
             lines.append(line)
         else:
-            limit = -1  # the rest is left out too, also what would still fit
             left_out += 1
+    # All lines at once: one at a time takes four times as long.
+    text = b"\n".join(lines)
+    text, _ = start(text, len(text))
     if left_out:
-        lines.append(b"%b: %d more" % (_CUT, left_out))
-    return storable_text(b"\n".join(lines))
+        text += b"\n%b: %d more" % (_CUT, left_out)
+    return storable_text(text)
 
 
-def _shortened(data: bytes, length: int) -> bytes:
-    return data if len(data) <= length else data[:length] + _CUT
+def _shortened(data: bytes, length: int, start: Start) -> bytes:
+    kept, more = start(data, length)
+    return kept + _CUT if more else kept

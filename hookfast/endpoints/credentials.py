@@ -54,6 +54,11 @@ class Bearer:
         return {}
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no answer may show."""
+        return (self.token,)
+
+    @property
     def authorization(self) -> str:
         """The value of the header `Authorization`."""
         return f"Bearer {self.token}"
@@ -73,6 +78,11 @@ class Basic:
             raise InvalidInput.at("/username", "a user name has no colon")
         _reject_controls(self, "username", "password")
         return {"username": self.username}
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no answer may show."""
+        return (f"{self.username}:{self.password}", self.username, self.password)
 
     @property
     def authorization(self) -> str:
@@ -102,6 +112,12 @@ class OAuth2:
         shown = asdict(self)
         del shown["client_secret"]
         return shown
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no answer may show. The client's id is no secret (RFC 6749, section 2.2), but it is
+        one together with its secret, as in a token request."""
+        return (f"{self.client_id}:{self.client_secret}", self.client_secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +169,12 @@ _KINDS: dict[str, type[AnyCredential]] = {
 @dataclass(frozen=True, slots=True)
 class Access:
     """The credentials of an endpoint that are valid now, newest first. A request uses the first
-    ones, and the next when the receiver rejects those."""
+    ones, and the next when the receiver rejects those. `sealed` are its other secrets that a
+    receiver knows, and that no answer may show."""
 
     authentication: tuple[Authentication, ...] = ()
     tls: tuple[TlsIdentity, ...] = ()
+    sealed: tuple[str, ...] = field(default=(), repr=False)
 
 
 PUBLIC = Access()
@@ -199,6 +217,16 @@ def current_credential(stored: Sequence[Credential], *, tls: bool) -> Credential
     """Return the TLS identity, or the other credential, that does not expire."""
     of_group = (one for one in stored if (one["kind"] == "tls") is tls)
     return next((one for one in of_group if one["expires_at"] is None), None)
+
+
+def has_secret(stored: Sequence[Credential], *, tls: bool, now: datetime) -> bool:
+    """Whether requests carry a client certificate, or another credential. Authorities that are
+    trusted are no secret of ours."""
+    return any(
+        not tls or one["shown"]["certificate"] is not None
+        for one in live_secrets(stored, now)
+        if (one["kind"] == "tls") is tls
+    )
 
 
 def replaced_until(stored: Sequence[Credential], *, tls: bool) -> datetime | None:

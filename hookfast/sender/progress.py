@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hookfast.sender.failure import RequestFailed
 from hookfast.sender.phase import RequestPhase
@@ -21,14 +21,15 @@ class Progress:
     """The state of a request. `ended`: the peer has closed the connection. `confirm` is awaited
     when a connection is open, before the request is sent on it; it raises to prevent that.
     `unanswered`: how the request failed on a reused connection, before it was repeated. `sent`: the
-    headers that were sent last. `head`: the status line and headers of the newest answer, as far as
-    they have come."""
+    headers that were sent last. `tokens`: the access tokens that were sent. `head`: the status line
+    and headers of the newest answer, as far as they have come."""
 
     phase: RequestPhase = RequestPhase.QUEUED
     ended: bool = False
     confirm: Callable[[], Awaitable[None]] | None = None
     unanswered: RequestFailed | None = None
     sent: list[tuple[bytes, bytes]] | None = None
+    tokens: list[str] = field(default_factory=list)
     head: bytes = b""
 
     @property

@@ -20,7 +20,7 @@ from http import HTTPStatus
 import httpx2
 
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.evidence import evidence_of, storable_text
+from hookfast.deliveries.evidence import Start, evidence_of, storable_text
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.endpoints.credentials import PUBLIC, Access
 from hookfast.errors import Unavailable
@@ -30,6 +30,7 @@ from hookfast.sender.authorized import AuthorizedRequests, Build, certificate_pr
 from hookfast.sender.connection import Answer
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, internal_error, timed_out
+from hookfast.sender.masking import SecretMasks
 from hookfast.sender.oauth2 import AccessTokens
 from hookfast.sender.phase import RequestPhase
 from hookfast.sender.progress import begin_progress, current_progress
@@ -83,6 +84,7 @@ class Sender:
                 guard=guard, resolver=self._resolver, connect=self._tunnels, stagger=TUNNEL_STAGGER
             )
         self._transport = OriginTransport(self._dialer)
+        self._masks = SecretMasks()
         self._tokens = AccessTokens(self._fetch_token)
         self._requests = AuthorizedRequests(
             self._transport,
@@ -130,6 +132,7 @@ class Sender:
             received=None if answer is None else answer.headers,
             public=public_headers,
             limit=self._header_bytes,
+            start=self._without_secrets(access),
         )
         return replace(outcome, evidence=evidence)
 
@@ -144,7 +147,8 @@ class Sender:
     ) -> tuple[Outcome, Mapping[str, str], str]:
         """GET under the same rules. Return the outcome, the response headers (names in lower case)
         and the body as text of at most 64 KiB; both are empty without a complete response, which
-        only a success has. Raises EgressUnavailable and OutOfResources as `post` does."""
+        only a success has. They may have secrets in them: compare them, but keep and show nothing
+        of them. Raises EgressUnavailable and OutOfResources as `post` does."""
         outcome, answer = await self._send(
             "GET",
             url,
@@ -247,6 +251,10 @@ class Sender:
         answer = await self._requests.send(build, PUBLIC)
         return answer.status, answer.body
 
+    def _without_secrets(self, access: Access) -> Start:
+        """Return how to begin what is kept of the answer to the current request."""
+        return self._masks.of(access, current_progress().tokens)
+
     def _not_sent(self, phase: RequestPhase) -> Unavailable:
         """Return the error when the deadline passed while we waited for a part of our own. That
         says nothing about the receiver, so it is not an attempt."""
@@ -266,16 +274,15 @@ class Sender:
             value = httpx2.Headers(answer.headers).get("retry-after")
             if value is not None:
                 retry_after = parse_retry_after(value, now=self._clock())
+        start = self._without_secrets(access)
+        excerpt, more = start(answer.body, self._excerpt_bytes, cut=answer.cut)
         return Outcome(
             result=Result.SUCCESS if success else Result.STATUS,
             duration_ms=duration_ms,
             status_code=answer.status,
             error=error,
             retry_after_seconds=retry_after,
-            response_excerpt=storable_text(
-                answer.body[: self._excerpt_bytes],
-                cut=answer.cut or len(answer.body) > self._excerpt_bytes,
-            ),
+            response_excerpt=storable_text(excerpt, cut=more),
         )
 
 

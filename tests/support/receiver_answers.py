@@ -6,6 +6,7 @@
 | `/status/<n>`                 | that status, body `status <n>`
 | `/slow/<seconds>`             | 200 (or `?status=`) after that time
 | `/echo`                       | 200 with the request's body
+| `/repeat`                     | 200 (or `?status=`) with the request's headers, also as JSON
 | `/body/<bytes>`               | 200 with a body of that many `x`
 | `/chunks/<n>`                 | 200 in n chunks of one byte
 | `/raw/<percent-encoded>`      | 200 with exactly these bytes as its body
@@ -24,6 +25,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import random
 from collections.abc import Mapping
 from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
@@ -47,6 +50,20 @@ async def _slow(call: Call) -> None:
 
 async def _echo(call: Call) -> None:
     call.answer(200, call.request.body)
+
+
+async def _repeat(call: Call) -> None:
+    sent = call.request.raw_headers
+    headers = {f"X-Got-{name}": value for name, value in sent if name != "Connection"}
+    body = json.dumps({"headers": dict(sent), "user": _user(call.request.headers)}).encode()
+    status = int(call.query.get("status", ["200"])[0])
+    call.raw(head(status, headers | {"Content-Length": str(len(body))}) + body)
+
+
+def _user(headers: Mapping[str, str]) -> str | None:
+    """Return the user and the password of the authorization scheme Basic."""
+    scheme, _, credentials = headers.get("authorization", "").partition(" ")
+    return base64.b64decode(credentials).decode() if scheme == "Basic" else None
 
 
 async def _body(call: Call) -> None:
@@ -125,6 +142,7 @@ ANSWERS: Mapping[str, Behaviour] = {
     "raw": _raw,
     "redirect": _redirect,
     "redirect-loop": _redirect_loop,
+    "repeat": _repeat,
     "retry-after": _retry_after,
     "slow": _slow,
     "status": _status,

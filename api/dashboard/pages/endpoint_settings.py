@@ -15,6 +15,7 @@ from api.routes.endpoints import change_endpoint
 from api.site.endpoint_fields import changes, settings_form
 from api.site.form import check_unchanged, seen_version
 from api.site.from_path import StoredEndpoint
+from api.site.moved_credentials import asks_again, in_plain_words
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from api.site.settings_form import Group
@@ -95,7 +96,9 @@ def _form(
     fields = shown.stored_fields(endpoint) if error is None else shown.submitted_fields(view.form)
     return view.render_form(
         "endpoint_settings.html" if group is None else "endpoint_setting.html",
-        error=error,
+        error=in_plain_words(error),
+        asks_again=asks_again(view.form, error),
+        headers=shown.settings.get("headers"),
         label=shown.label,
         endpoint=endpoint,
         seen=seen_version(endpoint.updated_at),

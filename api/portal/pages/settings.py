@@ -13,6 +13,7 @@ from api.routes.endpoints import change_endpoint
 from api.site.endpoint_fields import changes, settings_form
 from api.site.form import check_unchanged, seen_version
 from api.site.from_path import StoredEndpoint
+from api.site.moved_credentials import asks_again, in_plain_words
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
 from hookfast.errors import Conflict, HookfastError, InvalidInput, TooManyRequests
@@ -50,7 +51,8 @@ def _form(view: View, endpoint: EndpointView, error: HookfastError | None = None
     return render_form(
         view,
         "endpoint_edit.html",
-        error,
+        in_plain_words(error),
+        asks_again=asks_again(view.form, error),
         endpoint=endpoint,
         seen=seen_version(endpoint.updated_at),
         settings=shown.settings,

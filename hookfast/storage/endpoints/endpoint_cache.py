@@ -3,8 +3,9 @@ endpoint changes."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from ipaddress import ip_network
 from typing import Any
@@ -140,6 +141,10 @@ class EndpointCache:
         opened = open_secrets(
             row["secrets"], self._keyring, endpoint_id=row["id"], now=self._clock()
         )
+        headers = open_headers(row["headers"], self._keyring, endpoint_id=row["id"])
+        access = open_credentials(
+            row["credentials"], self._keyring, endpoint_id=row["id"], now=self._clock()
+        )
         encryption = row["encryption"]
         parse_plan(row["retry_plan"])
         return CachedEndpoint(
@@ -152,10 +157,9 @@ class EndpointCache:
             rsa=rsa,
             profiles=parse_profiles(row["signatures"]),
             hash_name=HashName(row["signature_hash"]),
-            headers=open_headers(row["headers"], self._keyring, endpoint_id=row["id"]),
-            access=open_credentials(
-                row["credentials"], self._keyring, endpoint_id=row["id"], now=self._clock()
-            ),
+            headers=headers,
+            # The signing secrets are not sent, but the receiver's settings have them too.
+            access=replace(access, sealed=(*headers.values(), *map(_base64, opened.hmac))),
             encryption=None if encryption is None else Encryption(**encryption),
             plan=row["retry_plan"],
             timeout_seconds=row["timeout_seconds"],
@@ -198,6 +202,10 @@ def _unusable(row: Mapping[str, Any], *, fault: str) -> CachedEndpoint:
         timeout_seconds=row["timeout_seconds"],
         fault=fault,
     )
+
+
+def _base64(key: bytes) -> str:
+    return b64encode(key).decode()
 
 
 def _limits(rate: float | None, in_flight: int | None) -> Limits | None:

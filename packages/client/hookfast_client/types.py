@@ -2297,6 +2297,15 @@ class ChangeEndpoint(TypedDict):
     metadata: NotRequired[Mapping[str, Any] | None]
     """Your own data about it, only kept: a JSON object of at most 8 KiB."""
 
+    authentication: NotRequired[BearerForm | BasicForm | OAuth2Form | None]
+    """Only with a `url` of another scheme, host or port: the authentication for it, or null to
+    remove it, without an overlap. Otherwise use `PUT
+    /v1/endpoints/{endpoint_id}/authentication`."""
+
+    tls: NotRequired[TlsForm | None]
+    """Only with a `url` of another scheme, host or port: the TLS identity for it, or null to remove
+    it, without an overlap. Otherwise use `PUT /v1/endpoints/{endpoint_id}/tls`."""
+
 
 class RotationForm(TypedDict):
     """How long receivers have to switch to the new secret."""

@@ -13,6 +13,7 @@ from hookfast.settings.settings import Settings
 from tests.support.api_client import (
     OPERATOR_KEY,
     Json,
+    KeyClient,
     Make,
     assert_problem,
     client_with,
@@ -259,6 +260,20 @@ async def test_url_is_not_changed_if_an_unverified_topic_was_added_meanwhile(
         delayed.answer.set()
         assert_problem(await moving, 409, code="changed_meanwhile")
     assert (await client.get(path)).json()["url"] == verified["url"]
+
+
+async def test_url_is_not_changed_if_a_credential_was_set_meanwhile(
+    key_client: KeyClient, verified: Json
+) -> None:
+    path, delayed = f"/endpoints/{verified['id']}", _DelayedReceiver()
+    bearer = {"kind": "bearer", "token": "t0ken-for-the-present-host"}
+    async with key_client(verified["tenant_id"]) as client, Receiver(serve=delayed) as other:
+        moving = asyncio.create_task(client.patch(path, json={"url": other.url()}))
+        await delayed.asked.wait()
+        assert (await client.put(f"{path}/authentication", json=bearer)).status_code == 200
+        delayed.answer.set()
+        assert_problem(await moving, 409, code="changed_meanwhile")
+        assert (await client.get(path)).json()["url"] == verified["url"]
 
 
 @pytest.mark.parametrize("mode", ["none", "query", "header"])

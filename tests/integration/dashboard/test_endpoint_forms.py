@@ -90,7 +90,7 @@ async def test_each_group_of_settings_is_edited_beside_its_value(
     groups: dict[str, tuple[dict[str, Any], str]] = {
         # the fields, and what the endpoint's page shows afterwards
         "description": ({"description": "Ledger"}, "Ledger"),
-        "url": ({"url": "http://127.0.0.1:5/new", "verification": "none"}, "127.0.0.1:5/new"),
+        "url": ({"url": "http://127.0.0.1:4/new", "verification": "none"}, "127.0.0.1:4/new"),
         "signatures": (
             {"signatures": ["hook"], "signature_hash": "sha512"},
             "hook “hook” with sha512",

@@ -19,6 +19,7 @@ from hookfast.endpoints.credentials import (
     OAuth2,
     TlsIdentity,
     current_credential,
+    has_secret,
     open_credentials,
     put_credential,
     replaced_until,
@@ -106,6 +107,18 @@ def test_authentication_and_tls_are_replaced_and_removed_apart() -> None:
     assert current is not None
     assert current["kind"] == "bearer"
     assert current_credential(without_credential(stored, tls=True), tls=True) is None
+
+
+def test_only_what_requests_carry_is_a_secret() -> None:
+    identity = TlsIdentity(**client_identity(AUTHORITY))
+    for credential in (BASIC, BEARER, CLIENT):
+        assert has_secret(put([], credential, TLS), tls=False, now=NOW)
+        assert not has_secret(put([], credential, TLS), tls=True, now=NOW)
+    assert has_secret(put([], identity), tls=True, now=NOW)
+    assert not has_secret([], tls=False, now=NOW)
+    replaced = put([], identity, TLS)
+    assert has_secret(replaced, tls=True, now=NOW)
+    assert not has_secret(replaced, tls=True, now=NOW + HOUR)
 
 
 def test_an_endpoint_without_credentials_is_public() -> None:

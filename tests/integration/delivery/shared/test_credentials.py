@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator, Iterator
+from urllib.parse import quote
 
 import pytest
 import trustme
@@ -21,6 +22,7 @@ from tests.support.api_client import Json
 from tests.support.certificates import client_identity, demanding_context, pem
 from tests.support.oauth2_server import Client, OAuth2Server
 from tests.support.receiver import Receiver
+from tests.support.seed import EVENT_TYPE
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
@@ -63,6 +65,46 @@ async def deliver(stack: Stack, platform: Platform, status: str, **members: obje
     subscription = endpoint["subscription"]["id"]
     await platform.client.patch(f"/subscriptions/{subscription}", json={"active": False})
     return [endpoint["id"], delivery]
+
+
+async def test_what_a_receiver_repeats_of_its_request_and_settings_is_readable_nowhere(
+    platform: Platform, stack: Stack
+) -> None:
+    signing = base64.b64encode(b"s1gning-secret-of-acme-4711").decode()
+    headers = {"X-Api-Key": "ap1-key/4711", "X-Auth": "Token s3ssion-4711"}
+    basic = {"kind": "basic", "username": "accounting", "password": PASSWORD}
+    settings = f"<td>SECRET</td><td>whsec_{signing}</td><td>accounting</td>"
+    platform.receiver.routes |= {
+        "/repeat-all": "/repeat?status=500",
+        "/settings": f"/raw/{quote(settings)}",
+    }
+    both = {"headers": headers, "authentication": basic, "secret": f"whsec_{signing}"}
+    ended = [
+        await deliver(stack, platform, status, url=platform.receiver.url(path), **both)
+        for path, status in (("/repeat-all", "dead"), ("/settings", "delivered"))
+    ]
+    answers = ""
+    for endpoint, delivery in ended:
+        answers += (await platform.client.get(f"/deliveries/{delivery}")).text
+        tested = await platform.client.post(
+            f"/endpoints/{endpoint}/test", json={"type": EVENT_TYPE}
+        )
+        answers += tested.text
+        kept = await platform.client.get(f"/tests/{tested.json()['message_id']}")
+        answers += kept.text
+    assert "X-Got-X-Auth" in answers
+    assert "SECRET</td><td>whsec_***</td>" in answers
+    sent = platform.receiver.requests[0].headers
+    assert sent["x-api-key"] == headers["X-Api-Key"]
+    pair = sent["authorization"].removeprefix("Basic ")
+    needles = ["ap1-key", "s3ssion-4711", PASSWORD, pair, "accounting:", signing]
+    assert not [needle for needle in needles if needle in answers]
+    stored = await everything_stored(stack.database)
+    assert ended[0][0] in stored
+    assert not [needle for needle in needles if needle in stored]
+    for _, delivery in ended:
+        texts = await history_text(stack, delivery)
+        assert not [needle for needle in needles if needle in texts]
 
 
 async def test_no_credential_is_readable_in_answers_histories_logs_or_the_database(
