@@ -8,8 +8,8 @@ it has left, and is counted until its last slice has gone.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 import structlog
 from starlette.responses import Response
@@ -60,6 +60,11 @@ class LeavingBody:
         self._claim: Claim | None = None
         self._start: Message | None = None
         self._refused = False
+        self._covered = False
+
+    def cover(self, claim: Claim) -> None:
+        """Have this claim, which its caller manages, hold what is sent from now on."""
+        self._claim, self._covered = claim, True
 
     async def reserve(self, size: int) -> None:
         """Wait for room for the next `size` bytes, before they are loaded. Raises NoRoom."""
@@ -81,6 +86,10 @@ class LeavingBody:
             await self._send(message)
             return
         claim = self._counted(len(body))
+        if self._covered:
+            await self._send_start()
+            await self._send_slices(claim, memoryview(body), message)
+            return
         try:
             if claim.size < len(body):
                 await claim.grow(
@@ -127,6 +136,18 @@ class LeavingBody:
             return
         self._start = None
         await problem_of(error).response(self._scope)(self._scope, self._receive, self._send)
+
+
+@contextmanager
+def covering_claim(scope: Scope, what: str) -> Iterator[Claim]:
+    """Yield a claim for a streamed answer, which holds what waits for its client, what is being
+    sent included. The connection is closed if the client is slow and others need the memory."""
+    context: Context = scope["app"].state.context
+    abort = connection_of(scope).abort
+    with context.bodies.claim(what, *owners_of(scope), on_drop=abort) as claim:
+        leaving: LeavingBody = scope[_LEAVING]
+        leaving.cover(claim)
+        yield claim
 
 
 class StoredBody(Response):

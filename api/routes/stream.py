@@ -14,10 +14,9 @@ from api.access.key_recheck import key_still_works
 from api.access.ownership import found, owned
 from api.context.context import AppContext, Context
 from api.http.fields import SourceId, TenantId, TimeInput
+from api.http.response_body import covering_claim
 from api.http.routing import router
-from api.limits.body_owners import tenant_owners
 from api.stream.blocks import event_block
-from api.stream.connection import connection_of
 from api.stream.feed_stream import Pieces, feed_stream
 from api.stream.response import StreamResponse
 from hookfast.byte_budget import Claim
@@ -145,11 +144,7 @@ async def stream_events(
         gap=gap,
         pieces=_raw_pieces(context) if payload == "raw" else _pieces,
         key_works=partial(key_still_works, request),
-        memory=context.bodies.claim(
-            "stream",
-            *tenant_owners(principal.tenant_id),
-            on_drop=connection_of(request.scope).abort,
-        ),
+        memory=covering_claim(request.scope, "stream"),
     )
     return StreamResponse(stream, slots=context.stream_slots, tenant_id=principal.tenant_id)
 

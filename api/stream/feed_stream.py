@@ -45,8 +45,9 @@ async def feed_stream(
                     async for piece in _next(follower, pieces, held):
                         if not await key_works():
                             return
+                        held.count(len(piece))
                         yield piece
-                        held.move(len(piece))
+                        held.shrink(len(piece))
                 except NoRoom:
                     # The client reconnects in a second.
                     log.info("A stream ends: there is no memory for its events.")

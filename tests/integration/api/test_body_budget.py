@@ -77,6 +77,9 @@ async def server(database: Database, database_url: str, tmp_path: Path) -> Async
         max_body_memory=2 * SHARED,
     )
     async with api_server(settings) as running:
+        [server] = running.uvicorn.servers
+        for listener in server.sockets:  # what the kernel takes of an answer is not in our memory
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8_192)
         await seed_endpoint(database, "http://127.0.0.1:4/")
         async with httpx2.AsyncClient(trust_env=False) as client:
             listed = await client.get(
