@@ -1,7 +1,7 @@
-"""The connection below a long response, for two things that ASGI lacks: to learn at once that the
-client left or the server shuts down, and to drop a client that stopped reading.
+"""The connection below a response, for two things that ASGI lacks: to learn at once that the client
+left or the server shuts down, and how much of the response waits for the client to read it.
 
-`hookfast.cli.http_protocol` puts it into the scope. Other servers do not; there, such responses end
+`hookfast.cli.http_protocol` puts it into the scope. Other servers do not; there, long responses end
 when their clients leave or the server cancels them.
 """
 
@@ -19,10 +19,11 @@ EXTENSION = "hookfast.connection"
 
 @dataclass(frozen=True, slots=True)
 class ConnectionHandle:
-    """A connection. `ending` is set once the server shuts down or the client has left. `abort`
-    drops the connection and everything unsent."""
+    """A connection. `unsent()` is the number of bytes in this process that wait for the client to
+    read; it is closed if it reads too slowly (`hookfast.connections`). `ending` is set once the
+    server shuts down or the client has left."""
 
-    abort: Callable[[], None] = lambda: None
+    unsent: Callable[[], int] = lambda: 0
     ending: asyncio.Event = field(default_factory=asyncio.Event)
 
 

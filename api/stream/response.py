@@ -1,5 +1,7 @@
 """The response of a stream of server-sent events (WHATWG HTML, section 9.2): it sends pieces until
-the client leaves or reads too slowly, the server shuts down, or there are no more."""
+the client leaves, the server shuts down, or there are no more. For a client that reads slowly,
+64 KiB and one piece wait; one that reads too slowly is disconnected, as with any response
+(`hookfast.connections`)."""
 
 from __future__ import annotations
 
@@ -8,18 +10,11 @@ from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from typing import Any
 
-import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.stream.connection import ConnectionHandle, connection_of
 from api.stream.slots import StreamSlots
-
-STALL_SECONDS = 30.0
-"""A client that reads nothing for this long is disconnected. Up to then, 64 KiB and one message
-wait for it."""
-
-log = structlog.get_logger()
 
 
 class StreamResponse(Response):
@@ -48,12 +43,8 @@ class StreamResponse(Response):
                     "headers": self.raw_headers,
                 }
             )
-            try:
-                await _until_left(self._send_pieces(send), receive, connection)
-                await _send(send, b"", more=False)
-            except _Stalled:
-                log.info("A stream was cut: its client read nothing for too long.")
-                connection.abort()
+            await _until_left(self._send_pieces(send), receive, connection)
+            await _send(send, b"", more=False)
 
     async def _send_pieces(self, send: Send) -> None:
         async with aclosing(self._pieces):
@@ -64,7 +55,7 @@ class StreamResponse(Response):
 async def _until_left(
     sending: Coroutine[Any, Any, None], receive: Receive, connection: ConnectionHandle
 ) -> None:
-    """Send until the client leaves or the server shuts down. Raises _Stalled."""
+    """Send until the client leaves or the server shuts down."""
     streaming = asyncio.create_task(sending, name="stream")
     others = [
         asyncio.create_task(_disconnected(receive), name="stream-disconnected"),
@@ -80,16 +71,8 @@ async def _until_left(
         await asyncio.wait([streaming, *others])
 
 
-class _Stalled(Exception):
-    """The client reads nothing."""
-
-
 async def _send(send: Send, piece: bytes, *, more: bool = True) -> None:
-    try:
-        async with asyncio.timeout(STALL_SECONDS):
-            await send({"type": "http.response.body", "body": piece, "more_body": more})
-    except TimeoutError:
-        raise _Stalled from None
+    await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
 async def _disconnected(receive: Receive) -> None:

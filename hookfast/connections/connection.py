@@ -1,0 +1,138 @@
+"""One connection: its phase, and whether its client takes what is sent to it.
+
+starting ──────▶ answering ──────▶ idle ──▶ answering …
+   ▲  the head is    │   ▲          │
+   │    complete     ▼   │          │
+   │              sending (the answer is complete, but not all of it has left)
+   └── a part of a request was received, after an answer ──┘
+
+refused: it has got a 503, and is closed once its request has arrived.
+ended: it was closed, or its client left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum, auto
+from typing import Final
+
+from hookfast.connections.counted_transport import CountedTransport
+
+LEAST_RATE: Final = 4_096
+"""Bytes per second that a client has to take of an answer, on average."""
+
+
+class Phase(Enum):
+    """What a connection does; see the module's docstring."""
+
+    REFUSED = auto()
+    STARTING = auto()
+    ANSWERING = auto()
+    SENDING = auto()
+    IDLE = auto()
+    ENDED = auto()
+
+
+class Group:
+    """Connections with a common limit: all, or those of one site. Each lane is in the order in
+    which its connections began to wait. Those with a request in progress are in none."""
+
+    __slots__ = ("idle", "limit", "size", "starting")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.size = 0
+        self.starting: dict[Connection, None] = {}
+        self.idle: dict[Connection, None] = {}
+
+    def longest_waiting(self) -> Connection | None:
+        """Return the connection to close for a new one, if there is any."""
+        return next(iter(self.starting), None) or next(iter(self.idle), None)
+
+
+class Connection:
+    """A connection and the groups whose limits count it. `clock` is in seconds."""
+
+    __slots__ = (
+        "_clock",
+        "_enough",
+        "_idle_lanes",
+        "_in_lanes",
+        "_starting_lanes",
+        "_until",
+        "groups",
+        "heard",
+        "phase",
+        "since",
+        "site",
+        "transport",
+    )
+
+    def __init__(
+        self,
+        transport: CountedTransport,
+        *,
+        site: str | None,
+        groups: Sequence[Group],
+        clock: Callable[[], float],
+    ) -> None:
+        self.transport = transport
+        self.site = site
+        self.groups = groups
+        self.phase = Phase.STARTING
+        self.since = 0.0
+        """When its time to send a request, or to be idle, began."""
+        self.heard = False
+        """Whether it has sent anything before its first request was complete."""
+        self._clock = clock
+        self._starting_lanes = tuple(group.starting for group in groups)
+        self._idle_lanes = tuple(group.idle for group in groups)
+        self._in_lanes: tuple[dict[Connection, None], ...] = ()
+        self._until: float | None = None
+        self._enough = 0
+
+    def start(self) -> None:
+        """It is expected to send a request, or the rest of one. Whoever is late is closed."""
+        self._wait(Phase.STARTING, self._starting_lanes)
+
+    def answer(self) -> None:
+        """A request is in progress, so that the connection is not closed for another one."""
+        for lane in self._in_lanes:
+            del lane[self]
+        self._in_lanes = ()
+        self.phase = Phase.ANSWERING
+
+    def answered(self) -> None:
+        """No request is in progress."""
+        if self.transport.unsent():
+            self.answer()
+            self.phase = Phase.SENDING
+        else:
+            self._wait(Phase.IDLE, self._idle_lanes)
+
+    def end(self) -> None:
+        self.answer()
+        self.phase = Phase.ENDED
+
+    def is_unread(self, now: float, *, seconds: float) -> bool:
+        """Whether its client took too little of what waits for it. In any `seconds`, it has to take
+        `LEAST_RATE` on average, or all that waits when they begin. Call this every second or so."""
+        unsent = self.transport.unsent()
+        if not unsent:
+            self._until = None
+            return False
+        sent = self.transport.written - unsent
+        if self._until is None or sent >= self._enough:
+            self._until = now + seconds
+            self._enough = sent + min(unsent, int(LEAST_RATE * seconds))
+            return False
+        return now >= self._until
+
+    def _wait(self, phase: Phase, lanes: tuple[dict[Connection, None], ...]) -> None:
+        for lane in self._in_lanes:
+            del lane[self]
+        self._in_lanes = lanes
+        for lane in lanes:
+            lane[self] = None
+        self.phase = phase
+        self.since = self._clock()
