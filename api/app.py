@@ -142,7 +142,7 @@ def create_app(
     app.add_middleware(RequestBody)
     app.add_middleware(RequestHead)
     if settings.trusted_proxies:
-        app.add_middleware(ClientRequests, settings=settings)
+        app.add_middleware(ClientRequests, proxies=settings.trusted_proxies)
     problems.install(app)
     document.install(app)
     docs_page.install(app)

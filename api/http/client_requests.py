@@ -7,6 +7,7 @@ proxy's connections are those of all its clients, so there the requests are coun
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -15,6 +16,7 @@ from api.answers.problems import problem_of
 from api.http.request_body import reject
 from hookfast.errors import TooManyRequests
 from hookfast.settings.settings import Settings
+from hookfast.settings.types import Network
 
 _RETRY_SECONDS = 5
 
@@ -23,10 +25,9 @@ class ClientRequests:
     """ASGI middleware that responds with 429 to a client with too many requests in progress. Not
     503: proxies take that for a fault of the API, and send nobody's requests to it for a while."""
 
-    def __init__(self, app: ASGIApp, *, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, *, proxies: Sequence[Network]) -> None:
         self._app = app
-        self._limit = settings.max_connections_per_client
-        self._sites = Sites(settings.trusted_proxies)
+        self._sites = Sites(proxies)
         self._in_progress: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -35,9 +36,11 @@ class ClientRequests:
         if site is None:
             await self._app(scope, receive, send)
             return
-        if self._in_progress[site] >= self._limit:
+        settings: Settings = scope["app"].state.settings
+        limit = settings.max_connections_per_client
+        if self._in_progress[site] >= limit:
             error = TooManyRequests(
-                f"Your address has {self._limit} requests in progress, its maximum.",
+                f"Your address has {limit} requests in progress, its maximum.",
                 code="too_many_in_progress",
                 retry_after=_RETRY_SECONDS,
             )
