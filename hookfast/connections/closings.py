@@ -62,8 +62,8 @@ class Closings:
             self._newest[reason] = {name: it for name, it in fields.items() if it is not None}
             self.tell()
 
-    def tell(self) -> None:
-        """Log the reasons whose last line is a minute old."""
+    def tell(self) -> bool:
+        """Log the reasons whose last line is a minute old, and return whether others wait."""
         now = self._clock()
         for reason in list(self._unlogged):
             if now - self._logged_at.get(reason, now - _LINE_SECONDS) >= _LINE_SECONDS:
@@ -74,3 +74,4 @@ class Closings:
                     count=self._unlogged.pop(reason),
                     **self._newest.pop(reason),
                 )
+        return bool(self._unlogged)

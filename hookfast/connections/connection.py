@@ -34,7 +34,7 @@ class Phase(Enum):
 
 
 class Group:
-    """Connections with a common limit: all, or those of one site. Each lane is in the order in
+    """Connections with a common limit: all, or those of one site. Each queue is in the order in
     which its connections began to wait. Those with a request in progress are in none."""
 
     __slots__ = ("idle", "limit", "size", "starting")
@@ -56,9 +56,9 @@ class Connection:
     __slots__ = (
         "_clock",
         "_enough",
-        "_idle_lanes",
-        "_in_lanes",
-        "_starting_lanes",
+        "_idle_queues",
+        "_queues",
+        "_starting_queues",
         "_until",
         "groups",
         "heard",
@@ -85,21 +85,21 @@ class Connection:
         self.heard = False
         """Whether it has sent anything before its first request was complete."""
         self._clock = clock
-        self._starting_lanes = tuple(group.starting for group in groups)
-        self._idle_lanes = tuple(group.idle for group in groups)
-        self._in_lanes: tuple[dict[Connection, None], ...] = ()
+        self._starting_queues = tuple(group.starting for group in groups)
+        self._idle_queues = tuple(group.idle for group in groups)
+        self._queues: tuple[dict[Connection, None], ...] = ()
         self._until: float | None = None
         self._enough = 0
 
     def start(self) -> None:
         """It is expected to send a request, or the rest of one. Whoever is late is closed."""
-        self._wait(Phase.STARTING, self._starting_lanes)
+        self._wait(Phase.STARTING, self._starting_queues)
 
     def answer(self) -> None:
         """A request is in progress, so that the connection is not closed for another one."""
-        for lane in self._in_lanes:
-            del lane[self]
-        self._in_lanes = ()
+        for queue in self._queues:
+            del queue[self]
+        self._queues = ()
         self.phase = Phase.ANSWERING
 
     def answered(self) -> None:
@@ -108,7 +108,7 @@ class Connection:
             self.answer()
             self.phase = Phase.SENDING
         else:
-            self._wait(Phase.IDLE, self._idle_lanes)
+            self._wait(Phase.IDLE, self._idle_queues)
 
     def end(self) -> None:
         self.answer()
@@ -128,11 +128,11 @@ class Connection:
             return False
         return now >= self._until
 
-    def _wait(self, phase: Phase, lanes: tuple[dict[Connection, None], ...]) -> None:
-        for lane in self._in_lanes:
-            del lane[self]
-        self._in_lanes = lanes
-        for lane in lanes:
-            lane[self] = None
+    def _wait(self, phase: Phase, queues: tuple[dict[Connection, None], ...]) -> None:
+        for queue in self._queues:
+            del queue[self]
+        self._queues = queues
+        for queue in queues:
+            queue[self] = None
         self.phase = phase
         self.since = self._clock()

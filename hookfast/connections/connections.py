@@ -153,20 +153,20 @@ class Connections:
         self._timer = None
         now = self._clock()
         self.close_late(now)
-        self._closings.tell()
+        untold = self._closings.tell()
         self._show()
-        if self._open or self._refused:
+        if self._open or self._refused or untold:
             self._set_timer()
 
     def close_late(self, now: float) -> None:
         """Close the connections that did not do in time what they have to do."""
         limits = self._limits
-        for lane, seconds in (
+        for queue, seconds in (
             (self._all.starting, limits.head_seconds),
             (self._all.idle, limits.idle_seconds),
             (self._refused, _REFUSED_SECONDS),
         ):
-            while (first := next(iter(lane), None)) and now - first.since >= seconds:
+            while (first := next(iter(queue), None)) and now - first.since >= seconds:
                 self.drop(first, _late(first))
         for connection in tuple(self._open):
             if connection.phase not in (Phase.ANSWERING, Phase.SENDING):
