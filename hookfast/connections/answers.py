@@ -32,7 +32,7 @@ def _problem(status: HTTPStatus, code: str, detail: str, *headers: str) -> bytes
 
 
 INVALID: Final = _problem(
-    HTTPStatus.BAD_REQUEST, "invalid_http", "The request is not valid HTTP/1.1 (RFC 9112)."
+    HTTPStatus.BAD_REQUEST, "invalid_http", "The request is not valid HTTP (RFC 9112)."
 )
 LARGE_HEAD: Final = _problem(
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,

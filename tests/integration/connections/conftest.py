@@ -140,8 +140,10 @@ async def _serve(
 
 
 @pytest.fixture(
-    params=[("asyncio", {"use_uvloop": False}), ("asyncio", {"use_uvloop": True})],
-    ids=["asyncio", "uvloop"],
+    params=[
+        pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
+        pytest.param(("asyncio", {"use_uvloop": False}), id="asyncio", marks=pytest.mark.slow),
+    ]
 )
 def anyio_backend(request: pytest.FixtureRequest) -> Any:
     return request.param
