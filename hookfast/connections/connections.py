@@ -117,10 +117,12 @@ class Connections:
         if reason is not None:
             self._closings.note(reason, connection.site, limit=limit)
 
-    def reject(self, connection: Connection, reason: Reason, answer: bytes) -> None:
-        """Answer a connection that sent what cannot be a request, and close it."""
+    def reject(self, connection: Connection, reason: Reason, answer: bytes | None) -> None:
+        """Answer a connection that sent what cannot be a request, if that is possible, and close
+        it."""
         connection.answer()
-        connection.transport.write(answer)
+        if answer is not None:
+            connection.transport.write(answer)
         connection.transport.close()
         self._closings.note(reason, connection.site)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Final
 
-_UNSENT_BYTES: Final = 131_072
+_UNSENT_BYTES: Final = 65_536
 _UNREAD_MILLISECONDS: Final = 60_000
 
 

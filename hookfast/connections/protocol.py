@@ -6,7 +6,7 @@ heads and for the reading of answers for ever.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 import httptools
 from uvicorn._types import ASGI3Application
@@ -17,6 +17,8 @@ from hookfast.connections.closings import Reason
 from hookfast.connections.connection import Connection, Phase
 from hookfast.connections.connections import Connections
 from hookfast.connections.counted_transport import CountedTransport
+
+_CLOSED: Final = (Phase.REFUSED, Phase.ENDED)
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -56,7 +58,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._connection.phase in (Phase.REFUSED, Phase.ENDED):
+        if self._connection.phase in _CLOSED:
             self.transport.close()
             return
         self._made_progress = False
@@ -133,7 +135,7 @@ class BoundedHttp(HttpToolsProtocol):
             return
         # while a request is being handled, its response may be half written, so that no other
         # response is possible
-        self._connections.reject(self._connection, reason, answer if self._is_waiting() else b"")
+        self._connections.reject(self._connection, reason, answer if self._is_waiting() else None)
 
 
 class _TooManyAhead(Exception):

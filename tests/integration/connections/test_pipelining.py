@@ -78,3 +78,14 @@ async def test_invalid_request_gets_a_problem_and_is_counted(serve: Serve) -> No
         assert b'"code":"invalid_http"' in answer
         assert await client.is_closed()
         assert closed(Reason.INVALID) - before == 1
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+async def test_offer_of_another_protocol_is_ignored(serve: Serve, protocol: str) -> None:
+    """RFC 9110, section 7.8. curl offers HTTP/2 in this way."""
+    offer = f"\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n".encode()
+    async with serve() as server:
+        client = await server.site.connect()
+        client.send(REQUEST.replace(b"\r\n\r\n", offer))
+        assert (await client.answer()).startswith(b"HTTP/1.1 200")
+        assert await client.is_open()
