@@ -81,7 +81,7 @@ class Connections:
         groups = (self._all,) if site is None else (self._of_site(site), self._all)
         connection = Connection(transport, site=site, groups=groups, clock=self._clock)
         if self._timer is None:
-            self._set_timer()
+            self._timer = self._next_round()
         for group in groups:
             if group.size >= group.limit and not self._make_room(group):
                 self._refuse(connection, group)
@@ -147,18 +147,17 @@ class Connections:
         self._refused[connection] = None
         self._closings.note(Reason.FULL, connection.site, limit=group.limit)
 
-    def _set_timer(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._limits.round_seconds, self._round)
+    def _next_round(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(self._limits.round_seconds, self._round)
 
     def _round(self) -> None:
-        self._timer = None
-        now = self._clock()
-        self.close_late(now)
+        self._timer = self._next_round()
+        self.close_late(self._clock())
         untold = self._closings.tell()
         self._show()
-        if self._open or self._refused or untold:
-            self._set_timer()
+        if not (self._open or self._refused or untold):
+            self._timer.cancel()
+            self._timer = None
 
     def close_late(self, now: float) -> None:
         """Close the connections that did not do in time what they have to do."""

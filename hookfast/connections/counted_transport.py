@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from contextlib import suppress
 from typing import Any, Final
 
 _RESET_AT_ONCE: Final = struct.pack("ii", 1, 0)  # struct linger, with 0 seconds
@@ -49,5 +50,6 @@ class CountedTransport:
         """Drop the connection and everything unsent, also what the system holds."""
         endpoint: Any = self.get_extra_info("socket")
         if endpoint is not None and endpoint.family != getattr(socket, "AF_UNIX", None):
-            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_ONCE)
+            with suppress(OSError):  # it was reset by the client
+                endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_ONCE)
         self._transport.abort()

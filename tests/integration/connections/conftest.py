@@ -61,7 +61,8 @@ class Client:
         self.writer = writer
 
     def send(self, data: bytes) -> None:
-        self.writer.write(data)
+        if not self.writer.is_closing():  # the server has closed it
+            self.writer.write(data)
 
     async def ask(self, path: str = "/ok") -> bytes:
         """Send a request, and return its whole answer."""
