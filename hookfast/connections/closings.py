@@ -1,5 +1,5 @@
-"""What is told of connections that a server closes before their clients do: a count of each, and at
-most one line a minute for each reason, however many there are."""
+"""The metric and the log lines of connections that a server closes before their clients do: at most
+one line a minute for each reason, however many there are."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Closings:
             self._unlogged[reason] += 1
             fields = {"client": site, "limit": limit}
             self._newest[reason] = {name: it for name, it in fields.items() if it is not None}
-            self.tell()
+            self.write_lines()
 
-    def tell(self) -> bool:
+    def write_lines(self) -> bool:
         """Log the reasons whose last line is a minute old, and return whether others wait."""
         now = self._clock()
         for reason in list(self._unlogged):

@@ -1,13 +1,12 @@
 """One connection: its phase, and whether its client takes what is sent to it.
 
-starting ──────▶ answering ──────▶ idle ──▶ answering …
-   ▲  the head is    │   ▲          │
-   │    complete     ▼   │          │
-   │              sending (the answer is complete, but not all of it has left)
-   └── a part of a request was received, after an answer ──┘
+starting ───▶ answering ───▶ sending ───▶ idle ───▶ answering …
+    ▲  a head is      an answer is     all of it has  │
+    │  complete       complete         left           │
+    └───────── a part of a request has arrived ───────┘
 
-refused: it has got a 503, and is closed once its request has arrived.
-ended: it was closed, or its client left.
+refused   a 503 was sent, and the connection is closed once its request has arrived
+ended     it was closed, or its client left
 """
 
 from __future__ import annotations
@@ -92,25 +91,22 @@ class Connection:
         self._enough = 0
 
     def start(self) -> None:
-        """It is expected to send a request, or the rest of one. Whoever is late is closed."""
+        """Wait for a request, or the rest of one."""
         self._wait(Phase.STARTING, self._starting_queues)
 
     def answer(self) -> None:
-        """A request is in progress, so that the connection is not closed for another one."""
+        """Note that a request is in progress: the connection is not closed for another one."""
         for queue in self._queues:
             del queue[self]
         self._queues = ()
         self.phase = Phase.ANSWERING
 
     def answered(self) -> None:
-        """No request is in progress."""
-        if self.transport.unsent():
-            self.answer()
-            self.phase = Phase.SENDING
-        else:
-            self._wait(Phase.IDLE, self._idle_queues)
+        """Note that no request is in progress any more."""
+        self._wait(Phase.IDLE, self._idle_queues)
 
     def end(self) -> None:
+        """Note that it was closed."""
         self.answer()
         self.phase = Phase.ENDED
 
@@ -129,8 +125,10 @@ class Connection:
         return now >= self._until
 
     def _wait(self, phase: Phase, queues: tuple[dict[Connection, None], ...]) -> None:
-        for queue in self._queues:
-            del queue[self]
+        self.answer()
+        if self.transport.unsent():  # still a part of an answer
+            self.phase = Phase.SENDING
+            return
         self._queues = queues
         for queue in queues:
             queue[self] = None

@@ -153,9 +153,9 @@ class Connections:
     def _round(self) -> None:
         self._timer = self._next_round()
         self.close_late(self._clock())
-        untold = self._closings.tell()
+        unlogged = self._closings.write_lines()
         self._show()
-        if not (self._open or self._refused or untold):
+        if not (self._open or self._refused or unlogged):
             self._timer.cancel()
             self._timer = None
 

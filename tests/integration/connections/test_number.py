@@ -95,6 +95,21 @@ async def test_unread_answer_counts_as_in_progress(serve: Serve) -> None:
         assert len(rest.partition(b"\r\n\r\n")[2]) == 4_000_000
 
 
+async def test_unread_answer_counts_as_in_progress_also_if_the_next_request_begins(
+    serve: Serve,
+) -> None:
+    async with serve(total=2) as server:
+        reader = await server.site.connect(receive_buffer=4_096)
+        reader.send(REQUEST.replace(b"/ok", b"/big"))
+        await reader.reader.readexactly(1)
+        reader.send(PART)
+        for _ in range(3):
+            assert await (await server.other.connect()).is_open()
+        assert len((await reader.answer()).partition(b"\r\n\r\n")[2]) == 4_000_000
+        reader.send(b" a\r\n\r\n")
+        assert (await reader.answer()).startswith(b"HTTP/1.1 200")
+
+
 async def test_full_site_is_refused_and_others_are_not(serve: Serve) -> None:
     async with serve(total=10, per_client=2) as server:
         for _ in range(2):

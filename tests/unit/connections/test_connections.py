@@ -160,9 +160,9 @@ def test_each_reason_has_a_line_a_minute_with_a_count() -> None:
             closings.note(Reason.SLOW_REQUEST, f"192.0.2.{number % 250}")
         closings.note(Reason.UNREAD_ANSWER, None)
         clock.now += 60
-        closings.tell()
+        closings.write_lines()
         clock.now += 60
-        closings.tell()
+        closings.write_lines()
     assert [_told(line) for line in lines] == [
         ("slow_request", 1, "192.0.2.0"),
         ("unread_answer", 1, None),
