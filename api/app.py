@@ -18,6 +18,7 @@ from api.answers.headers import AnswerHeaders
 from api.answers.request_id import RequestId
 from api.context.context import open_context
 from api.dashboard import application as dashboard
+from api.http.client_requests import ClientRequests
 from api.http.request_body import INBOUND_PREFIX, RequestBody
 from api.http.request_head import RequestHead, trimmed
 from api.http.response_body import ResponseBody
@@ -143,6 +144,8 @@ def create_app(
     app.state.settings = settings
     app.add_middleware(RequestBody)
     app.add_middleware(RequestHead)
+    if settings.trusted_proxies:
+        app.add_middleware(ClientRequests, proxies=settings.trusted_proxies)
     problems.install(app)
     document.install(app)
     docs_page.install(app)

@@ -8,6 +8,7 @@ then that proxy's `X-Forwarded-For` and `X-Forwarded-Proto` count. All other cod
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 from starlette.requests import HTTPConnection
@@ -19,6 +20,23 @@ Address = IPv4Address | IPv6Address
 
 _MAX_HOPS = 32  # read from the right of X-Forwarded-For; longer lists only cost us time
 _SITE_PREFIX = 64
+_SITES_KEPT = 10_000
+
+
+class Sites:
+    """The sites that limits count clients by, beside the proxies that all clients come through."""
+
+    def __init__(self, proxies: Sequence[Network]) -> None:
+        self._proxies = tuple(proxies)
+        self.of = lru_cache(maxsize=_SITES_KEPT)(self._of)
+
+    def _of(self, address: str | None) -> str | None:
+        """Return the `client_site` of an address; None if the client is not known: the address is
+        a trusted proxy's, or the connection has none."""
+        parsed = None if address is None else _address(address)
+        if parsed is None or any(parsed in network for network in self._proxies):
+            return None
+        return _site(parsed)
 
 
 class TrustedProxies:
@@ -83,8 +101,10 @@ def client_site(at: Scope | HTTPConnection) -> str:
     address. One customer has a whole /64, often more, and could otherwise use a new address for
     every request. All connections without an IP address share one site, the empty string."""
     address = _peer(at.scope if isinstance(at, HTTPConnection) else at)
-    if address is None:
-        return ""
+    return "" if address is None else _site(address)
+
+
+def _site(address: Address) -> str:
     if isinstance(address, IPv4Address):
         return str(address)
     return str(IPv6Network((address, _SITE_PREFIX), strict=False))

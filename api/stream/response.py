@@ -3,22 +3,14 @@ the client leaves or reads too slowly, the server shuts down, or there are no mo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.stream.connection import connection_of, until_left
 from api.stream.slots import StreamSlots
-
-STALL_SECONDS = 30.0
-"""A client that reads nothing for this long is disconnected. Up to then, 64 KiB and one message
-wait for it."""
-
-log = structlog.get_logger()
 
 
 class StreamResponse(Response):
@@ -47,12 +39,8 @@ class StreamResponse(Response):
                     "headers": self.raw_headers,
                 }
             )
-            try:
-                await until_left(self._send_pieces(send), receive, connection)
-                await _send(send, b"", more=False)
-            except _Stalled:
-                log.info("A stream was cut: its client read nothing for too long.")
-                connection.abort()
+            await until_left(self._send_pieces(send), receive, connection)
+            await _send(send, b"", more=False)
 
     async def _send_pieces(self, send: Send) -> None:
         async with aclosing(self._pieces):
@@ -63,13 +51,5 @@ class StreamResponse(Response):
                 await _send(send, b"")
 
 
-class _Stalled(Exception):
-    """The client reads nothing."""
-
-
 async def _send(send: Send, piece: bytes, *, more: bool = True) -> None:
-    try:
-        async with asyncio.timeout(STALL_SECONDS):
-            await send({"type": "http.response.body", "body": piece, "more_body": more})
-    except TimeoutError:
-        raise _Stalled from None
+    await send({"type": "http.response.body", "body": piece, "more_body": more})

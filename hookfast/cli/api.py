@@ -7,6 +7,7 @@ import signal
 import socket
 from contextlib import closing
 from datetime import timedelta
+from functools import partial
 
 import structlog
 import typer
@@ -14,10 +15,13 @@ import uvicorn
 from fastapi import FastAPI
 from temporalio.runtime import Runtime
 
+from api.access.client_address import Sites
 from api.app import create_app
 from hookfast.cli.console import print_operator_key, read_settings
-from hookfast.cli.http_protocol import BoundedHttp
+from hookfast.cli.http_protocol import ApiHttp
 from hookfast.cli.prepare import prepare
+from hookfast.connections import open_files
+from hookfast.connections.connections import ConnectionLimits, Connections
 from hookfast.errors import Misconfigured
 from hookfast.logs import configure_logging
 from hookfast.process import freeze_startup, run_async
@@ -68,24 +72,36 @@ def warn_if_links_are_local(settings: Settings) -> None:
 
 
 def server_config(app: FastAPI) -> uvicorn.Config:
-    """Return the configuration with which uvicorn serves the API."""
+    """Return the configuration with which uvicorn serves the API, for one server."""
+    settings: Settings = app.state.settings
+    connections = Connections(
+        ConnectionLimits(
+            total=settings.max_connections,
+            per_client=settings.max_connections_per_client,
+            idle_seconds=_KEEP_ALIVE_SECONDS,
+            unread_seconds=settings.max_unread_seconds.total_seconds(),
+        ),
+        site_of=Sites(settings.trusted_proxies).of,
+    )
     return uvicorn.Config(
         app,
         loop="auto",  # uvloop if it is installed
-        http=BoundedHttp,
+        http=partial(ApiHttp, connections=connections),  # type: ignore[arg-type] # as good as a class
+        ws="none",
         lifespan="on",
         log_config=None,  # logging is configured already
         access_log=False,
         server_header=False,
         proxy_headers=False,  # uvicorn would trust loopback; HOOKFAST_TRUSTED_PROXIES decides
         backlog=BACKLOG,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=API_GRACE_SECONDS,
     )
 
 
 def _serve(settings: Settings, listener: socket.socket) -> None:
     Runtime.set_default(runtime_without_metrics())
+    allowed = open_files.fitting(settings.max_connections)
+    settings = settings.model_copy(update={"max_connections": allowed})
     config = server_config(create_app(settings, watch=True))
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn raises the signal again once it has shut down; the process then exits with 0

@@ -1,116 +1,37 @@
-"""The API's HTTP protocol: uvicorn's on httptools, with limits on a request's head. uvicorn itself
-reads header fields of any size, and waits for them for ever.
-"""
+"""The API's HTTP protocol: `BoundedHttp`, with a handle of the connection for the application."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
-
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.stream.connection import EXTENSION, ConnectionHandle
-
-_TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-    b"content-type: application/problem+json\r\ncontent-length: %d\r\nconnection: close\r\n"
-    b"cache-control: no-store\r\nx-content-type-options: nosniff\r\n\r\n%s"
-)
-_PROBLEM = (
-    b'{"type":"urn:hookfast:problem:headers_too_large","title":"Request Header Fields Too Large",'
-    b'"status":431,"detail":"The request line and header fields are too large.",'
-    b'"code":"headers_too_large"}'
-)
+from hookfast.connections.closings import Reason
+from hookfast.connections.protocol import BoundedHttp
 
 
-class BoundedHttp(HttpToolsProtocol):
-    """Closes a connection whose request line, header fields, chunk extensions or trailers exceed
-    `max_head_bytes` (with 431 if a response is possible) or take longer than `max_head_seconds`."""
-
-    # Proxies in front allow 8 to 32 KiB. A single read, at most 256 KiB, is not cut off: the limit
-    # is on the bytes kept from one read to the next.
-    max_head_bytes = 65_536
-    max_head_seconds = 20.0
-    # Of an answer that its client does not read, so much stays with each connection, uncounted.
-    most_unsent_bytes = 16_384
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._bytes_without_progress = 0
-        self._made_progress = False
-        self._in_head = True
-        self._head_timer: asyncio.TimerHandle | None = None
+class ApiHttp(BoundedHttp):
+    """Passes a `ConnectionHandle` to the application with each request."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=self.most_unsent_bytes)
-        self._connection = ConnectionHandle(transport.abort)
-        self._start_timer()
+        self._handle = ConnectionHandle()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        self._connection.ending.set()
+        self._handle.ending.set()
         super().connection_lost(exc)
 
-    def data_received(self, data: bytes) -> None:
-        self._made_progress = False
-        super().data_received(data)
-        if self.transport.is_closing():
-            self._stop_timer()
-            return
-        if self._in_head:
-            # most heads come in one read, and never get here, so that they cost no timer
-            self._start_timer()
-        else:
-            self._stop_timer()
-        if self._made_progress:
-            self._bytes_without_progress = 0
-            return
-        self._bytes_without_progress += len(data)
-        if self._bytes_without_progress > self.max_head_bytes:
-            self._reject()
-
     def on_message_begin(self) -> None:
-        self._made_progress = self._in_head = True
         super().on_message_begin()
         if self.cycle is not None and not self.cycle.response_complete:
             # uvicorn reads no further until it has responded to the request before, so that nobody
             # would notice that the client leaves: no poll or stream may wait until then
-            self._connection.ending.set()
-        self._connection = ConnectionHandle(self.transport.abort)
-        self.scope["extensions"] = {EXTENSION: self._connection}  # type: ignore[dict-item] # ours
-
-    def on_headers_complete(self) -> None:
-        self._made_progress = True
-        self._in_head = False
-        super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        self._made_progress = True
-        super().on_body(body)
+            self._handle.ending.set()
+        self._handle = ConnectionHandle(self._abort)
+        self.scope["extensions"] = {EXTENSION: self._handle}  # type: ignore[dict-item] # ours
 
     def shutdown(self) -> None:
-        self._connection.ending.set()
+        self._handle.ending.set()
         super().shutdown()
 
-    def _reject(self) -> None:
-        # while a request is being handled, its response may be half written, so that no other
-        # response is possible
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.write(_TOO_LARGE % (len(_PROBLEM), _PROBLEM))
-        self._stop_timer()
-        self.transport.close()
-
-    def _start_timer(self) -> None:
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(self.max_head_seconds, self._too_late)
-
-    def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _too_late(self) -> None:
-        self._head_timer = None
-        if not self.transport.is_closing():
-            self.transport.close()
+    def _abort(self) -> None:
+        self._connections.drop(self._connection, Reason.NO_MEMORY)

@@ -193,7 +193,11 @@ FIELDS: Final[Mapping[str, Field]] = {
     "next_attempt_at": Field("string", "When the next attempt is due; missing if none is."),
     "until": Field("string", "Until when it waits, or when it checks again by itself."),
     "origin": Field("string", "Where the event came from: `api` or `inbox`."),
-    "reason": Field("string", "Why: of a delivery, its `reason` in the API."),
+    "reason": Field(
+        "string",
+        "Why: of a delivery, its `reason` in the API; of closed connections, that of "
+        "`hookfast.connections.closed`.",
+    ),
     "result": Field("string", "The attempt's result: `success`, `status`, `timeout`, `dns`, …"),
     "status": Field("string", "The delivery's status after it; of a job, the job's."),
     "status_code": Field("integer", "The status of the HTTP answer, if one came."),

@@ -62,6 +62,27 @@ class LimitSettings(BaseModel):
         timedelta(seconds=30),
         description="Longest time a request body may take to arrive (seconds).",
     )
+    max_connections: int = Field(
+        4_000,
+        ge=16,
+        le=1_000_000,
+        description="Connections that one API process has open at once. For one more, the oldest "
+        "that has not sent a request yet is closed, or else the one that has been idle for "
+        "longest; if all have a request in progress, it gets 503. Each takes one open file.",
+    )
+    max_connections_per_client: int = Field(
+        1_000,
+        ge=1,
+        le=1_000_000,
+        description="Of these, connections of one client (IPv4 address or IPv6 /64). Behind the "
+        "proxies in `HOOKFAST_TRUSTED_PROXIES`: requests of one client in progress at once; more "
+        "get 429.",
+    )
+    max_unread_seconds: Seconds = Field(
+        timedelta(seconds=30),
+        description="A connection is closed if its client takes less than 4 KiB a second of an "
+        "answer, streams included, for this long (seconds).",
+    )
     auth_failures_per_minute: int = Field(
         60,
         ge=0,

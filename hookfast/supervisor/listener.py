@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Protocol
 
+from hookfast.connections.listening import limit_unsent
 from hookfast.errors import Misconfigured
 
 BACKLOG = 2048
@@ -34,4 +35,5 @@ def listen(at: Address) -> socket.socket:
         ) from None
     # accepted connections inherit it; uvloop would set it, and asyncio does not on such sockets
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    limit_unsent(listener)
     return listener

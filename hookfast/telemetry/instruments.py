@@ -332,6 +332,36 @@ TEMPORAL_UP = Gauge(
     by="api worker",
 )
 
+CONNECTIONS = Gauge(
+    "hookfast.connections",
+    "{connection}",
+    "Open connections of this process's HTTP server, by state: starting (no whole request has "
+    "arrived), answering, idle.",
+    labels=("state",),
+    by="api worker outbox-relay",
+)
+CONNECTIONS_CLOSED = Counter(
+    "hookfast.connections.closed",
+    "{connection}",
+    "Connections that the HTTP server closed, by reason: full (answered with 503), "
+    "made_room_starting and made_room_idle (for a new one), silent (it sent nothing), "
+    "slow_request, unread_answer, too_many_ahead (requests before the first answer), "
+    "large_head, invalid.",
+    labels=("reason",),
+    by="api worker outbox-relay",
+    starts=(
+        "full",
+        "made_room_starting",
+        "made_room_idle",
+        "silent",
+        "slow_request",
+        "unread_answer",
+        "too_many_ahead",
+        "large_head",
+        "invalid",
+    ),
+)
+
 # -- read from the database by the API ------------------------------------------------------------
 
 DATABASE_UP = Gauge(

@@ -7,21 +7,25 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import structlog
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from hookfast.connections.connections import ConnectionLimits, Connections
+from hookfast.connections.listening import limit_unsent
+from hookfast.connections.protocol import BoundedHttp
 from hookfast.telemetry import exposition, providers
 from hookfast.telemetry.providers import Telemetry
 from hookfast.telemetry.temporal_metrics import TemporalMetrics
 
 _REQUEST_SECONDS = 10.0
-"""Longest time from the connection to the last byte of the answer; Prometheus waits as long."""
+"""Longest time for a request to arrive, and for an answer that is not read; Prometheus waits as
+long."""
+_IDLE_SECONDS = 5.0
 _MOST_AT_ONCE = 16
-"""Most connections; others are answered 503. One or two Prometheus read a worker's metrics, and
-anybody may find the port."""
+"""Most connections. One or two Prometheus read them, and anybody may find the port."""
 
 log = structlog.get_logger()
 
@@ -61,12 +65,22 @@ class MetricsServer:
         self._render = render
         self._token = token
         listener = _listen(host, port)
+        limit_unsent(listener)
         self.port: int = listener.getsockname()[1]
+        connections = Connections(
+            ConnectionLimits(
+                total=_MOST_AT_ONCE,
+                per_client=_MOST_AT_ONCE,
+                head_seconds=_REQUEST_SECONDS,
+                idle_seconds=_IDLE_SECONDS,
+                unread_seconds=_REQUEST_SECONDS,
+            )
+        )
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self._answer,
                 loop="asyncio",
-                http=_BriefHttp,
+                http=partial(BoundedHttp, connections=connections),  # type: ignore[arg-type]
                 interface="asgi3",
                 lifespan="off",
                 log_config=None,  # the process has set up its own
@@ -74,7 +88,6 @@ class MetricsServer:
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=_MOST_AT_ONCE + 1,  # it counts the rejected one too
                 timeout_graceful_shutdown=1,
             )
         )
@@ -109,18 +122,6 @@ class MetricsServer:
         forwarded = any(name in headers for name in exposition.FORWARDED)
         address = client[0] if client else None
         return exposition.is_local(address, host=headers.get("host", ""), forwarded=forwarded)
-
-
-class _BriefHttp(HttpToolsProtocol):
-    """A connection that is cut off after _REQUEST_SECONDS."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._cut_off = self.loop.call_later(_REQUEST_SECONDS, transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cut_off.cancel()
-        super().connection_lost(exc)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from api.app import create_app
 from api.context.context import Context
 from hookfast.cli.api import server_config
+from hookfast.connections.listening import limit_unsent
 from hookfast.settings.settings import Settings
 from hookfast.storage.keys.new_keys import ensure_operator_key
 from tests.support.api_client import borrowed_app
@@ -61,6 +62,7 @@ async def _serving(app: FastAPI, settings: Settings) -> AsyncIterator[ApiServer]
     config = server_config(app)
     server = _Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        limit_unsent(listener)
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             async with asyncio.timeout(PATIENCE):

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from itertools import chain, repeat
 
 import pytest
@@ -14,7 +15,9 @@ from starlette.types import Receive, Scope, Send
 
 from api.app import create_app
 from hookfast.cli.api import server_config
-from hookfast.cli.http_protocol import BoundedHttp
+from hookfast.cli.http_protocol import ApiHttp
+from hookfast.connections.connections import ConnectionLimits, Connections
+from hookfast.connections.protocol import BoundedHttp
 from hookfast.settings.settings import Settings
 from tests.support.waiting import PATIENCE
 
@@ -25,10 +28,12 @@ ENDLESS = 4_000_000  # bytes: far over every limit; a server without limits woul
 
 
 class Impatient(BoundedHttp):
-    """The protocol with limits that a test can reach."""
+    """The protocol with a limit that a test can reach."""
 
     max_head_bytes = 4_096
-    max_head_seconds = 1.0
+
+
+HEAD_SECONDS = 1.0
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,7 +54,11 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    config = uvicorn.Config(echo, http=Impatient, lifespan="off", log_config=None)
+    limits = ConnectionLimits(
+        total=100, per_client=100, head_seconds=HEAD_SECONDS, idle_seconds=60, unread_seconds=60
+    )
+    http = partial(Impatient, connections=Connections(limits))
+    config = uvicorn.Config(echo, http=http, lifespan="off", log_config=None)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -144,7 +153,7 @@ async def test_bodies_and_answers_may_take_longer_than_heads(port: int) -> None:
     length = Impatient.max_head_bytes * 10
     head = START.replace(b"GET", b"POST") + b"Connection: close\r\nContent-Length: %d\r\n\r\n"
     parts = [head % length, *[b"x" * (length // 10)] * 10]
-    answer, _ = await _send(port, iter(parts), pause=Impatient.max_head_seconds / 8)
+    answer, _ = await _send(port, iter(parts), pause=HEAD_SECONDS / 8)
     assert answer.endswith(str(length).encode())
 
 
@@ -160,4 +169,5 @@ async def test_many_requests_on_one_connection_are_all_answered(port: int) -> No
 
 
 def test_api_is_served_with_these_limits() -> None:
-    assert server_config(create_app(Settings())).http is BoundedHttp
+    assert server_config(create_app(Settings())).http.func is ApiHttp
+    assert issubclass(ApiHttp, BoundedHttp)

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from api.access.client_address import TrustedProxies, client_address, client_site
+from api.access.client_address import Sites, TrustedProxies, client_address, client_site
 
 pytestmark = pytest.mark.anyio
 
@@ -134,3 +134,24 @@ def test_clients_are_counted_by_ipv4_address_or_ipv6_site(
     scope = scope_of(peer)
     assert client_address(scope) == address
     assert client_site(scope) == site
+
+
+@pytest.mark.parametrize(
+    ("address", "site"),
+    [
+        ("203.0.113.7", "203.0.113.7"),
+        ("::ffff:203.0.113.7", "203.0.113.7"),
+        ("2001:db8::7", "2001:db8::/64"),
+        ("2001:db8::8%eth0", "2001:db8::/64"),
+        # these may be anybody
+        (PROXY, None),
+        (f"::ffff:{PROXY}", None),
+        ("2001:db8:1::1", None),
+        (None, None),
+        ("unix", None),
+    ],
+)
+def test_site_of_an_address_is_unknown_if_it_is_a_proxys(
+    address: str | None, site: str | None
+) -> None:
+    assert Sites(PROXIES).of(address) == site
