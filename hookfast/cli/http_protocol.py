@@ -72,6 +72,12 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["extensions"] = {EXTENSION: self._connection}  # type: ignore[dict-item] # ours
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # trailers are no header fields (RFC 9110, section 6.5.1): uvicorn would add an
+        # `Authorization` that no proxy has seen to the head of the request
+        if self._in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._made_progress = True
         self._in_head = False
