@@ -72,6 +72,12 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_message_begin()
         self.scope["extensions"] = {EXTENSION: self._connection}  # type: ignore[dict-item] # ours
 
+    def on_url(self, url: bytes) -> None:
+        # targets have no fragment (RFC 9112, section 3.2); uvicorn drops it, and a proxy may not
+        if b"#" in url:
+            raise ValueError("the request target has a fragment")
+        super().on_url(url)
+
     def on_header(self, name: bytes, value: bytes) -> None:
         # trailers are no header fields (RFC 9110, section 6.5.1): uvicorn would add an
         # `Authorization` that no proxy has seen to the head of the request

@@ -160,6 +160,15 @@ async def test_many_requests_on_one_connection_are_all_answered(port: int) -> No
     assert answer.count(b"HTTP/1.1 200") == 6
 
 
+@pytest.mark.parametrize("target", [b"/#a", b"/v1/events#/metrics", b"/?a=1#", b"http://a/#a"])
+async def test_target_with_a_fragment_is_rejected(port: int, target: bytes) -> None:
+    whole = START.replace(b"/", target, 1) + b"Connection: close\r\n\r\n"
+    place = whole.index(b"#")
+    for pieces in ([whole], [whole[:place], whole[place:]]):
+        answer, _ = await _send(port, iter(pieces), pause=0.01)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+
+
 @pytest.mark.parametrize("cut", [0, 1, 2])
 async def test_trailers_are_not_added_to_the_head(port: int, cut: int) -> None:
     """A proxy checks an `Authorization` of the head, and not one that follows the body."""
