@@ -6,8 +6,9 @@
 # The second is `hookfast up`: everything in one container, with SQLite and an embedded Temporal.
 # `hookfast api` and `hookfast worker` are the parts of docker-compose.yml and deploy/kubernetes.
 
-# The Python that the tests run on. Renew it with every release: it is where the C libraries are.
-ARG PYTHON_IMAGE=python:3.11.15-slim-bookworm
+# The Python that the tests run on. Renew it with every release (`make images`): it is where the C
+# libraries are.
+ARG PYTHON_IMAGE=python:3.11.15-slim-bookworm@sha256:d29f48a31a8b408ed19272ca1e7b10ebae13b240a27e862d3d4217c528e2e0c3
 
 FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1

@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench overload emit-bench suites client client-bench log-schema freeze lock openapi settings pictures clean docs docs-serve help rollout scaling pages-bench
+.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench overload emit-bench suites client client-bench log-schema freeze lock openapi settings images pictures clean docs docs-serve help rollout scaling pages-bench
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -102,6 +102,9 @@ log-schema: $(VENV)/.dev-ready ## write docs/log-schema.json
 
 settings: $(VENV)/.dev-ready ## write docs/settings.md
 	$(BIN)/hookfast config --markdown > docs/settings.md
+
+images: $(VENV)/.dev-ready  ## pin the images of others to the digests of their tags (CHECK=1 only compares)
+	$(BIN)/python deploy/images.py $(if $(CHECK),--check)
 
 docs: $(VENV)/.dev-ready    ## the documentation as a site, in var/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict && echo "var/site/index.html"

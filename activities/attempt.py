@@ -319,7 +319,7 @@ class _ObservedAttempt:
         tenant = self._outgoing.endpoint.tenant_id
         instruments.ATTEMPTS.add(
             result=result,
-            status_class=_status_class(outcome.status_code),
+            status_class=instruments.status_class(outcome.status_code),
             trigger=trigger.value,
             tenant=tenant,
         )
@@ -370,7 +370,3 @@ def _public_headers(outgoing: Outgoing) -> Collection[str]:
         return ()
     sent_on = {name.lower() for name, _ in outgoing.raw.headers}
     return sent_on - {name.lower() for name in outgoing.endpoint.headers}
-
-
-def _status_class(status_code: int | None) -> str:
-    return "none" if status_code is None else f"{status_code // 100}xx"

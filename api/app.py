@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.access.access_log import AccessLog
 from api.access.client_address import TrustedProxies
+from api.access.request_metrics import STREAMS, UNMEASURED
 from api.answers import problems
 from api.answers.headers import AnswerHeaders
 from api.answers.request_id import RequestId
@@ -99,18 +100,18 @@ _RESOURCES = (
 )
 
 
-# FastAPI's own telemetry: a span and a duration per request. Spans of its inner steps would be most
-# of each trace, and its log records repeat ours. Monitoring requests, which come all day, and
-# streams, whose spans would stay open for hours, are left out.
-_STREAMS = ("/v1/stream", "/dashboard/live/", "/portal/live/")
-_WITHOUT_HEAD = (*_STREAMS, "/portal/open")
+_WITHOUT_HEAD = (*STREAMS, "/portal/open")
 """Paths whose GET does more than show something: opening a link begins a session."""
-_UNTRACED = ("/healthz", "/readyz", "/metrics", *_STREAMS)
+
+# FastAPI's own telemetry: a span per request. Spans of its inner steps would be most of each trace,
+# its log records repeat ours, and its durations have as many series as callers like
+# (`api.access.request_metrics` has ours).
 _TELEMETRY: TelemetryConfig = {
     "operation_spans": False,
     "logs": False,
+    "metrics": False,
     "auto_configure": False,  # `hookfast.telemetry.providers` does that
-    "exclude": lambda scope: scope["path"].startswith(_UNTRACED),
+    "exclude": lambda scope: scope["path"].startswith(UNMEASURED),
 }
 
 _TRACE_CONTEXT = (b"traceparent", b"tracestate", b"baggage")

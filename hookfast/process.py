@@ -1,4 +1,4 @@
-"""The event loop, the garbage collector and the end of a process."""
+"""The event loop, the garbage collector, the files and the end of a process."""
 
 from __future__ import annotations
 
@@ -30,6 +30,12 @@ def name_of(process_id: str) -> str | None:
     """Return the `process_name` of the process with this id; None if it is no such id."""
     host, _, rest = process_id.rpartition("-")[0].rpartition("-")
     return f"{rest}@{host}" if host and rest.isdecimal() else None
+
+
+def keep_files_private() -> None:
+    """Let only this user read the files that this process and its children create from now on,
+    such as the embedded Temporal's database: its folder may be one that others can read."""
+    os.umask(0o077)
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

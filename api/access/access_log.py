@@ -1,4 +1,5 @@
-"""The access log: one line per answered request, with its route, status, duration and caller.
+"""The access log: one line per answered request, with its route, status, duration and caller. It
+measures the request too.
 
 The line has the route's path (`/v1/endpoints/{endpoint_id}`) and the ids that were given for its
 parameters, not the path itself: that of a portal link is a secret, and callers put anything there.
@@ -13,6 +14,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.client_address import client_address
+from api.access.request_metrics import measure
 from hookfast.ids import Prefix, is_id
 from hookfast.logs.catalogue import Kind
 
@@ -55,7 +57,9 @@ class AccessLog:
         try:
             await self._app(scope, receive, send_and_note)
         finally:
-            _log(scope, status, (time.perf_counter() - began) * 1000)
+            seconds = time.perf_counter() - began
+            measure(scope, status, seconds)
+            _log(scope, status, seconds * 1000)
 
 
 def _log(scope: Scope, status: int | None, milliseconds: float) -> None:

@@ -21,6 +21,7 @@ from api.answers.problems import UnsupportedMediaType
 from api.http.prefix_router import PrefixRouter
 from api.http.request_body import body_to_parse
 from hookfast.errors import InvalidInput
+from hookfast.inbox.media_type import is_utf_8
 from hookfast.strict_json import parser
 from hookfast.strict_json.text import to_text
 
@@ -85,10 +86,15 @@ async def json_body(request: Request) -> bytes:
     An empty body of any type is left to the parser. Raises UnsupportedMediaType and Unavailable.
     """
     raw = await body_to_parse(request)
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    main, _, sub = media_type.partition("/")
+    content_type = request.headers.get("content-type", "")
+    main, _, sub = content_type.partition(";")[0].strip().lower().partition("/")
     if raw and not (main == "application" and (sub == "json" or sub.endswith("+json"))):
         raise UnsupportedMediaType("Send the body as JSON, with `Content-Type: application/json`.")
+    if raw and not is_utf_8(content_type):
+        raise UnsupportedMediaType(
+            "JSON is in UTF-8 (RFC 8259, section 8.1); send `Content-Type: application/json` "
+            "without another `charset`."
+        )
     return raw
 
 

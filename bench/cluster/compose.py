@@ -63,7 +63,8 @@ class Compose:
         }
 
     def _tag(self, service: str) -> str:
-        return str(self.services[service]["image"]).rpartition(":")[2]
+        reference, _, _ = str(self.services[service]["image"]).partition("@")
+        return reference.rpartition(":")[2]
 
 
 def read_compose() -> Compose:

@@ -35,7 +35,7 @@ from hookfast.telemetry.temporal_metrics import runtime_without_metrics
 
 # Longer than the 60 s after which load balancers drop an idle connection, so that they never reuse
 # a connection that the API has just closed.
-_KEEP_ALIVE_SECONDS = 75
+KEEP_ALIVE_SECONDS = 75
 
 _CLOSE_SECONDS = 4  # for what is in memory and for telemetry, after the last request
 
@@ -78,7 +78,7 @@ def server_config(app: FastAPI) -> uvicorn.Config:
         ConnectionLimits(
             total=settings.max_connections,
             per_client=settings.max_connections_per_client,
-            idle_seconds=_KEEP_ALIVE_SECONDS,
+            idle_seconds=KEEP_ALIVE_SECONDS,
             unread_seconds=settings.max_unread_seconds.total_seconds(),
         ),
         site_of=Sites(settings.trusted_proxies).of,

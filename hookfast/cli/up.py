@@ -12,6 +12,7 @@ from pathlib import Path
 from hookfast.cli.console import read_settings
 from hookfast.deliveries.search_attributes import SEARCH_ATTRIBUTES, kind_of
 from hookfast.errors import Misconfigured
+from hookfast.process import keep_files_private
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.plan import Plan, TemporalPlan
 
@@ -19,6 +20,7 @@ from hookfast.supervisor.plan import Plan, TemporalPlan
 def main(*, workers: int) -> None:
     """Run until Ctrl-C or SIGTERM, with this number of workers."""
     plan = make_plan(read_settings(), workers=workers)
+    keep_files_private()
     sys.stdout.flush()
     # The same process continues with another program: its signals, parent and terminal stay the
     # same, and the modules that were imported to read the settings are gone from its memory.

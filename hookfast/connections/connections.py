@@ -23,6 +23,7 @@ from hookfast.connections.connection import Connection, Group, Phase
 from hookfast.connections.counted_transport import CountedTransport
 from hookfast.telemetry import instruments
 
+HEAD_SECONDS: Final = 20.0
 _LONGEST_ROUND_SECONDS: Final = 1.0
 _REFUSED_SECONDS: Final = 1.0
 _REFUSED_AT_ONCE: Final = 64
@@ -41,7 +42,7 @@ class ConnectionLimits:
     total: int
     per_client: int
     """For one client's site."""
-    head_seconds: float = 20.0
+    head_seconds: float = HEAD_SECONDS
     """For a whole request line and all header fields."""
     idle_seconds: float
     unread_seconds: float

@@ -42,7 +42,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._connections = connections
         self._bytes_without_progress = 0
         self._made_progress = False
-        self._in_message = False
+        self._in_message = self._in_head = False
         self._running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -84,11 +84,24 @@ class BoundedHttp(HttpToolsProtocol):
             self._reject(Reason.LARGE_HEAD, answers.LARGE_HEAD)
 
     def on_message_begin(self) -> None:
-        self._made_progress = self._in_message = True
+        self._made_progress = self._in_message = self._in_head = True
         super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        # targets have no fragment (RFC 9112, section 3.2); uvicorn drops it, and a proxy may not
+        if b"#" in url:
+            raise ValueError("the request target has a fragment")
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # trailers are no header fields (RFC 9110, section 6.5.1): uvicorn would add an
+        # `Authorization` that no proxy has seen to the head of the request
+        if self._in_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._made_progress = True
+        self._in_head = False
         super().on_headers_complete()
         self._connection.answer()
         if len(self.pipeline) > self.max_requests_ahead:

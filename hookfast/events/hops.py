@@ -6,7 +6,6 @@ receives it through a source counts one more (docs/adr/0024-hops.md).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -15,13 +14,20 @@ HEADER: Final = "X-Hook-Hops"
 MAX_HOPS: Final = 5
 """The most hops of an event; a source rejects a request that would have more."""
 
-_NUMBER = re.compile(r"0*([0-9]{1,4})[0-9]*")
+_DIGITS_READ: Final = 4  # of a longer number, which is beyond the limit in any case
 
 
 def received_hops(values: Iterable[str]) -> int:
-    """Return the hops of a request whose header has these values: one more than the largest. A
-    proxy may have joined values by commas (RFC 9110, section 5.3). A value that is not a decimal
-    number counts as 0, and one above 9999 as some number above 999."""
-    parts = (part.strip(" \t") for value in values for part in value.split(","))
-    matches = (_NUMBER.fullmatch(part) for part in parts)
-    return 1 + max((int(match[1]) for match in matches if match), default=0)
+    """Return the hops of a request whose header has these values: one more than the largest, as a
+    proxy may have joined repeated fields by commas (RFC 9110, section 5.3). Each pass through a
+    service makes the largest grow, whatever stands beside it, so every loop ends. A value that is
+    not a decimal number counts as MAX_HOPS: it is not known how far the event has come. One above
+    9999 counts as its first four digits."""
+    return 1 + max((_number(part) for value in values for part in value.split(",")), default=0)
+
+
+def _number(text: str) -> int:
+    digits = text.strip(" \t")
+    if not (digits.isascii() and digits.isdecimal()):
+        return MAX_HOPS
+    return int(digits.lstrip("0")[:_DIGITS_READ] or "0")

@@ -44,6 +44,7 @@ class TooManyHops(HookfastError):
         super().__init__(
             f"This event has passed {hops - 1} sources before this one, and {MAX_HOPS} in all is "
             "the most: it goes round in a loop. Do not send it again; remove the endpoint that "
-            "sends it back, or subscribe it to fewer event types."
+            "sends it back, or subscribe it to fewer event types. (An X-Hook-Hops that is not a "
+            f"decimal number counts as {MAX_HOPS}.)"
         )
         self.hops = hops

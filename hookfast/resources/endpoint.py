@@ -174,7 +174,10 @@ class EndpointSettings(Input):
             fact="{} per second",
         ),
     ] = Field(
-        None, gt=0, le=10_000, description="Maximum deliveries per second; default: no limit."
+        None,
+        ge=0.00001,  # not quite one a day
+        le=10_000,
+        description="Maximum deliveries per second, 0.00001 to 10,000; default: no limit.",
     )
     max_in_flight: Annotated[
         int | None,

@@ -5,7 +5,7 @@
         Page(group="limits"),
         Dashboard("Rate limit per second", fact="{} per second", unset="no rate limit"),
         Portal("Messages per second", fact="{} per second"),
-    ] = Field(None, gt=0, le=10_000, description="Maximum deliveries per second.")
+    ] = Field(None, ge=0.00001, le=10_000, description="Maximum deliveries per second.")
 
 A site that has no words for a setting neither shows nor changes it. A setting of a plain kind (a
 text, a number, a choice, yes or no, lines) needs nothing else to have an input and a fact on pages,

@@ -65,6 +65,7 @@ _NON_HTTP_PORTS = frozenset(
         *(6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080),
     }
 )
+_OWN = "this service's own address"
 
 
 class AddressBlocked(Exception):
@@ -104,7 +105,7 @@ class AddressGuard:
         """Raise AddressBlocked if `host` (a lower-case ASCII name, or an address) must not be
         resolved or connected to at `port`, as far as known without resolving it."""
         if self._own is not None and self._own.covers(host, port):
-            raise AddressBlocked(host, "this service's own address")
+            raise AddressBlocked(host, _OWN)
         if self._ports:
             if not any(port in ports for ports in self._ports):
                 raise AddressBlocked(host, f"port {port} is not an allowed port of this server")
@@ -118,10 +119,16 @@ class AddressGuard:
             raise AddressBlocked(host, "a name for private networks")
 
     def check(
-        self, addresses: Sequence[str], *, host: str | None = None, within: Sequence[Network] = ()
+        self,
+        addresses: Sequence[str],
+        *,
+        host: str | None = None,
+        port: int | None = None,
+        within: Sequence[Network] = (),
     ) -> None:
         """Raise AddressBlocked unless all of the host's addresses are allowed: a single blocked one
         blocks the name. A name for private networks must resolve into allowed networks.
+        With a `port`, none of them may be the service's own address.
 
         `within` are the endpoint's own networks; if given, every address must also be in one of
         them. They never exempt from a rule.
@@ -131,6 +138,8 @@ class AddressGuard:
             address = ip_address(text)
             if (rule := self._rule_against(address)) is not None:
                 raise AddressBlocked(text, rule)
+            if port is not None and self._own is not None and self._own.covers(text, port):
+                raise AddressBlocked(text, _OWN)
             if local and not inside(address, self._allowed):
                 raise AddressBlocked(text, "a name for private networks")
             if within and not inside(unmapped(address), within):

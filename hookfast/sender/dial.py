@@ -71,7 +71,7 @@ class Dialer:
         try:
             self._guard.check_host(host, port)
             addresses = await self._resolver.resolve(host)
-            self._guard.check(addresses, host=host, within=within)
+            self._guard.check(addresses, host=host, port=port, within=within)
         except socket.gaierror as error:
             raise unresolved(host, error) from error
         except AddressBlocked as blocked:

@@ -1,8 +1,10 @@
 """The address of this service itself, to which no delivery goes: an endpoint that is a source of
 the same service would send each of its events round for ever.
 
-Other names of the same address are not known here. What comes back through them is stopped by its
-hops (`hookfast.events.hops`).
+A host is compared in every form that leads to the same address: an IPv6 address that embeds an
+IPv4 address, another address of loopback, and, once a name is resolved, what it resolves to. Other
+public names and addresses of the service are not known here. What comes back through them is
+stopped by its hops (`hookfast.events.hops`).
 """
 
 from __future__ import annotations
@@ -12,8 +14,14 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from hookfast.errors import InvalidInput, Misconfigured
-from hookfast.sender.addresses import is_address, is_private_host, unmapped
+from hookfast.sender.addresses import embedded, is_address, is_private_host, is_within
 from hookfast.sender.url import parse_url, peer_name
+
+# Names of loopback in the hosts files of Debian and Red Hat, beside RFC 6761's `localhost`.
+_LOOPBACK_NAMES = (
+    *("ip6-localhost", "ip6-loopback", "localhost4", "localhost6"),
+    *("localhost.localdomain", "localhost4.localdomain4", "localhost6.localdomain6"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +48,7 @@ class OwnAddress:
         """Whether `host` (a lower-case ASCII name, or an address) at `port` is this service."""
         if self.port is not None and port != self.port:
             return False
-        if _is_loopback(host) and _is_loopback(self.host):
-            return True
-        return _without_mapping(host) == _without_mapping(self.host)
+        return not _reached(host).isdisjoint(_reached(self.host))
 
     def reject(self, url: str, *, pointer: str = "/url") -> None:
         """Reject a URL, as `check_url` returns it, at this address. Raises InvalidInput, code
@@ -59,11 +65,14 @@ class OwnAddress:
             )
 
 
-def _is_loopback(host: str) -> bool:
-    if is_address(host):
-        return unmapped(ip_address(host)).is_loopback  # the mapped one itself: not on Python 3.11
-    return host == "localhost" or host.endswith(".localhost")
-
-
-def _without_mapping(host: str) -> str:
-    return str(unmapped(ip_address(host))) if is_address(host) else host
+def _reached(host: str) -> set[str]:
+    """Return what a connection to this host may reach: its name or its addresses, with "localhost"
+    for all of loopback. A connection to an unspecified address reaches loopback too (Linux)."""
+    if not is_address(host):
+        local = is_within(host, "localhost") or host in _LOOPBACK_NAMES
+        return {"localhost" if local else host}
+    address = ip_address(host)
+    return {
+        "localhost" if one.is_loopback or one.is_unspecified else str(one)
+        for one in (address, *embedded(address))
+    }

@@ -1,7 +1,7 @@
 """All metrics of Hookfast: the name, unit (UCUM), description and labels of each.
 
-A label has few values: outcomes, triggers, states. No label has a value that a tenant chooses,
-except `tenant_id` with `HOOKFAST_METRICS_BY_TENANT`. Until a MeterProvider is set up
+A label has few values: outcomes, triggers, states. No label has a value that a tenant or a stranger
+chooses, except `tenant_id` with `HOOKFAST_METRICS_BY_TENANT`. Until a MeterProvider is set up
 (`providers.start`), nothing is recorded.
 """
 
@@ -11,7 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import Counter as Counts
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -27,6 +27,7 @@ _METER = metrics.get_meter("hookfast", VERSION)
 _WAITS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _DAYS = (300, 900, 3_600, 21_600, 86_400, 259_200)
 _REQUESTS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_ANSWERS = (0.005, 0.025, 0.1, 0.5, 2.5, 10)  # few: each route has its own
 _BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
 
 
@@ -34,6 +35,10 @@ CATALOGUE: dict[str, Metric] = {}
 """Every metric, by its OpenTelemetry name."""
 
 _Key: TypeAlias = tuple[tuple[str, str], ...]
+
+MAX_SERIES: Final = 1_999
+"""Label sets of a count; others are counted together, as the SDK does above 2,000 of its own."""
+_OVERFLOW: Final[_Key] = (("otel.metric.overflow", "true"),)
 
 
 class Metric(ABC):
@@ -72,6 +77,8 @@ class _Total(Metric):
     def _add(self, amount: int, labels: Mapping[str, str]) -> None:
         key = tuple(labels.items())
         with self._lock:
+            if key not in self._totals and len(self._totals) >= MAX_SERIES:
+                key = _OVERFLOW
             self._totals[key] += amount
 
     def total(self, **labels: str) -> float:
@@ -144,9 +151,10 @@ class Histogram(Metric):
         *,
         buckets: Sequence[float],
         labels: tuple[str, ...] = (),
+        by: str = "worker",
     ) -> None:
         self._buckets = buckets
-        super().__init__(name, unit, description, labels=labels)
+        super().__init__(name, unit, description, labels=labels, by=by)
 
     def _create(self) -> None:
         self._instrument = _METER.create_histogram(
@@ -190,8 +198,23 @@ def show_tenants() -> None:
     _Tenants.shown = True
 
 
+def status_class(status: int | None) -> str:
+    """Return the class of an HTTP status: 2xx … 5xx, or none without an answer."""
+    return "none" if status is None else f"{status // 100}xx"
+
+
 # -- counted where it happens ---------------------------------------------------------------------
 
+HTTP_REQUESTS = Histogram(
+    "http.server.request.duration",
+    "s",
+    "Time to answer a request, by method (`_OTHER`: an unknown one), route (`pages`: all pages and "
+    "static files; `_OTHER`: an unknown route, no valid key, or an answer 401, 403, 404 or 405) "
+    "and class of the status (2xx … 5xx; none: the client went away).",
+    labels=("http.request.method", "http.route", "http.response.status_class"),
+    by="api",
+    buckets=_ANSWERS,
+)
 EVENTS = Counter(
     "hookfast.events",
     "{event}",

@@ -37,10 +37,12 @@ _EXPECTED = (
 
 def test_demo_shows_every_kind_of_delivery(tmp_path: Path) -> None:
     home = tmp_path / "demo"
+    home.mkdir(mode=0o755)
     _run_until(_EXPECTED, home, then=_emit_as_the_readme_does)
 
-    for name in ("demo.json", "operator.key"):
-        assert (home / name).stat().st_mode & 0o777 == 0o600
+    kept = {path.name: path.stat().st_mode & 0o077 for path in home.rglob("*")}
+    assert {"demo.json", "operator.key", "hookfast.log", "temporal.db"} <= kept.keys()
+    assert not any(kept.values()), kept
     key = json.loads((home / "demo.json").read_text())["operator_key"]
     assert (home / "operator.key").read_text() == f"{key}\n"
     assert "Traceback" not in (home / "hookfast.log").read_text()
@@ -95,6 +97,7 @@ def _run_until(
         env=environment() | {"HOOKFAST_HOME": str(home)} | ports,
         stdout=subprocess.PIPE,
         text=True,
+        umask=0o022,  # the usual one
     ) as process:
         try:
             assert process.stdout is not None

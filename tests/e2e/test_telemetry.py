@@ -353,7 +353,7 @@ def test_every_metric_has_only_the_labels_of_the_catalogue(service: Service) -> 
                 for sample in samples[process].get(family + suffix, [])
             ]
             assert labels, f"{process} has no {family}"
-            assert set().union(*labels) <= set(metric.labels) - {TENANT_LABEL} | {"le"}, family
+            assert set().union(*labels) <= _labels(metric) - {TENANT_LABEL} | {"le"}, family
 
 
 def test_metrics_require_the_token_or_the_operators_key(service: Service) -> None:
@@ -379,7 +379,7 @@ def _exposed(service: Service) -> dict[str, set[str]]:
     """Return the labels of every sample of both processes, by name. The relay of an application's
     outbox does not run here; its metrics are those of the catalogue."""
     found = {
-        _prometheus_name(metric): set(metric.labels)
+        _prometheus_name(metric): _labels(metric)
         for metric in CATALOGUE.values()
         if metric.exported_by == ("outbox-relay",)
     }
@@ -432,6 +432,10 @@ def test_metrics_and_labels_of_alerts_and_panels_exist(service: Service) -> None
 def _kind(kind: SpanKind) -> int:
     """Return OTLP's number of the kind: it counts from 1, because 0 is unspecified."""
     return kind.value + 1
+
+
+def _labels(metric: Any) -> set[str]:
+    return {label.replace(".", "_") for label in metric.labels}
 
 
 def _prometheus_name(metric: Any) -> str:

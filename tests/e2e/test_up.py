@@ -91,6 +91,7 @@ def running_up(home: Path, *options: str, wait: bool = True, **settings: str) ->
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
+            umask=0o022,  # the usual one
         ) as process,
     ):
         up = Up(home=home, process=process, ports=ports)
@@ -123,6 +124,7 @@ class Toured:
 def toured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Toured]:
     """An `up` on which all blocks of the README's tour have run, in order, in one shell."""
     home = tmp_path_factory.mktemp("up") / _HOME
+    home.mkdir(mode=0o755)
     folder = tmp_path_factory.mktemp("tour")
     (folder / "var/tour").mkdir(parents=True)
     [port] = free_ports(1)
@@ -165,6 +167,17 @@ def test_the_tour_works_as_it_is_written(toured: Toured) -> None:
         "attempt 1: order.invoice.paid, answering 503",
         "attempt 2: order.invoice.paid, thanks",
     ]
+
+
+def test_only_its_user_can_read_what_it_keeps(toured: Toured) -> None:
+    """Its home may be a folder that others can read, made by a person or by a volume."""
+    home = toured.up.home
+    assert home.stat().st_mode & 0o077
+    modes = {path.relative_to(home): path.stat().st_mode & 0o777 for path in home.rglob("*")}
+    names = {str(path) for path in modes}
+    assert {"hookfast.db", "hookfast.db-wal", "temporal.db", "temporal.db-wal"} <= names
+    assert {"temporal.log", "encryption.key"} <= names
+    assert {path: oct(mode) for path, mode in modes.items() if mode & 0o077} == {}
 
 
 def test_it_serves_in_40_mib_while_parts_are_killed_survives_its_own_kill_and_ctrl_c_ends_all(

@@ -84,7 +84,7 @@ class AboutLoop(BaseModel):
     source_id: SourceId
     tenant_id: TenantId
     hops: int = Field(description="Sources that the rejected request had already passed.")
-    max_hops: int = Field(description="The limit of that, set by `HOOKFAST_MAX_HOPS`.")
+    max_hops: int = Field(description="The most sources a request may pass, this one included.")
     detected_at: Time = Field(description="When the request was rejected.")
 
 

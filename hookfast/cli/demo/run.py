@@ -23,6 +23,7 @@ from hookfast.cli.up import make_plan
 from hookfast.clock import utc_now
 from hookfast.errors import HookfastError, Misconfigured
 from hookfast.logs import configure_logging
+from hookfast.process import keep_files_private
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.supervisor.interrupt import interruptible
 from hookfast.supervisor.listener import listen
@@ -56,6 +57,7 @@ def main(*, outage_every: float) -> None:
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     settings = read_settings()
+    keep_files_private()
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     state = SavedState.load(settings.home)
     if settings.operator_key is not None:

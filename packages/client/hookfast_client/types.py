@@ -915,7 +915,7 @@ class Endpoint(TypedDict):
     """Total time for one attempt."""
 
     rate_limit_per_second: float | None
-    """Maximum deliveries per second; default: no limit."""
+    """Maximum deliveries per second, 0.00001 to 10,000; default: no limit."""
 
     max_in_flight: int | None
     """Maximum requests in progress; default: no limit."""
@@ -1020,7 +1020,7 @@ class EnabledEndpoint(TypedDict):
     """Total time for one attempt."""
 
     rate_limit_per_second: float | None
-    """Maximum deliveries per second; default: no limit."""
+    """Maximum deliveries per second, 0.00001 to 10,000; default: no limit."""
 
     max_in_flight: int | None
     """Maximum requests in progress; default: no limit."""
@@ -2024,7 +2024,7 @@ class NewEndpoint(TypedDict):
     """Total time for one attempt; default: the retry plan's."""
 
     rate_limit_per_second: NotRequired[float | None]
-    """Maximum deliveries per second; default: no limit."""
+    """Maximum deliveries per second, 0.00001 to 10,000; default: no limit."""
 
     max_in_flight: NotRequired[int | None]
     """Maximum requests in progress; default: no limit."""
@@ -2164,7 +2164,7 @@ class CreatedEndpoint(TypedDict):
     """Total time for one attempt."""
 
     rate_limit_per_second: float | None
-    """Maximum deliveries per second; default: no limit."""
+    """Maximum deliveries per second, 0.00001 to 10,000; default: no limit."""
 
     max_in_flight: int | None
     """Maximum requests in progress; default: no limit."""
@@ -2266,7 +2266,7 @@ class ChangeEndpoint(TypedDict):
     """Total time for one attempt; default: the retry plan's."""
 
     rate_limit_per_second: NotRequired[float | None]
-    """Maximum deliveries per second; default: no limit."""
+    """Maximum deliveries per second, 0.00001 to 10,000; default: no limit."""
 
     max_in_flight: NotRequired[int | None]
     """Maximum requests in progress; default: no limit."""
@@ -2349,7 +2349,7 @@ class RotatedEndpoint(TypedDict):
     """Total time for one attempt."""
 
     rate_limit_per_second: float | None
-    """Maximum deliveries per second; default: no limit."""
+    """Maximum deliveries per second, 0.00001 to 10,000; default: no limit."""
 
     max_in_flight: int | None
     """Maximum requests in progress; default: no limit."""

@@ -55,9 +55,33 @@ async def test_body_not_declared_as_json_answers_415(
     assert_problem(answer, 415, code="unsupported_media_type")
 
 
+@pytest.mark.parametrize("charset", ["utf-16", "latin-1"])
+async def test_json_in_another_charset_answers_415_on_every_route(
+    common_client: httpx2.AsyncClient, charset: str
+) -> None:
+    body = '{"type": "a.b.c", "data": {}}'.encode(charset)
+    headers = {"content-type": f"application/json; charset={charset}"}
+    routes = [
+        (method, path)
+        for path, methods in DOCUMENT["paths"].items()
+        for method, route in methods.items()
+        if path.startswith("/v1/") and "requestBody" in route
+    ]
+    assert len(routes) > 25
+    for method, path in routes:
+        answer = await common_client.request(
+            method, re.sub(r"{\w+}", "x", path.removeprefix("/v1")), content=body, headers=headers
+        )
+        problem = assert_problem(answer, 415, code="unsupported_media_type")
+        assert "JSON is in UTF-8" in problem["detail"]
+
+
 @pytest.mark.parametrize(
     "content_type",
-    ["application/json", "Application/JSON; charset=utf-8", "application/vnd.acme+json"],
+    [
+        *("application/json", "Application/JSON; charset=utf-8", "application/vnd.acme+json"),
+        'application/json;charset="UTF-8"; q=1;',
+    ],
 )
 async def test_every_json_content_type_is_accepted(
     common_client: httpx2.AsyncClient, content_type: str

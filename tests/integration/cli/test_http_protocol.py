@@ -37,7 +37,7 @@ HEAD_SECONDS = 1.0
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Read the body and answer with its length."""
+    """Read the body and answer with its length, and the names of the request's fields."""
     size = 0
     while True:
         message = await receive()
@@ -47,7 +47,8 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         if not message.get("more_body", False):
             break
     body = str(size).encode()
-    headers = [(b"content-length", str(len(body)).encode())]
+    names = b",".join(name for name, _ in scope["headers"])
+    headers = [(b"content-length", str(len(body)).encode()), (b"x-names", names)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -166,6 +167,31 @@ async def test_many_requests_on_one_connection_are_all_answered(port: int) -> No
     pieces = [whole[start : start + 9_000] for start in range(0, len(whole), 9_000)]
     answer, _ = await _send(port, iter(pieces))
     assert answer.count(b"HTTP/1.1 200") == 6
+
+
+@pytest.mark.parametrize("target", [b"/#a", b"/v1/events#/metrics", b"/?a=1#", b"http://a/#a"])
+async def test_target_with_a_fragment_is_rejected(port: int, target: bytes) -> None:
+    whole = START.replace(b"/", target, 1) + b"Connection: close\r\n\r\n"
+    place = whole.index(b"#")
+    for pieces in ([whole], [whole[:place], whole[place:]]):
+        answer, _ = await _send(port, iter(pieces), pause=0.01)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2])
+async def test_trailers_are_not_added_to_the_head(port: int, cut: int) -> None:
+    """A proxy checks an `Authorization` of the head, and not one that follows the body."""
+    head = START.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n\r\n"
+    whole = head + b"2\r\nhi\r\n0\r\nAuthorization: Bearer k\r\nX-Trailer: 1\r\n\r\n"
+    whole += START + b"Authorization: Bearer of-the-next\r\nConnection: close\r\n\r\n"
+    pieces = {
+        0: [whole],
+        1: [head, whole[len(head) :]],
+        2: [whole[n : n + 7] for n in range(0, len(whole), 7)],
+    }
+    answer, _ = await _send(port, iter(pieces[cut]), pause=0.001)
+    names = [line for line in answer.split(b"\r\n") if line.startswith(b"x-names: ")]
+    assert names == [b"x-names: host,transfer-encoding", b"x-names: host,authorization,connection"]
 
 
 def test_api_is_served_with_these_limits() -> None:

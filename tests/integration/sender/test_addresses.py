@@ -82,6 +82,19 @@ async def test_endpoint_at_the_services_own_address_is_not_connected_to(receiver
     assert receiver.connections == 0
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::ffff:127.0.0.1"])
+async def test_name_that_resolves_to_the_services_own_address_is_not_connected_to(
+    receiver: Receiver, address: str
+) -> None:
+    own = OwnAddress.of(receiver.url("/"))
+    guard = AddressGuard([*LOOPBACK, ip_network("::ffff:0:0/96")], own=own)
+    async with Sender(guard=guard, lookup=lambda host: [address]) as sender:
+        outcome = await post(sender, receiver.url("/in/src_1", host="x.example"))
+    assert outcome.result is Result.ADDRESS
+    assert outcome.error == "x.example resolves to a blocked address (this service's own address)."
+    assert receiver.connections == 0
+
+
 async def test_connects_only_within_the_endpoints_networks(
     sender: Sender, receiver: Receiver
 ) -> None:

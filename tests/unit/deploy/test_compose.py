@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
+from hookfast.cli.api import KEEP_ALIVE_SECONDS
+from hookfast.connections.connections import HEAD_SECONDS
+from hookfast.connections.protocol import BoundedHttp
 from hookfast.deliveries.retry_plan import PRESETS
 from hookfast.settings.settings import Settings
 from hookfast.temporal.connection import CLOSED_WORKFLOWS_KEPT
@@ -104,7 +107,7 @@ def test_production_file_sets_every_profile_and_only_variables_of_compose() -> N
 
 @each_service
 def test_images_are_pinned_to_a_version(name: str) -> None:
-    image = _filled(SERVICES[name]["image"])
+    image = _filled(SERVICES[name]["image"]).partition("@")[0]
     repository, _, tag = image.rpartition(":")
     assert repository
     assert re.search(r"\d+\.\d+", tag), f"{image} may change without notice"
@@ -272,7 +275,7 @@ def test_a_worker_may_stop_for_longer_than_its_grace_period() -> None:
 def test_temporal_has_512_shards_and_one_version() -> None:
     assert SERVICES["temporal"]["environment"]["NUM_HISTORY_SHARDS"] == "512"
     versions = {
-        SERVICES[name]["image"].rpartition(":")[2]
+        SERVICES[name]["image"].partition("@")[0].rpartition(":")[2]
         for name in ("temporal", "temporal-schema", "temporal-namespace")
     }
     assert len(versions) == 1, "the schema and the server have different versions"
@@ -317,11 +320,52 @@ def test_the_namespace_gets_the_retention_of_compose_whether_it_exists_or_not(
 
 
 def test_the_proxy_forwards_to_every_api_and_hides_metrics() -> None:
-    caddyfile = (ROOT / "deploy/compose/proxy/Caddyfile").read_text()
-    (upstreams,) = re.findall(r"reverse_proxy (.*) \{", caddyfile)
+    (upstreams,) = re.findall(r"reverse_proxy (.*) \{", CADDYFILE)
     assert upstreams == "{$APIS}"
     assert _filled(SERVICES["proxy"]["environment"]["APIS"]) == "api-1:8080"
-    assert "respond /metrics 404" in caddyfile
+    assert "respond /metrics 404" in CADDYFILE
+
+
+CADDYFILE = (ROOT / "deploy/compose/proxy/Caddyfile").read_text()
+
+
+def _option(name: str) -> int:
+    """Return the number of an option of the Caddyfile, in seconds, KB or MB as it is written."""
+    (found,) = re.findall(rf"^\t+{name} (\d+)(?:s|KB|MB)$", CADDYFILE, re.MULTILINE)
+    return int(found)
+
+
+def test_the_proxy_lets_through_what_an_api_accepts_and_cuts_off_less_than_it_does() -> None:
+    fields = Settings.model_fields
+    assert _option("max_header_size") * 1_000 + 4_096 < BoundedHttp.max_head_bytes
+    assert _option("read_header") < HEAD_SECONDS
+    assert _option("idle") < KEEP_ALIVE_SECONDS
+    assert _option("keepalive") < KEEP_ALIVE_SECONDS
+    assert _option("read_body") > fields["max_body_seconds"].default.total_seconds()
+    assert _option("max_size") * 1_000_000 > fields["max_batch_bytes"].default
+
+
+def test_the_proxy_has_memory_for_all_connections_that_its_files_allow() -> None:
+    """It would be killed otherwise, with everybody's connections."""
+    lines = (ROOT / "deploy/compose/production.env").read_text().splitlines()
+    production = dict(line.split("=", 1) for line in lines if line[:1] not in ("", "#"))
+    proxy = SERVICES["proxy"]
+    limits = proxy["ulimits"]["nofile"]
+    assert limits["soft"] == limits["hard"]
+    memory = proxy["deploy"]["resources"]["limits"]["memory"]
+    sizes = [
+        (_filled(limits["soft"]), memory),
+        (production["HOOKFAST_PROXY_FILES"], production["HOOKFAST_PROXY_MEMORY"]),
+    ]
+    for files, given in sizes:
+        assert 30 * 2**20 + int(files) * 40 * 2**10 <= _bytes(given)
+        assert int(files) >= 2_000
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_our_processes_may_open_a_limited_number_of_files(name: str) -> None:
+    limits = SERVICES[name]["ulimits"]["nofile"]
+    assert limits["soft"] == limits["hard"] >= 8_192
 
 
 def test_prometheus_scrapes_every_service() -> None:
@@ -422,3 +466,8 @@ def test_hookfast_reads_the_settings_and_secrets_of_the_services(
     assert settings.smtp_url.get_secret_value() == "smtp://mailpit:1025"
     assert settings.operator_key is not None
     assert settings.encryption_keys is not None
+
+
+def test_an_api_has_files_for_all_connections_that_it_may_have() -> None:
+    files = SERVICES["api-1"]["ulimits"]["nofile"]["soft"]
+    assert files - 256 > Settings.model_fields["max_connections"].default

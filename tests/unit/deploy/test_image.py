@@ -92,7 +92,7 @@ def test_the_installed_command_runs_and_creates_a_database(installed: Path, tmp_
 def test_both_stages_use_one_pinned_python() -> None:
     assert set(_STAGES) == {"${PYTHON_IMAGE}"}
     (image,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", DOCKERFILE, re.MULTILINE)
-    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", image)
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+@sha256:[0-9a-f]{64}", image)
 
 
 def test_locked_packages_are_installed_and_the_user_is_not_root() -> None:

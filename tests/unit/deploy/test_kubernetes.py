@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ipaddress import ip_network
+from ipaddress import collapse_addresses, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from hookfast.sender import addresses
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.service import API_GRACE_SECONDS as GRACE_SECONDS
 from hookfast.telemetry import instruments
@@ -121,6 +122,23 @@ def test_each_deployment_has_three_probes_on_an_open_port(which: tuple[str, str]
         assert how["port"] in ports
     # an API accepts events without Temporal, so it must not be unready then
     assert container["readinessProbe"].get("httpGet", {}).get("path") in (None, "/healthz")
+
+
+@pytest.mark.parametrize("cidr", ["0.0.0.0/0", "2000::/3"])
+def test_deliveries_may_go_where_the_address_guard_lets_them(cidr: str) -> None:
+    """The policy lets through global unicast, except for what the guard blocks in it."""
+    rules = OBJECTS["NetworkPolicy", "hookfast"]["spec"]["egress"]
+    blocks = {one["ipBlock"]["cidr"]: one["ipBlock"] for one in rules[-1]["to"]}
+    allowed = ip_network(cidr)
+    blocked = [
+        network
+        for network, _ in (*addresses._IPV4_DENIED, *addresses._IPV6_DENIED)
+        if network.version == allowed.version and network.subnet_of(allowed)
+    ]
+    assert blocks.keys() == {"0.0.0.0/0", str(addresses._GLOBAL_UNICAST)}
+    excepted = [ip_network(one) for one in blocks[cidr]["except"]]
+    assert list(collapse_addresses(excepted)) == list(collapse_addresses(blocked))
+    assert len(blocked) > 5
 
 
 def test_the_ports_are_those_of_the_settings() -> None:

@@ -155,10 +155,25 @@ NUMBERS = st.builds(
     st.one_of(st.just(""), st.integers(-30, 30).map("e{}".format)),
 )
 
+# beyond a double at both ends, beyond what Python writes, and multiples of each other
+HUGE_NUMBERS = st.one_of(
+    st.builds(
+        "{}{}e{}".format, st.sampled_from(["", "-"]), st.integers(0, 99), st.integers(-5_000, 5_000)
+    ),
+    st.builds(
+        "{}{}".format,
+        st.integers(-99, -1) | st.integers(1, 99),
+        st.integers(0, 6_000).map("0".__mul__),
+    ),
+    st.builds("0.{}{}".format, st.integers(0, 6_000).map("0".__mul__), st.integers(0, 99)),
+    NUMBERS,
+)
 
-@given(NUMBERS, NUMBERS)
-def test_numbers_relate_as_fractions_do(limit: str, text: str) -> None:
-    number, other = Fraction(text), Fraction(limit)
+
+@given(st.one_of(st.tuples(NUMBERS, NUMBERS), st.tuples(HUGE_NUMBERS, HUGE_NUMBERS)))
+def test_numbers_relate_as_fractions_do(numbers: tuple[str, str]) -> None:
+    limit, text = numbers
+    number, other = Fraction(Decimal(text)), Fraction(Decimal(limit))
     expected = {
         "minimum": number >= other,
         "maximum": number <= other,
@@ -169,13 +184,15 @@ def test_numbers_relate_as_fractions_do(limit: str, text: str) -> None:
     if other > 0:
         expected["multipleOf"] = (number / other).denominator == 1
     for keyword, fits in expected.items():
-        compiled = CompiledSchema({keyword: exact(limit)})
-        assert (compiled.violations(exact(text), most=1) == []) is fits, keyword
+        compiled = CompiledSchema({keyword: from_text(limit)})
+        assert (compiled.violations(from_text(text), most=1) == []) is fits, keyword
     unequal = number != other
-    assert (CompiledSchema(UNIQUE).violations([exact(text), exact(limit)], most=1) == []) is unequal
-    assert (CompiledSchema({"enum": [exact(limit)]}).violations(exact(text), most=1) == []) is (
-        not unequal
-    )
+    assert (
+        CompiledSchema(UNIQUE).violations([from_text(text), from_text(limit)], most=1) == []
+    ) is unequal
+    assert (
+        CompiledSchema({"enum": [from_text(limit)]}).violations(from_text(text), most=1) == []
+    ) is (not unequal)
 
 
 @pytest.mark.parametrize(
@@ -235,6 +252,24 @@ def test_numbers_that_keep_their_text_are_compared_by_it(within: str) -> None:
         assert (compiled.violations(data, most=1) == []) is fits
     for data in ([other], [number, other]) if within != "contains" else ([other],):
         assert compiled.violations(data, most=1) != []
+
+
+@pytest.mark.parametrize(
+    "number", ["1e308", "1e400", "1e-400", "0.5", f"1{'0' * 5_000}", "2e999999"]
+)
+@pytest.mark.parametrize("counted", ["Length", "Items", "Properties", "Contains"])
+@pytest.mark.parametrize("bound", ["min", "max"])
+def test_limit_of_a_count_of_any_size_is_applied_or_refused(
+    bound: str, counted: str, number: str
+) -> None:
+    schema = {"contains": True, f"{bound}{counted}": from_text(number)}
+    data = {"Length": "x", "Items": [1], "Properties": {"a": 1}, "Contains": [1]}[counted]
+    try:
+        compiled = CompiledSchema(schema)
+    except InvalidSchema:
+        return
+    fits = Decimal(number) <= 1 if bound == "min" else Decimal(number) >= 1
+    assert (compiled.violations(data, most=1) == []) is fits
 
 
 @pytest.mark.parametrize("digits", [4_301, 100_000])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 import pytest
 
@@ -50,7 +50,29 @@ def test_other_hosts_are_allowed(url: str) -> None:
         ("http://127.0.0.1:8080", "localhost", 8080, True),
         ("http://127.0.0.1:8080", "::ffff:7f00:1", 8080, True),
         ("http://localhost:8080", "::ffff:7f00:2", 8080, True),
+        ("http://localhost:8080", "::ffff:127.0.0.1", 8080, True),
+        ("http://localhost:8080", "::127.0.0.1", 8080, True),
+        ("http://localhost:8080", "::ffff:0:127.0.0.1", 8080, True),
+        ("http://localhost:8080", "64:ff9b::127.0.0.1", 8080, True),
+        ("http://localhost:8080", "64:ff9b:1::7f00:1", 8080, True),
+        ("http://localhost:8080", "2002:7f00:1::1", 8080, True),
+        ("http://localhost:8080", "2001:0:7f00:1::", 8080, True),  # Teredo's server
+        ("http://localhost:8080", str(ip_address(0)), 8080, True),
+        ("http://localhost:8080", "::", 8080, True),
+        ("http://localhost:8080", "::ffff:0.0.0.0", 8080, True),
+        ("http://localhost:8080", "::1%1", 8080, True),
+        ("http://[::ffff:127.0.0.1]:8080", "::1", 8080, True),
+        ("http://localhost:8080", "a.localhost", 8080, True),
+        ("http://localhost:8080", "ip6-localhost", 8080, True),
+        ("http://127.0.0.1:8080", "localhost.localdomain", 8080, True),
+        ("http://localhost:8080", "::ffff:127.0.0.1", 8081, False),
+        ("http://localhost:8080", "::ffff:10.0.0.5", 8080, False),
+        ("http://localhost:8080", "notlocalhost", 8080, False),
         ("http://10.0.0.5:8080", "::ffff:a00:5", 8080, True),
+        ("http://10.0.0.5:8080", "64:ff9b::10.0.0.5", 8080, True),
+        ("http://10.0.0.5:8080", "2002:a00:5::", 8080, True),
+        ("https://8.8.8.8", "2002:808:808::1", 443, True),
+        ("https://[2a00::1]", "2a00:0::1", 9000, True),
         ("http://[::ffff:10.0.0.5]:8080", "10.0.0.5", 8080, True),
         ("http://localhost:8080", "::1", 8080, True),
         ("http://[::1]:8080", "127.0.0.53", 8080, True),

@@ -26,7 +26,7 @@ def test_documentation_lists_every_metric() -> None:
 
 def test_names_and_units_follow_opentelemetry() -> None:
     for metric in CATALOGUE.values():
-        assert metric.name.startswith("hookfast.")
+        assert metric.name.startswith(("hookfast.", "http.server."))
         assert metric.name.replace(".", "").replace("_", "").isalpha()
         assert metric.unit in {"s", "1"} or metric.unit == f"{{{metric.unit.strip('{}')}}}"
         assert metric.description.endswith(".")

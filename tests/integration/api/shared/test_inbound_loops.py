@@ -33,7 +33,7 @@ async def hops_of(context: Context, event_id: str) -> int:
         return int(rows.scalar_one())
 
 
-@pytest.mark.parametrize(("sent", "hops"), [(None, 1), ("x", 1), ("4", 5)])
+@pytest.mark.parametrize(("sent", "hops"), [(None, 1), ("1, 0", 2), ("4", 5)])
 async def test_entry_and_event_have_one_more_hop_than_the_request(
     client: httpx2.AsyncClient, context: Context, source: str, sent: str | None, hops: int
 ) -> None:
@@ -61,6 +61,14 @@ async def test_request_with_too_many_hops_stores_nothing_and_is_reported_once(
     counted = await stats(client, context, source)
     assert (counted["accepted"], counted["rejected"]) == (0, 3)
     assert counted["last_error"].startswith("too_many_hops: ")
+
+
+@pytest.mark.parametrize("sent", ["1, 9", "9,1", "+9", "9.0", "9;x", "0x9", "9" * 5_000, "x", ""])
+async def test_hops_that_cannot_be_read_end_a_loop_as_too_many_do(
+    client: httpx2.AsyncClient, source: str, sent: str
+) -> None:
+    answer = await send(client, source, {}, **{"X-Hook-Hops": sent})
+    assert_problem(answer, 508, code="too_many_hops")
 
 
 async def test_strangers_cannot_cause_a_report(
