@@ -1,7 +1,8 @@
 """The step of a delivery: load its row, ask circuit and limits, make the attempt, record it.
 
 A receiver that fails is an outcome, not an activity error. An activity error means that Hookfast
-could not work (the database or the egress proxy was away), and Temporal tries again until it can.
+could not work (the database or the egress proxy was away, or there was no memory for the body), and
+Temporal tries again until it can.
 
 What each ordering protects against:
 
@@ -19,7 +20,9 @@ What each ordering protects against:
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -29,8 +32,9 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
-from activities.fast_lane import FastLane
+from activities.fair_slots import FairSlots
 from activities.heartbeat import TimeLeft, heartbeat
+from hookfast.byte_budget import NoRoom
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.actions import names
 from hookfast.deliveries.facts import AttemptPlan, Trigger, Undeliverable
@@ -57,6 +61,7 @@ from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, admission, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
+from hookfast.storage.deliveries.bodies import AttemptRoom
 from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
@@ -64,6 +69,11 @@ from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
 _LEASE_MARGIN = timedelta(seconds=60)
 """If a worker dies, its permits are free again this long after the longest request: longer than the
 database may take to record one."""
+
+_WAITING = 16
+_ROOM_SECONDS = 5.0
+"""So many attempts wait for room for their bodies so long, while they occupy slots."""
+_LONGEST_PAUSE = 30.0  # seconds between two tries to find room
 
 log = structlog.get_logger()
 
@@ -87,7 +97,7 @@ class DeliveryActivities:
         loader: OutgoingLoader,
         runner: AttemptRunner,
         recorder: Recorder,
-        fast_lane: FastLane,
+        fast_lane: FairSlots,
         held_backstop: timedelta,
         on_commit: Callable[[Wakeup], None],
         retry_lag: RetryLag,
@@ -101,6 +111,7 @@ class DeliveryActivities:
         self._runner = runner
         self._recorder = recorder
         self._fast_lane = fast_lane
+        self._waiting = FairSlots(_WAITING)
         self._held_backstop = held_backstop
         self._on_commit = on_commit
         self._retry_lag = retry_lag
@@ -160,6 +171,13 @@ class DeliveryActivities:
                 type=error.code,
                 category=ApplicationErrorCategory.BENIGN,
             ) from None
+        except NoRoom:
+            raise ApplicationError(
+                "This worker's memory has no room for the body now.",
+                type=NoRoom.code,
+                category=ApplicationErrorCategory.BENIGN,
+                next_retry_delay=_pause_after(activity.info().attempt),
+            ) from None
 
     async def _read_and_attempt(self, input: StepInput, left: TimeLeft) -> StepResult:
         outgoing = await self._loader.load(input.delivery_id, plan=input.plan, fresh=input.fresh)
@@ -167,7 +185,8 @@ class DeliveryActivities:
         attempt = next_step(outgoing.life, now(), probe=outgoing.gate.probes(input.delivery_id))
         step: _StepDone | StepResult = _StepDone(outgoing.life)
         if isinstance(attempt, AttemptPlan):
-            if attempt.trigger is Trigger.RETRY and input.due is not None:
+            is_first_try = activity.info().attempt == 1  # later ones are late by design
+            if attempt.trigger is Trigger.RETRY and input.due is not None and is_first_try:
                 # both by Temporal's clock, which fired the timer; ours may differ
                 self._retry_lag.note(activity.info().started_time - input.due)
             step = await self._attempt(AttemptContext(outgoing, attempt, now), left)
@@ -180,12 +199,31 @@ class DeliveryActivities:
         if (change := await self._hold_if_needed(planned)) is not None:
             return _StepDone(change.after)
         if not activity.info().is_local:
-            return await self._attempt_within_limits(planned, left)
+            return await self._attempt_when_there_is_room(planned, left)
+        stored = planned.outgoing.stored_body
         with self._fast_lane.enter(planned.endpoint_id) as entered:
             # The endpoint's timeout may have been raised since the workflow chose the lane.
             if not entered or not left.fits(planned.time_needed):
                 return StepResult(lane_full=True)
-            return await self._attempt_within_limits(planned, left)
+            if stored is not None and stored.is_large:
+                return StepResult(lane_full=True)
+            try:
+                async with self._runner.room(planned) as room:
+                    return await self._attempt_within_limits(planned, room, left)
+            except NoRoom:
+                return StepResult(lane_full=True)
+
+    async def _attempt_when_there_is_room(
+        self, planned: AttemptContext, left: TimeLeft
+    ) -> _StepDone | StepResult:
+        """Make the attempt. Few wait for room, and not long: the others' slots are needed by
+        attempts that find room. Raises NoRoom."""
+        async with AsyncExitStack() as stack:
+            with self._waiting.enter(planned.outgoing.endpoint.tenant_id) as may_wait:
+                room = await stack.enter_async_context(
+                    self._runner.room(planned, within=_ROOM_SECONDS if may_wait else 0)
+                )
+            return await self._attempt_within_limits(planned, room, left)
 
     async def _hold_if_needed(self, planned: AttemptContext) -> LifeChange | None:
         """None if the attempt may be made; otherwise how the delivery was changed."""
@@ -216,7 +254,7 @@ class DeliveryActivities:
         return decided.change
 
     async def _attempt_within_limits(
-        self, planned: AttemptContext, left: TimeLeft
+        self, planned: AttemptContext, room: AttemptRoom, left: TimeLeft
     ) -> _StepDone | StepResult:
         """Make the attempt, or wait for a turn if the endpoint's limits require it."""
         endpoint = planned.outgoing.endpoint
@@ -235,13 +273,14 @@ class DeliveryActivities:
             if not isinstance(turn, Granted):
                 return _StepDone(turn.after)
             await asyncio.sleep(max(0.0, (turn.at - planned.now()).total_seconds()))
-        if not left.fits(planned.time_needed):
-            # The database took too long. Temporal would not wait for the record and would have it
-            # sent a second time, so it is not sent now.
-            raise Unavailable("There is too little time left for the request and its record.")
         try:
-            made = await self._runner.send_and_record(planned, left)
-        except (NoLongerDue, EgressUnavailable):
+            await self._runner.load(planned, room)
+            if not left.fits(planned.time_needed):
+                # The database took too long. Temporal would not wait for the record and would have
+                # it sent a second time, so it is not sent now.
+                raise Unavailable("There is too little time left for the request and its record.")
+            made = await self._runner.send_and_record(planned, room, left)
+        except (NoLongerDue, EgressUnavailable, NoRoom):
             await self._return_permit(planned)
             raise
         except MappingFailed as error:
@@ -289,6 +328,13 @@ def _clock_of(workflow_now: datetime, clock: Clock) -> Clock:
     server's clock is ahead of this machine's (or skips time, in a test)."""
     ahead = max(timedelta(0), workflow_now - clock())
     return lambda: clock() + ahead
+
+
+def _pause_after(tries: int) -> timedelta:
+    """Return how long to wait after so many tries to find room for a body: about 1, 2, 4, 8, 16
+    and 30 seconds, so that many that wait do not occupy the worker."""
+    longest = min(2.0 ** min(tries - 1, 10), _LONGEST_PAUSE)
+    return timedelta(seconds=longest * random.uniform(0.7, 1.3))  # noqa: S311 - jitter
 
 
 def _gone(delivery_id: str, error: NotFound) -> StepResult:

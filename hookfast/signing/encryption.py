@@ -61,6 +61,11 @@ class Encryption:
         return token.encode()
 
 
+def encrypted_size(size: int) -> int:
+    """Return how long a body of this size is at most once it is encrypted."""
+    return size * 4 // 3 + 4_096  # base64url (RFC 7515, section 2), the header, the sealed key
+
+
 def checked_jwk(jwk: Mapping[str, Any], *, alg: Algorithm, pointer: str) -> dict[str, str]:
     """Return the public key in `jwk` (RFC 7517) with only the required members, and its `kid`.
     Raises InvalidInput, pointing into `pointer`, for a private key or one `alg` cannot use."""
