@@ -150,7 +150,7 @@ class AttemptBodies:
         loading.cancel()
         if loading.done() and not loading.cancelled() and loading.exception() is None:
             body = loading.result()
-            if len(body) <= self._idle.maxsize:
+            if len(body) <= min(LARGE_BYTES, self._idle.maxsize):
                 self._idle[key] = body
                 self._count_idle()
 
