@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -74,42 +74,37 @@ class AttemptBodies:
         """Claim room for a body that an attempt sends, and for `more` bytes that it makes of a
         large one. The block ends when the attempt has ended. Raises NoRoom after `within` seconds.
         """
-        with self._budget.claim("attempt", *owners) as claim, ExitStack() as shares:
+        with self._budget.claim("attempt", *owners) as claim:
             if stored is None or stored.content is not None:
                 yield AttemptRoom(claim, (stored and stored.content) or b"")
                 return
             more += min(stored.size, SEND_BUFFER)
             shared = self._shared.get((stored.table, stored.id))
+            missing = 0
             if shared is None:
-                shared = await self._share(stored, owners, claim, more=more, within=within)
-                shares.callback(self._give_back, shared)
+                await claim.grow(stored.size + more, within=within)
+                shared = self._share(stored, claim)
             else:
-                shared.users += 1
-                shares.callback(self._give_back, shared)
-                await claim.grow(more, within=within)
-            yield AttemptRoom(claim, b"", self, shared, shares)
+                shared.users.append(claim)
+                missing = more
+            room = AttemptRoom(claim, b"", self, shared)
+            try:
+                if missing:
+                    await claim.grow(missing, within=within)
+                yield room
+            finally:
+                room.leave()
 
-    async def _share(
-        self,
-        stored: StoredBody,
-        owners: tuple[str, ...],
-        claim: Claim,
-        *,
-        more: int,
-        within: float,
-    ) -> _SharedBody:
-        """Claim room for a body that no attempt holds. Its own claim counts `more` bytes."""
-        with ExitStack() as stack:
-            of_body = stack.enter_context(self._budget.claim("body", *owners))
-            await of_body.grow(stored.size + more, within=within)  # in one turn
-            of_body.shrink(more)
-            claim.count(more)
-            key = (stored.table, stored.id)
-            shared = self._shared.get(key)
-            if shared is None:  # not even by now
-                shared = self._shared[key] = _SharedBody(stored, stack.pop_all())
-            shared.users += 1
-            return shared
+    def _share(self, stored: StoredBody, claim: Claim) -> _SharedBody:
+        """Share a body that this claim counts, unless another attempt's does by now."""
+        key = (stored.table, stored.id)
+        shared = self._shared.get(key)
+        if shared is None:
+            shared = self._shared[key] = _SharedBody(stored, claim)
+        else:
+            claim.shrink(stored.size)
+        shared.users.append(claim)
+        return shared
 
     async def load(self, shared: _SharedBody) -> bytes:
         """Return a shared body, which is loaded once. Raises BodyGone, and SQLAlchemy's errors."""
@@ -136,15 +131,19 @@ class AttemptBodies:
             raise BodyGone
         return body
 
-    def _give_back(self, shared: _SharedBody) -> None:
-        """Note that an attempt no longer needs the body, and after the last one, end its claim."""
-        shared.users -= 1
+    def give_back(self, shared: _SharedBody, claim: Claim) -> None:
+        """Note that the attempt with this claim no longer needs the body."""
+        stored, loading = shared.stored, shared.loading
+        shared.users.remove(claim)
+        if shared.counted_by is claim:
+            claim.shrink(stored.size)
+            if shared.users:
+                shared.counted_by = shared.users[0]
+                shared.counted_by.count(stored.size)
         if shared.users:
             return
-        stored, loading = shared.stored, shared.loading
         key = (stored.table, stored.id)
         del self._shared[key]
-        shared.claim.close()
         if loading is None:
             return
         loading.cancel()
@@ -165,7 +164,7 @@ class AttemptBodies:
 class AttemptRoom:
     """The room that one attempt has, and the body in it, which is empty until it is loaded."""
 
-    __slots__ = ("_bodies", "_claim", "_shared", "_shares", "body")
+    __slots__ = ("_bodies", "_claim", "_shared", "body")
 
     def __init__(
         self,
@@ -173,13 +172,11 @@ class AttemptRoom:
         body: bytes,
         bodies: AttemptBodies | None = None,
         shared: _SharedBody | None = None,
-        shares: ExitStack | None = None,
     ) -> None:
         self.body = body
         self._claim = claim
         self._bodies = bodies
         self._shared = shared
-        self._shares = shares
 
     async def load(self) -> None:
         """Load a large body. Raises BodyGone, and SQLAlchemy's errors."""
@@ -191,9 +188,7 @@ class AttemptRoom:
         `more` bytes that are made of it. Raises NoRoom, at once, if they are more than counted so
         far."""
         self.body = made
-        self._shared = None
-        if self._shares is not None:
-            self._shares.close()
+        self.leave()
         needed = len(made) + more + min(len(made), SEND_BUFFER)
         if needed <= 2 * SMALL_BYTES:
             needed = 0
@@ -202,14 +197,20 @@ class AttemptRoom:
         else:
             self._claim.shrink(self._claim.size - needed)
 
+    def leave(self) -> None:
+        """Give the stored body back."""
+        if self._bodies is not None and self._shared is not None:
+            self._bodies.give_back(self._shared, self._claim)
+            self._shared = None
+
 
 @dataclass(slots=True)
 class _SharedBody:
-    """A large body that `users` attempts hold room for."""
+    """A large body that attempts with these claims send. One of the claims counts it."""
 
     stored: StoredBody
-    claim: ExitStack
-    users: int = 0
+    counted_by: Claim
+    users: list[Claim] = field(default_factory=list)
     loading: asyncio.Task[bytes] | None = None
 
 
