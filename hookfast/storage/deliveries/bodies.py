@@ -144,6 +144,7 @@ class AttemptBodies:
             return
         key = (stored.table, stored.id)
         del self._shared[key]
+        shared.loading = None  # which holds the body
         if loading is None:
             return
         loading.cancel()
