@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,7 +27,8 @@ at a time, and only in the regular queue, where no deadline is that close."""
 SEND_BUFFER = 128 * 1024
 """The most that the transport of one request holds of a body, beside the body itself."""
 _LOADS = 2
-"""Bodies that are loaded at once: while a driver receives one, it holds it up to three times."""
+"""Bodies above `LARGE_BYTES` that are loaded at once: a driver holds one up to three times while it
+receives it."""
 
 _E, _I = Event.__table__.c, InboxEntry.__table__.c
 _READ = {
@@ -124,7 +125,8 @@ class AttemptBodies:
         self._count_idle()
         if idle is not None:
             return idle
-        async with self._loading, self._database.read() as connection:
+        turn = self._loading if stored.is_large else nullcontext()
+        async with turn, self._database.read(quick=not stored.is_large) as connection:
             found = await connection.execute(_READ[stored.table], {"id": stored.id})
             body: bytes | None = found.scalar_one_or_none()
         if body is None:
