@@ -20,9 +20,7 @@ What each ordering protects against:
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -34,6 +32,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
 from activities.fair_slots import FairSlots
 from activities.heartbeat import TimeLeft, heartbeat
+from activities.waiting_room import WaitingRoom, postponed
 from hookfast.byte_budget import NoRoom
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.actions import names
@@ -69,11 +68,6 @@ from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
 _LEASE_MARGIN = timedelta(seconds=60)
 """If a worker dies, its permits are free again this long after the longest request: longer than the
 database may take to record one."""
-
-_WAITING = 16
-_ROOM_SECONDS = 5.0
-"""So many attempts wait for room for their bodies so long, while they occupy slots."""
-_LONGEST_PAUSE = 30.0  # seconds between two tries to find room
 
 log = structlog.get_logger()
 
@@ -111,7 +105,7 @@ class DeliveryActivities:
         self._runner = runner
         self._recorder = recorder
         self._fast_lane = fast_lane
-        self._waiting = FairSlots(_WAITING)
+        self._waiting_room = WaitingRoom(runner)
         self._held_backstop = held_backstop
         self._on_commit = on_commit
         self._retry_lag = retry_lag
@@ -172,12 +166,7 @@ class DeliveryActivities:
                 category=ApplicationErrorCategory.BENIGN,
             ) from None
         except NoRoom:
-            raise ApplicationError(
-                "This worker's memory has no room for the body now.",
-                type=NoRoom.code,
-                category=ApplicationErrorCategory.BENIGN,
-                next_retry_delay=_pause_after(activity.info().attempt),
-            ) from None
+            raise postponed(activity.info().attempt) from None
 
     async def _read_and_attempt(self, input: StepInput, left: TimeLeft) -> StepResult:
         outgoing = await self._loader.load(input.delivery_id, plan=input.plan, fresh=input.fresh)
@@ -199,7 +188,8 @@ class DeliveryActivities:
         if (change := await self._hold_if_needed(planned)) is not None:
             return _StepDone(change.after)
         if not activity.info().is_local:
-            return await self._attempt_when_there_is_room(planned, left)
+            async with self._waiting_room.room(planned) as room:
+                return await self._attempt_within_limits(planned, room, left)
         stored = planned.outgoing.stored_body
         with self._fast_lane.enter(planned.endpoint_id) as entered:
             # The endpoint's timeout may have been raised since the workflow chose the lane.
@@ -212,18 +202,6 @@ class DeliveryActivities:
                     return await self._attempt_within_limits(planned, room, left)
             except NoRoom:
                 return StepResult(lane_full=True)
-
-    async def _attempt_when_there_is_room(
-        self, planned: AttemptContext, left: TimeLeft
-    ) -> _StepDone | StepResult:
-        """Make the attempt. Few wait for room, and not long: the others' slots are needed by
-        attempts that find room. Raises NoRoom."""
-        async with AsyncExitStack() as stack:
-            with self._waiting.enter(planned.outgoing.endpoint.tenant_id) as may_wait:
-                room = await stack.enter_async_context(
-                    self._runner.room(planned, within=_ROOM_SECONDS if may_wait else 0)
-                )
-            return await self._attempt_within_limits(planned, room, left)
 
     async def _hold_if_needed(self, planned: AttemptContext) -> LifeChange | None:
         """None if the attempt may be made; otherwise how the delivery was changed."""
@@ -328,13 +306,6 @@ def _clock_of(workflow_now: datetime, clock: Clock) -> Clock:
     server's clock is ahead of this machine's (or skips time, in a test)."""
     ahead = max(timedelta(0), workflow_now - clock())
     return lambda: clock() + ahead
-
-
-def _pause_after(tries: int) -> timedelta:
-    """Return how long to wait after so many tries to find room for a body: about 1, 2, 4, 8, 16
-    and 30 seconds, so that many that wait do not occupy the worker."""
-    longest = min(2.0 ** min(tries - 1, 10), _LONGEST_PAUSE)
-    return timedelta(seconds=longest * random.uniform(0.7, 1.3))  # noqa: S311 - jitter
 
 
 def _gone(delivery_id: str, error: NotFound) -> StepResult:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from activities import delivery as delivery_activities
-from activities import worker_parts
+from activities import waiting_room, worker_parts
 from hookfast.byte_budget import ByteBudget, Claim
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
@@ -73,7 +72,7 @@ async def test_large_bodies_of_one_tenant_wait_for_room_and_delay_nobody(
     size: int,
 ) -> None:
     monkeypatch.setattr(worker_parts, "ByteBudget", Noted)
-    monkeypatch.setattr(delivery_activities, "_LONGEST_PAUSE", 1.0)
+    monkeypatch.setattr(waiting_room, "_LONGEST_PAUSE", 1.0)
     limited: dict[str, Any] = {"max_body_memory": 6 * MIB, "max_inbox_bytes": MIB}
     holding = Holding()
     async with (

@@ -12,7 +12,7 @@ from joserfc.jwk import OKPKey
 from sqlalchemy import delete, func, insert, select, update
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.delivery import _pause_after
+from activities.waiting_room import postponed
 from hookfast.ids import new_id
 from hookfast.storage.deliveries.bodies import LARGE_BYTES, AttemptRoom
 from hookfast.storage.tables import (
@@ -144,7 +144,7 @@ async def test_fast_lane_does_not_wait_for_room(steps: Steps) -> None:
 async def test_attempt_without_room_is_made_later_and_takes_nothing(
     steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.delivery._ROOM_SECONDS", 0.05)
+    monkeypatch.setattr("activities.waiting_room._WAIT_SECONDS", 0.05)
     endpoint = await steps.endpoint("/ok", max_in_flight=1)
     delivery = await large_delivery(steps, endpoint)
     with no_room(steps):
@@ -180,7 +180,7 @@ async def test_mapped_body_without_room_gives_its_permit_back(
 async def test_probe_without_room_stays_the_probe(
     steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.delivery._ROOM_SECONDS", 0.05)
+    monkeypatch.setattr("activities.waiting_room._WAIT_SECONDS", 0.05)
     endpoint = await steps.endpoint("/status/500", plan=QUICK, circuit=QUICK_CIRCUIT)
     await steps.run(await steps.deliver(endpoint))
     health = EndpointHealth.__table__
@@ -220,6 +220,7 @@ async def test_request_that_is_deleted_before_it_is_loaded_sends_the_event(
     ("tries", "seconds"), [(1, 1), (2, 2), (3, 4), (4, 8), (5, 16), (6, 30), (10_000, 30)]
 )
 def test_pauses_between_two_tries_grow(tries: int, seconds: float) -> None:
-    pauses = [_pause_after(tries).total_seconds() for _ in range(50)]
+    delays = [postponed(tries).next_retry_delay for _ in range(50)]
+    pauses = [delay.total_seconds() for delay in delays if delay is not None]
     assert all(0.7 * seconds <= pause <= 1.3 * seconds for pause in pauses)
     assert len(set(pauses)) > 1
