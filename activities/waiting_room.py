@@ -13,12 +13,12 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from activities.attempt import AttemptContext, AttemptRunner
 from activities.fair_slots import FairSlots
 from hookfast.byte_budget import NoRoom
+from hookfast.deliveries.time_budget import ROOM
 from hookfast.storage.deliveries.bodies import AttemptRoom
 from hookfast.telemetry import instruments
 
 _PLACES = 16
-_WAIT_SECONDS = 5.0
-"""So many attempts wait so long while they occupy slots, which others need that find room."""
+"""So many attempts wait while they occupy slots, which others need that find room."""
 _LONGEST_PAUSE = 30.0  # seconds between two tries
 
 
@@ -36,7 +36,7 @@ class WaitingRoom:
         async with AsyncExitStack() as stack:
             with self._places.enter(planned.outgoing.endpoint.tenant_id) as may_wait:
                 room = await stack.enter_async_context(
-                    self._runner.room(planned, within=_WAIT_SECONDS if may_wait else 0)
+                    self._runner.room(planned, within=ROOM.total_seconds() if may_wait else 0)
                 )
             yield room
 

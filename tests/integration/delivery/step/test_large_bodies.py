@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 import pytest
 from joserfc import jwe
@@ -12,6 +13,7 @@ from joserfc.jwk import OKPKey
 from sqlalchemy import delete, func, insert, select, update
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from activities import waiting_room
 from activities.waiting_room import postponed
 from hookfast.ids import new_id
 from hookfast.storage.deliveries.bodies import LARGE_BYTES, AttemptRoom
@@ -144,7 +146,7 @@ async def test_fast_lane_does_not_wait_for_room(steps: Steps) -> None:
 async def test_attempt_without_room_is_made_later_and_takes_nothing(
     steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.waiting_room._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(waiting_room, "ROOM", timedelta(seconds=0.05))
     endpoint = await steps.endpoint("/ok", max_in_flight=1)
     delivery = await large_delivery(steps, endpoint)
     with no_room(steps):
@@ -180,7 +182,7 @@ async def test_mapped_body_without_room_gives_its_permit_back(
 async def test_probe_without_room_stays_the_probe(
     steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("activities.waiting_room._WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(waiting_room, "ROOM", timedelta(seconds=0.05))
     endpoint = await steps.endpoint("/status/500", plan=QUICK, circuit=QUICK_CIRCUIT)
     await steps.run(await steps.deliver(endpoint))
     health = EndpointHealth.__table__
