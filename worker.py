@@ -37,7 +37,12 @@ from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.dispatch import lane_sweep, schedules
 from hookfast.dispatch.sweep import requeue_lost, send_heartbeats
 from hookfast.logs import configure_logging
-from hookfast.process import event_loop_factory, freeze_startup, new_process_id
+from hookfast.process import (
+    event_loop_factory,
+    freeze_startup,
+    new_process_id,
+    return_freed_blocks,
+)
 from hookfast.settings.settings import Settings, load_settings
 from hookfast.stop_timer import end_within
 from hookfast.storage.counting import folding
@@ -239,6 +244,7 @@ async def run(settings: Settings) -> None:
 
 def main() -> None:
     """Run `hookfast worker` or `python worker.py`."""
+    return_freed_blocks()
     settings = load_settings()
     configure_logging(settings, process="worker", attempts=settings.log_attempts)
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:

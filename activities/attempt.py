@@ -4,6 +4,8 @@ What each ordering protects against:
 
 - The delivery and its endpoint are read before the request, and again if that was a while ago: a
   worker that was frozen in between does not send what was cancelled, held or sent meanwhile.
+- Room for the body is claimed before anything else is taken, such as a permit of the endpoint's
+  limits: without room, the attempt is made later and nothing has to be given back.
 - The attempt is recorded after the request. A crash in between repeats the request with the same
   message id and attempt number; only the receiver knows of the first one.
 - An error of our own while the request is made is the attempt's outcome, as a receiver's failure
@@ -18,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -26,22 +28,24 @@ from typing import Protocol
 import structlog
 
 from activities.batch_member import BatchMember
+from activities.body_maker import BodyMaker
+from hookfast.byte_budget import NoRoom
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
 from hookfast.deliveries.headers import JSON
 from hookfast.deliveries.life import next_step
-from hookfast.deliveries.mapping import MappingFailed, mapped_body
+from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.dispatch.request import outgoing_request
 from hookfast.endpoints.circuit import Admission, admit
-from hookfast.errors import Misconfigured, NotFound, Unavailable
-from hookfast.events.envelope import thin_body
+from hookfast.errors import NotFound, Unavailable
 from hookfast.ids import new_id
 from hookfast.outage_log import DATABASE
 from hookfast.sender import Sender
 from hookfast.sender.failure import not_made
 from hookfast.storage.database.availability import is_transient
+from hookfast.storage.deliveries.bodies import AttemptBodies, AttemptRoom, BodyGone
 from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
@@ -106,28 +110,44 @@ class AttemptRunner:
         self,
         *,
         loader: OutgoingLoader,
+        bodies: AttemptBodies,
         sender: Sender,
         recorder: Recorder,
         public_url: str,
         clock: Clock = utc_now,
     ) -> None:
         self._loader = loader
+        self._maker = BodyMaker(bodies, public_url=public_url)
         self._sender = sender
         self._recorder = recorder
-        self._public_url = public_url
         self._clock = clock
         self._late: set[asyncio.Task[None]] = set()
 
-    async def send_and_record(self, planned: AttemptContext, left: Deadline) -> MadeAttempt:
-        """Make the attempt. Raises MappingFailed, NoLongerDue or Unavailable if nothing was
-        sent."""
-        content = await self._content(planned.outgoing)
+    def room(
+        self, planned: AttemptContext, *, within: float = 0
+    ) -> AbstractAsyncContextManager[AttemptRoom]:
+        """Room for the body of this attempt, while the block lasts. Entering raises NoRoom if there
+        is none within so many seconds."""
+        return self._maker.room(planned.outgoing, within=within)
+
+    async def load(self, planned: AttemptContext, room: AttemptRoom) -> None:
+        """Load the body of this attempt if it is not in memory. Raises NoLongerDue if it was
+        deleted, and SQLAlchemy's errors."""
+        try:
+            await room.load()
+        except BodyGone:
+            self._loader.forget_event(planned.outgoing)
+            raise NoLongerDue from None
+
+    async def send_and_record(
+        self, planned: AttemptContext, room: AttemptRoom, left: Deadline
+    ) -> MadeAttempt:
+        """Make the attempt with the body that was loaded. Raises MappingFailed, NoLongerDue or
+        Unavailable (NoRoom, for instance) if nothing was sent."""
+        failed = await self._make(planned.outgoing, room)
         started_at = planned.now()
         with observed_attempt(planned.attempt, planned.outgoing, started_at=started_at) as observed:
-            if isinstance(content, Outcome):
-                outcome = content
-            else:
-                outcome = await self._post(planned, content, left)
+            outcome = await self._post(planned, room, left) if failed is None else failed
             if planned.member is not None:
                 planned.member.answered()
             ended = AttemptEnded(
@@ -160,24 +180,29 @@ class AttemptRunner:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    async def _post(self, planned: AttemptContext, content: bytes, left: Deadline) -> Outcome:
+    async def _post(self, planned: AttemptContext, room: AttemptRoom, left: Deadline) -> Outcome:
         outgoing, number = planned.outgoing, planned.attempt.number
         endpoint, raw = outgoing.endpoint, outgoing.raw
         trace = outgoing.event.traceparent
         with spans.request(endpoint.url, trace, resend_count=number - 1) as span:
             try:
-                headers, body = await outgoing_request(
-                    content,
-                    endpoint=endpoint,
-                    message_id=outgoing.delivery_id,
-                    event_type=outgoing.event_type,
-                    attempt=number,
-                    timestamp=int(self._clock().timestamp()),
-                    traceparent=span.traceparent,
-                    content_type=JSON if raw is None else raw.content_type,
-                    original=() if raw is None else raw.headers,
-                    hops=outgoing.event.hops,
-                )
+                async with self._maker.alone_if_large(room.body):
+                    headers, body = await outgoing_request(
+                        room.body,
+                        endpoint=endpoint,
+                        message_id=outgoing.delivery_id,
+                        event_type=outgoing.event_type,
+                        attempt=number,
+                        timestamp=int(self._clock().timestamp()),
+                        traceparent=span.traceparent,
+                        content_type=JSON if raw is None else raw.content_type,
+                        original=() if raw is None else raw.headers,
+                        hops=outgoing.event.hops,
+                    )
+                if body is not room.body:
+                    await room.replace(body)
+            except NoRoom:
+                raise
             except Exception as error:
                 outcome = not_made(error)
             else:
@@ -217,38 +242,16 @@ class AttemptRunner:
         if decision is not Admission.SEND and not claimed:
             raise NoLongerDue
 
-    async def _content(self, outgoing: Outgoing) -> bytes | Outcome:
-        """Return the body, or the outcome of an attempt whose body cannot be made. Raises
-        MappingFailed if the mapping is the reason."""
+    async def _make(self, outgoing: Outgoing, room: AttemptRoom) -> Outcome | None:
+        """Make the body. Return the outcome of an attempt whose body cannot be made. Raises
+        MappingFailed if the mapping is the reason, and NoRoom."""
         try:
-            return await self._body(outgoing)
-        except MappingFailed:
+            await self._maker.make(outgoing, room)
+        except (MappingFailed, NoRoom):
             raise
         except Exception as error:
             return not_made(error)
-
-    async def _body(self, outgoing: Outgoing) -> bytes:
-        event = outgoing.event
-        if outgoing.raw is not None:
-            if outgoing.raw.damaged:
-                raise Misconfigured("the received request to forward is damaged")
-            return outgoing.raw.body
-        if outgoing.payload == "mapped":
-            if outgoing.mapping is None:  # an older database was restored
-                raise MappingFailed("the mapping is missing")
-            # it may take long enough to keep the event loop from serving other requests
-            return await asyncio.to_thread(mapped_body, outgoing.mapping, event.body)
-        if outgoing.payload != "thin":
-            # also for `raw`, if the event came in through no source or its request is not kept any
-            # more
-            return event.body
-        return thin_body(
-            event_id=event.event_id,
-            event_type=outgoing.event_type,
-            created_at=event.created_at,
-            tenant_id=event.tenant_id,
-            url=f"{self._public_url}/v1/events/{event.event_id}",
-        )
+        return None
 
     async def _try_to_record(self, record: AttemptRecord) -> LifeChange | None:
         """Record the attempt. None if that could not be committed in time."""

@@ -31,6 +31,7 @@ from temporalio.service import RPCError
 from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
 from activities.batch_member import BatchMember, EndpointSlots
 from activities.heartbeat import TimeLeft, heartbeat
+from hookfast.byte_budget import NoRoom
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.batch_messages import (
     ATTEMPT,
@@ -223,10 +224,12 @@ class BatchActivities:
                 planned = await self._plan(member, batch_id)
                 if isinstance(planned, _Result):
                     return planned
-                if not member.fits(planned.time_needed):
-                    return _Result(_Status.RETURNED)
-                member.begin()
-                made = await self._runner.send_and_record(planned, member)
+                async with self._runner.room(planned) as room:
+                    await self._runner.load(planned, room)
+                    if not member.fits(planned.time_needed):
+                        return _Result(_Status.RETURNED)
+                    member.begin()
+                    made = await self._runner.send_and_record(planned, room, member)
         except NotFound:
             log.error("A delivery has no row; it is left out.", delivery_id=member.delivery_id)
             return _Result(_Status.CONTINUES, "it has no row")
@@ -234,6 +237,8 @@ class BatchActivities:
             return _Result(_Status.LEAVES_UNSAVED, "it changed")
         except MappingFailed:
             return _Result(_Status.LEAVES_UNSAVED, "its mapping fails")
+        except NoRoom:
+            return _Result(_Status.LEAVES_UNSAVED, "there was no room for its body")
         except EgressUnavailable:
             # Its own workflow waits between two tries; a relay would take it again at once.
             return _Result(_Status.LEAVES_UNSAVED, "the egress proxy does not work")
@@ -287,6 +292,9 @@ class BatchActivities:
             return _Result(_Status.LEAVES_UNSAVED, "its endpoint takes nothing now")
         if outgoing.endpoint.limits is not None:
             return _Result(_Status.LEAVES_UNSAVED, "its endpoint has limits")
+        stored = outgoing.stored_body
+        if stored is not None and stored.is_large:
+            return _Result(_Status.LEAVES_UNSAVED, "its body is large")
         return AttemptContext(outgoing, attempt, self._clock, member)
 
     async def _record(self, delivery_id: str, ended: AttemptEnded) -> None:

@@ -1,7 +1,8 @@
 """The step of a delivery: load its row, ask circuit and limits, make the attempt, record it.
 
 A receiver that fails is an outcome, not an activity error. An activity error means that Hookfast
-could not work (the database or the egress proxy was away), and Temporal tries again until it can.
+could not work (the database or the egress proxy was away, or there was no memory for the body), and
+Temporal tries again until it can.
 
 What each ordering protects against:
 
@@ -29,8 +30,10 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
-from activities.fast_lane import FastLane
+from activities.fair_slots import FairSlots
 from activities.heartbeat import TimeLeft, heartbeat
+from activities.waiting_room import WaitingRoom, postponed
+from hookfast.byte_budget import NoRoom
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.actions import names
 from hookfast.deliveries.facts import AttemptPlan, Trigger, Undeliverable
@@ -57,6 +60,7 @@ from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, admission, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
+from hookfast.storage.deliveries.bodies import AttemptRoom
 from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
@@ -87,7 +91,7 @@ class DeliveryActivities:
         loader: OutgoingLoader,
         runner: AttemptRunner,
         recorder: Recorder,
-        fast_lane: FastLane,
+        fast_lane: FairSlots,
         held_backstop: timedelta,
         on_commit: Callable[[Wakeup], None],
         retry_lag: RetryLag,
@@ -101,6 +105,7 @@ class DeliveryActivities:
         self._runner = runner
         self._recorder = recorder
         self._fast_lane = fast_lane
+        self._waiting_room = WaitingRoom(runner)
         self._held_backstop = held_backstop
         self._on_commit = on_commit
         self._retry_lag = retry_lag
@@ -160,6 +165,8 @@ class DeliveryActivities:
                 type=error.code,
                 category=ApplicationErrorCategory.BENIGN,
             ) from None
+        except NoRoom:
+            raise postponed(activity.info().attempt) from None
 
     async def _read_and_attempt(self, input: StepInput, left: TimeLeft) -> StepResult:
         outgoing = await self._loader.load(input.delivery_id, plan=input.plan, fresh=input.fresh)
@@ -167,7 +174,8 @@ class DeliveryActivities:
         attempt = next_step(outgoing.life, now(), probe=outgoing.gate.probes(input.delivery_id))
         step: _StepDone | StepResult = _StepDone(outgoing.life)
         if isinstance(attempt, AttemptPlan):
-            if attempt.trigger is Trigger.RETRY and input.due is not None:
+            is_first_try = activity.info().attempt == 1  # later ones are late by design
+            if attempt.trigger is Trigger.RETRY and input.due is not None and is_first_try:
                 # both by Temporal's clock, which fired the timer; ours may differ
                 self._retry_lag.note(activity.info().started_time - input.due)
             step = await self._attempt(AttemptContext(outgoing, attempt, now), left)
@@ -180,12 +188,20 @@ class DeliveryActivities:
         if (change := await self._hold_if_needed(planned)) is not None:
             return _StepDone(change.after)
         if not activity.info().is_local:
-            return await self._attempt_within_limits(planned, left)
+            async with self._waiting_room.room(planned) as room:
+                return await self._attempt_within_limits(planned, room, left)
+        stored = planned.outgoing.stored_body
         with self._fast_lane.enter(planned.endpoint_id) as entered:
             # The endpoint's timeout may have been raised since the workflow chose the lane.
             if not entered or not left.fits(planned.time_needed):
                 return StepResult(lane_full=True)
-            return await self._attempt_within_limits(planned, left)
+            if stored is not None and stored.is_large:
+                return StepResult(lane_full=True)
+            try:
+                async with self._runner.room(planned) as room:
+                    return await self._attempt_within_limits(planned, room, left)
+            except NoRoom:
+                return StepResult(lane_full=True)
 
     async def _hold_if_needed(self, planned: AttemptContext) -> LifeChange | None:
         """None if the attempt may be made; otherwise how the delivery was changed."""
@@ -216,7 +232,7 @@ class DeliveryActivities:
         return decided.change
 
     async def _attempt_within_limits(
-        self, planned: AttemptContext, left: TimeLeft
+        self, planned: AttemptContext, room: AttemptRoom, left: TimeLeft
     ) -> _StepDone | StepResult:
         """Make the attempt, or wait for a turn if the endpoint's limits require it."""
         endpoint = planned.outgoing.endpoint
@@ -235,13 +251,14 @@ class DeliveryActivities:
             if not isinstance(turn, Granted):
                 return _StepDone(turn.after)
             await asyncio.sleep(max(0.0, (turn.at - planned.now()).total_seconds()))
-        if not left.fits(planned.time_needed):
-            # The database took too long. Temporal would not wait for the record and would have it
-            # sent a second time, so it is not sent now.
-            raise Unavailable("There is too little time left for the request and its record.")
         try:
-            made = await self._runner.send_and_record(planned, left)
-        except (NoLongerDue, EgressUnavailable):
+            await self._runner.load(planned, room)
+            if not left.fits(planned.time_needed):
+                # The database took too long. Temporal would not wait for the record and would have
+                # it sent a second time, so it is not sent now.
+                raise Unavailable("There is too little time left for the request and its record.")
+            made = await self._runner.send_and_record(planned, room, left)
+        except (NoLongerDue, EgressUnavailable, NoRoom):
             await self._return_permit(planned)
             raise
         except MappingFailed as error:

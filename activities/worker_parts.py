@@ -13,10 +13,11 @@ from activities.batch import BatchActivities
 from activities.circuit_breaker import CircuitActivities
 from activities.daily import DailyActivities
 from activities.delivery import DeliveryActivities
-from activities.fast_lane import FastLane
+from activities.fair_slots import FairSlots
 from activities.job import JobActivities
 from activities.owner_mail import MailActivities
 from activities.retention import RetentionActivities
+from hookfast.byte_budget import ByteBudget
 from hookfast.dispatch.batches import Batches
 from hookfast.dispatch.first_attempts import FirstAttempts
 from hookfast.dispatch.relay import Relay
@@ -27,12 +28,16 @@ from hookfast.dispatch.workflow_starter import WorkflowStarter, workflow_starter
 from hookfast.mail import transport_of
 from hookfast.sender import Sender, sender_of
 from hookfast.settings.settings import Settings
+from hookfast.signing.encryption import encrypted_size
 from hookfast.signing.portal_link import OwnerLinks
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
+from hookfast.storage.deliveries.bodies import SEND_BUFFER, AttemptBodies
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder, Wakeup
 from hookfast.storage.keys.keyring import keyring_of
+
+_ENVELOPE_BYTES = 1_024  # what an event's body has around its data, at most
 
 Activities = Sequence[Callable[..., Any]]
 
@@ -56,6 +61,11 @@ class WorkerParts:
 def build_parts(settings: Settings, client: Client, database: Database) -> WorkerParts:
     """Return the parts of a worker process, which do nothing yet. Raises Misconfigured."""
     loader = OutgoingLoader(database, keyring_of(settings))
+    bodies = AttemptBodies(
+        database,
+        ByteBudget(settings.max_body_memory, largest=_largest_body(settings)),
+        idle_bytes=settings.max_body_memory // 8,
+    )
     workflow_starter = workflow_starter_for(settings, client, database)
     sender = sender_of(settings)
     doorbell = doorbell_for(database)
@@ -78,6 +88,7 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
     unhealthy = UnhealthyEndpoints()
     runner = AttemptRunner(
         loader=loader,
+        bodies=bodies,
         sender=sender,
         recorder=recorder,
         public_url=settings.resolved_public_url,
@@ -88,7 +99,7 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
         loader=loader,
         runner=runner,
         recorder=recorder,
-        fast_lane=FastLane(settings.max_concurrent_attempts),
+        fast_lane=FairSlots(settings.max_concurrent_attempts),
         held_backstop=settings.held_backstop,
         on_commit=on_commit,
         retry_lag=retry_lag,
@@ -132,6 +143,13 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
         runner=runner,
         sender=sender,
     )
+
+
+def _largest_body(settings: Settings) -> int:
+    """Return the bytes that the largest attempt needs: a body, its encrypted form, and a part of it
+    on its way to the socket."""
+    body = max(settings.max_inbox_bytes, settings.max_event_bytes) + _ENVELOPE_BYTES
+    return body + encrypted_size(body) + SEND_BUFFER
 
 
 def _control_activities(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import secrets
@@ -10,10 +11,11 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TypeVar
 
 _Result = TypeVar("_Result")
+_M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 
 def new_process_id() -> str:
@@ -72,6 +74,18 @@ def freeze_startup() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def return_freed_blocks() -> None:
+    """Have every freed block of 128 KiB or more go back to the system at once. Call this at the
+    start of a process that handles large bodies.
+
+    glibc begins like this, but keeps blocks as large as the largest that was freed so far, up to 32
+    MiB, in each thread's arena: a worker that sends bodies of 5 MB grew by 46 MiB more. Other C
+    libraries have no such function, and need none.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 128 * 1024)
 
 
 def run_async(main: Coroutine[Any, Any, _Result]) -> _Result:

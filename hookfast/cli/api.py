@@ -24,7 +24,7 @@ from hookfast.connections import open_files
 from hookfast.connections.connections import ConnectionLimits, Connections
 from hookfast.errors import Misconfigured
 from hookfast.logs import configure_logging
-from hookfast.process import freeze_startup, run_async
+from hookfast.process import freeze_startup, return_freed_blocks, run_async
 from hookfast.settings.local_url import listens_everywhere
 from hookfast.settings.settings import Settings
 from hookfast.stop_timer import end_within
@@ -99,6 +99,7 @@ def server_config(app: FastAPI) -> uvicorn.Config:
 
 
 def _serve(settings: Settings, listener: socket.socket) -> None:
+    return_freed_blocks()
     Runtime.set_default(runtime_without_metrics())
     allowed = open_files.fitting(settings.max_connections)
     settings = settings.model_copy(update={"max_connections": allowed})

@@ -3,7 +3,7 @@ that Temporal grants. A test adds them up.
 
     fast lane   request (at most FAST_LANE) + RECORD_SHARE + SLACK = LOCAL_STEP
                 LOCAL_STEP <= HEARTBEAT_AT of a workflow task (WORKFLOW_TASK)
-    regular     request (at most LONGEST_REQUEST) + RECORD_SHARE + SLACK <= REGULAR_STEP
+    regular     ROOM + request (at most LONGEST_REQUEST) + RECORD_SHARE + SLACK <= REGULAR_STEP
     batch       WORKFLOW_TASK + request (at most FAST_LANE) + RECORD_SHARE + SLACK <= BATCH_LEASE
 
 A local activity runs inside a workflow task. One that takes longer than 80 % of the task's timeout
@@ -26,6 +26,9 @@ FAST_LANE: Final = timedelta(seconds=5)
 """Longest request in the fast lane."""
 LONGEST_REQUEST: Final = timedelta(seconds=30)
 """Longest request in the regular lane."""
+ROOM: Final = timedelta(seconds=5)
+"""An attempt in the regular lane waits at most this long for memory for its body. One in the fast
+lane does not wait."""
 RECORD_SHARE: Final = timedelta(seconds=2)
 """A record that cannot be committed within this time is handed to the workflow."""
 SLACK: Final = timedelta(seconds=1)

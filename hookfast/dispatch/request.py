@@ -11,6 +11,8 @@ from hookfast.errors import Misconfigured
 from hookfast.signing.encryption import CONTENT_TYPE as ENCRYPTED
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 
+_THREAD_BYTES = 512 * 1024  # signing more than this twice takes more than a millisecond
+
 
 async def outgoing_request(
     body: bytes,
@@ -55,7 +57,8 @@ async def outgoing_request(
         )
         return headers, sent
 
-    if endpoint.rsa is None and endpoint.encryption is None:
+    is_quick = endpoint.rsa is None and endpoint.encryption is None
+    if is_quick and len(body) <= _THREAD_BYTES:
         return build()
     # takes 1 ms or more, in which the event loop would serve no other request
     return await asyncio.to_thread(build)

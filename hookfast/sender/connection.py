@@ -57,27 +57,29 @@ class Connection:
         length is not the request's Content-Length."""
         progress = self._progress = current_progress()
         progress.phase, progress.ended, progress.head = RequestPhase.WAITING, False, b""
-        parts = [self._protocol.send(event) for event in (request, h11.Data(data=body), _END)]
+        head = self._protocol.send(request) or b""
+        for event in (h11.Data(data=body), _END):
+            self._protocol.send(event)  # which only checks the length
         if progress.confirm is not None:
             progress.phase = RequestPhase.CONFIRMING
             await progress.confirm()
             progress.phase = RequestPhase.WAITING
         progress.sent = request.headers.raw_items()
-        self._stream.write(b"".join(part for part in parts if part))
+        self._stream.write(head, body)
         try:
-            head = await self._receive_head()
-            received, cut = await self._receive_body(head)
+            answer = await self._receive_head()
+            received, cut = await self._receive_body(answer)
         except (h11.RemoteProtocolError, InvalidChunk) as error:
             # h11 reports a connection that the peer closed in the middle of a body as this, too
             closed = broken(self._peer, progress.phase, None) if progress.ended else None
             raise closed or not_http(self._peer) from error
-        return Answer(head.status_code, head.headers.raw_items(), received, cut)
+        return Answer(answer.status_code, answer.headers.raw_items(), received, cut)
 
     def prepare_reuse(self) -> bool:
         """Prepare for another request, and return whether the connection can send one. Call it once
         after each exchange."""
         done = self._protocol.our_state is h11.DONE and self._protocol.their_state is h11.DONE
-        if not done or self._stream.buffer:
+        if not done or self._stream.buffer or self._stream.sending:
             return False
         self._protocol.start_next_cycle()
         return True

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import select
+import socket
 from collections.abc import Iterable
 from typing import cast
 
 # Reading pauses above this many unread bytes, so that a flood of data does not use up memory.
 _HIGH_WATER = 128 * 1024
+_PIECE = 64 * 1024
+"""Longer bodies are handed to the transport in pieces of this size, each when the one before is
+gone: a transport copies what the receiver does not take at once, and encrypts all of it."""
+_UNSENT_BYTES = 128 * 1024
+"""The most that the kernel takes of a long body before it can send it."""
+_NOTHING = memoryview(b"")
 
 
 class Stream(asyncio.Protocol):
@@ -24,12 +31,43 @@ class Stream(asyncio.Protocol):
         self._error: OSError | None = None
         self._reader: asyncio.Future[None] | None = None
         self._paused = False
+        self._unsent = _NOTHING
+        self._full = self._feeding = False
         self._closed = asyncio.Event()
 
-    def write(self, data: bytes) -> None:
-        """Queue `data` without waiting: the request is in memory already, and its response may come
-        before the receiver has read all of it. A broken connection raises at the next read."""
-        self._transport.write(data)
+    def write(self, head: bytes, body: bytes) -> None:
+        """Send a request without waiting: its response may come before the receiver has read all of
+        it. Head and body leave in one segment if they fit. A broken connection raises at the next
+        read."""
+        if len(body) > _PIECE and not self._transport.is_closing():
+            # Not 0: asyncio's and uvloop's TLS transports would then pause with an empty buffer.
+            self._transport.set_write_buffer_limits(high=1)
+            self._transport.get_extra_info("socket").setsockopt(
+                socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES
+            )
+            self._unsent = memoryview(body)[_PIECE:]
+            body = body[:_PIECE]
+        self._transport.write(head + body)
+        self._feed()
+
+    @property
+    def sending(self) -> bool:
+        """Whether a part of a request was not sent yet."""
+        return len(self._unsent) > 0
+
+    def _feed(self) -> None:
+        """Hand on the rest of the body while the transport takes it. The transport may call
+        `resume_writing` from within `write`."""
+        if self._feeding:
+            return
+        self._feeding = True
+        try:
+            while self._unsent and not self._full and not self._transport.is_closing():
+                piece, rest = self._unsent[:_PIECE], self._unsent[_PIECE:]
+                self._unsent = rest or _NOTHING  # an empty rest would keep the body in memory
+                self._transport.write(piece)
+        finally:
+            self._feeding = False
 
     async def wait_for_data(self) -> bool:
         """Wait, and return True when `buffer` has data, False at the end of the stream.
@@ -71,6 +109,7 @@ class Stream(asyncio.Protocol):
 
     def close(self) -> None:
         """Close immediately: drop queued data, and skip the TLS closing handshake."""
+        self._unsent = _NOTHING
         self._unregister()
         self._transport.abort()
 
@@ -106,7 +145,15 @@ class Stream(asyncio.Protocol):
         self._ended = True
         self._wake()
 
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._feed()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._unsent = _NOTHING
         self._ended = True
         if isinstance(exc, OSError):
             self._error = exc

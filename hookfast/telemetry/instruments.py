@@ -254,6 +254,13 @@ IN_FLIGHT = Level(
     "{attempt}",
     "Attempts in progress in this worker.",
 )
+POSTPONED_ATTEMPTS = Counter(
+    "hookfast.attempts.postponed",
+    "{attempt}",
+    "Attempts that a worker had no memory for (`HOOKFAST_MAX_BODY_MEMORY`) and makes later; each "
+    "try counts.",
+    labels=(),
+)
 REPEATED_REQUESTS = Counter(
     "hookfast.requests.repeated",
     "{request}",

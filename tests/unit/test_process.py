@@ -3,6 +3,7 @@ and a service in time."""
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 from pathlib import Path
@@ -84,3 +85,28 @@ def test_process_that_does_not_stop_in_time_ends_and_says_so() -> None:
     )
     assert done.returncode == 0
     assert "did not stop in time" in done.stdout + done.stderr
+
+
+_BLOCKS = """
+import ctypes
+from hookfast.process import return_freed_blocks
+
+class Info(ctypes.Structure):
+    _fields_ = [(f"f{number}", ctypes.c_size_t) for number in range(10)]
+
+allocator = ctypes.CDLL(None).mallinfo2
+allocator.restype = Info
+return_freed_blocks()
+large = bytearray(5_000_000)
+del large  # from now on, glibc would take blocks of this size from the heap
+before = allocator().f3
+block = bytearray(2_000_000)
+print(allocator().f3 - before)
+"""
+"""Prints how many blocks more the process has outside its heap."""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc 2.33")
+def test_large_block_is_returned_to_the_system_when_it_is_freed() -> None:
+    code, output, errors = _run(_BLOCKS)
+    assert (code, output) == (0, "1\n"), errors

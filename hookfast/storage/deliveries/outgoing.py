@@ -1,5 +1,5 @@
-"""Loads what an attempt needs: the delivery, the event's bytes, and the endpoint with decrypted
-secrets.
+"""Loads what an attempt needs: the delivery, its event, and the endpoint with decrypted secrets.
+Bodies of more than 16 KiB are left to `bodies`.
 
 The relay has just read all of this for the deliveries that it starts, so it primes the loader, and
 their first attempts, run eagerly in the same process, need no query at all. Whether a delivery may
@@ -26,7 +26,9 @@ from hookfast.errors import NotFound
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.database.engine import Database
+from hookfast.storage.database.small_body import small_body
 from hookfast.storage.deliveries import life_rows
+from hookfast.storage.deliveries.bodies import StoredBody
 from hookfast.storage.deliveries.outbox import (
     PendingDelivery,
     find_many_pending,
@@ -35,18 +37,20 @@ from hookfast.storage.deliveries.outbox import (
 )
 from hookfast.storage.endpoints import mappings
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint, EndpointCache
-from hookfast.storage.inbox.inbox_entries import RawRequest
-from hookfast.storage.inbox.raw_requests import RawRequestCache
+from hookfast.storage.inbox import inbox_entries
+from hookfast.storage.inbox.inbox_entries import RawHead
 from hookfast.storage.tables import Event
 
 _E = Event.__table__.c
 # Built once: building its condition for each claim took 6 % of a worker's busy time at 50/s.
 _FIND_EVENTS = select(
-    _E.id, _E.tenant_id, _E.created_at, _E.body, _E.traceparent, _E.inbox_id, _E.hops
+    *(_E.id, _E.tenant_id, _E.created_at, *small_body(_E.body), _E.traceparent, _E.inbox_id),
+    _E.hops,
 ).where(_E.id.in_(bindparam("ids", expanding=True)))
 
-_EVENT_CACHE_BYTES = 8 * 1024 * 1024
+_CACHE_BYTES = 8 * 1024 * 1024
 _EVENT_BYTES = 700  # memory of a cached event, without its body
+_RAW_BYTES = 2_000  # memory of a cached request with its headers, without its body
 _PRIMED_LIMIT = 10_000
 FRESH_SECONDS = 0.5
 """Seconds for which a read of a delivery and its endpoint is valid. Before a request that begins
@@ -55,13 +59,15 @@ a pause or a circuit's opening was committed, however long a worker was frozen."
 
 
 @dataclass(frozen=True, slots=True)
-class EventBody:
-    """An event as an attempt uses it, with the bytes that are signed and sent."""
+class OutgoingEvent:
+    """An event as an attempt uses it. `body` is the bytes that are signed and sent, unless they are
+    many; `size` says how many."""
 
     event_id: str
     tenant_id: str | None
     created_at: datetime
-    body: bytes
+    size: int
+    body: bytes | None
     traceparent: str
     inbox_id: str | None
     hops: int = 0
@@ -69,23 +75,23 @@ class EventBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """Everything that one attempt of a delivery needs. `raw` is the original inbound request if the
-    delivery forwards it unchanged. `mapping` makes the body if the payload is `mapped`; None: the
-    subscription's is not known. `plan` is the retry plan that the delivery started with.
-    `emitted_at` is when the delivery was committed, or the time it is scheduled for; `due_from` is
-    the same, or when it became the head of its lane. `batch_id` is
-    the batch that took its first attempt. `life` and `gate` are as of `read_at`, in the event
-    loop's time."""
+    """Everything that one attempt of a delivery needs, except for a large body. `raw` is the
+    original inbound request if the delivery forwards it unchanged. `mapping` makes the body if the
+    payload is `mapped`; None: the subscription's is not known. `plan` is the retry plan that the
+    delivery started with. `emitted_at` is when the delivery was committed, or the time it is
+    scheduled for; `due_from` is the same, or when it became the head of its lane. `batch_id` is the
+    batch that took its first attempt. `life` and `gate` are as of `read_at`, in the event loop's
+    time."""
 
     delivery_id: str
     event_type: str
     emitted_at: datetime
     due_from: datetime
     payload: str
-    event: EventBody
+    event: OutgoingEvent
     endpoint: CachedEndpoint
     gate: Gate
-    raw: RawRequest | None
+    raw: RawHead | None
     mapping: str | None
     plan: PlanSpec
     batch_id: str | None
@@ -96,6 +102,17 @@ class Outgoing:
     def is_recent(self) -> bool:
         """Whether `life` and `gate` are still valid without reading them again."""
         return asyncio.get_running_loop().time() - self.read_at <= FRESH_SECONDS
+
+    @property
+    def stored_body(self) -> StoredBody | None:
+        """The stored body that the attempt sends, or makes its body of. None: it needs none."""
+        event, raw = self.event, self.raw
+        if raw is not None:
+            return None if raw.damaged else StoredBody("inbox", raw.inbox_id, raw.size, raw.body)
+        if self.payload == "thin":
+            return None
+        # also for `raw`, if the event came in through no source or its request is not kept any more
+        return StoredBody("events", event.event_id, event.size, event.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +147,12 @@ class OutgoingLoader:
         self._database = database
         self._clock = clock
         self._endpoints = EndpointCache(keyring, clock=clock)
-        self._events: LRUCache[str, EventBody] = LRUCache(
-            _EVENT_CACHE_BYTES, getsizeof=lambda event: len(event.body) + _EVENT_BYTES
+        self._events: LRUCache[str, OutgoingEvent] = LRUCache(
+            _CACHE_BYTES, getsizeof=lambda event: len(event.body or b"") + _EVENT_BYTES
         )
-        self._raws = RawRequestCache()
+        self._raws: LRUCache[str, RawHead] = LRUCache(
+            _CACHE_BYTES, getsizeof=lambda raw: len(raw.body or b"") + _RAW_BYTES
+        )
         self._primed: LRUCache[str, _Primed] = LRUCache(_PRIMED_LIMIT)
 
     async def with_endpoints(
@@ -252,7 +271,7 @@ class OutgoingLoader:
         if event is None or endpoint is None:
             return None
         inbox_id = _raw_id(row, event)
-        raw = None if inbox_id is None else self._raws.cached(inbox_id)
+        raw = None if inbox_id is None else self._raws.get(inbox_id)
         if inbox_id is not None and raw is None:
             return None
         return _outgoing(
@@ -280,6 +299,12 @@ class OutgoingLoader:
         event = self._events.get(event_id)
         return None if event is None else event.traceparent
 
+    def forget_event(self, outgoing: Outgoing) -> None:
+        """Read the delivery's event and original request again, because a body was deleted."""
+        self._events.pop(outgoing.event.event_id, None)
+        if outgoing.raw is not None:
+            self._raws.pop(outgoing.raw.inbox_id, None)
+
     def forget_primed(self) -> None:
         """Forget the primed deliveries, because a circuit changed in this process: first attempts
         that have not begun read again whether they may be sent."""
@@ -287,12 +312,12 @@ class OutgoingLoader:
 
     async def _load_events(
         self, connection: AsyncConnection, event_ids: set[str]
-    ) -> dict[str, EventBody]:
+    ) -> dict[str, OutgoingEvent]:
         found = {key: event for key in event_ids if (event := self._events.get(key)) is not None}
         missing = sorted(event_ids - found.keys())
         if missing:
             for row in await connection.execute(_FIND_EVENTS, {"ids": missing}):
-                event = EventBody(*row)
+                event = OutgoingEvent(*row)
                 found[event.event_id] = self._events[event.event_id] = event
         return found
 
@@ -300,8 +325,8 @@ class OutgoingLoader:
         self,
         connection: AsyncConnection,
         deliveries: Sequence[PendingDelivery],
-        events: Mapping[str, EventBody],
-    ) -> dict[str, RawRequest]:
+        events: Mapping[str, OutgoingEvent],
+    ) -> dict[str, RawHead]:
         """Return the original requests of the deliveries with payload style `raw`, by inbox id."""
         inbox_ids = {
             inbox_id
@@ -309,7 +334,12 @@ class OutgoingLoader:
             if (event := events.get(row.event_id)) is not None
             and (inbox_id := _raw_id(row, event)) is not None
         }
-        return await self._raws.load(connection, inbox_ids) if inbox_ids else {}
+        found = {one: raw for one in inbox_ids if (raw := self._raws.get(one)) is not None}
+        if missing := inbox_ids - found.keys():
+            loaded = await inbox_entries.raw_heads(connection, missing)
+            self._raws.update({one: raw for one, raw in loaded.items() if not raw.damaged})
+            found |= loaded
+        return found
 
 
 async def _load_mappings(
@@ -322,18 +352,18 @@ async def _load_mappings(
     )
 
 
-def _raw_id(row: PendingDelivery, event: EventBody) -> str | None:
+def _raw_id(row: PendingDelivery, event: OutgoingEvent) -> str | None:
     """Return the id of the inbox entry whose request a delivery forwards, or None."""
     return event.inbox_id if row.payload == "raw" else None
 
 
 def _outgoing(
     row: PendingDelivery,
-    event: EventBody,
+    event: OutgoingEvent,
     endpoint: CachedEndpoint,
     gate: Gate,
     *,
-    raw: RawRequest | None,
+    raw: RawHead | None,
     mapping: str | None,
     plan: PlanSpec | None,
     read_at: float,

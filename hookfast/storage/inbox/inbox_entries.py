@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.storage.database.keyset import created_between, narrowest_first, newest_first
 from hookfast.storage.database.planner_hints import Implied
 from hookfast.storage.database.rows import fetch_one
+from hookfast.storage.database.small_body import small_body
 from hookfast.storage.tables import InboxEntry
 
 _INBOX: Table = InboxEntry.__table__
@@ -245,6 +246,48 @@ async def sizes(connection: AsyncConnection, inbox_ids: Collection[str]) -> dict
     length = func.length(_C.body).label("size")
     rows = await connection.execute(select(_C.id, length).where(_C.id.in_(sorted(inbox_ids))))
     return {row.id: row.size for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class RawHead:
+    """A received request, to be forwarded unchanged, of `size` bytes; `body` is None if these are
+    many. A damaged one cannot be forwarded."""
+
+    inbox_id: str
+    content_type: str
+    headers: tuple[tuple[str, str], ...]
+    size: int
+    body: bytes | None
+    damaged: bool = False
+
+
+_HEADS = select(_C.id, _C.content_type, _C.headers, *small_body(_C.body)).where(
+    _C.id.in_(bindparam("ids", expanding=True))
+)
+
+
+async def raw_heads(connection: AsyncConnection, inbox_ids: Iterable[str]) -> dict[str, RawHead]:
+    """Return the requests of these entries by id, without large bodies, and without entries that
+    are no longer kept."""
+    ids = sorted(inbox_ids)
+    try:
+        rows = await connection.execute(_HEADS, {"ids": ids})
+        return {row.id: _raw_head(row) for row in rows}
+    except ValueError:  # headers that are not JSON
+        if len(ids) == 1:
+            return {ids[0]: RawHead(ids[0], "", (), 0, None, damaged=True)}
+    found: dict[str, RawHead] = {}
+    for one in ids:
+        found |= await raw_heads(connection, [one])
+    return found
+
+
+def _raw_head(row: Any) -> RawHead:
+    try:
+        headers = tuple((name, value) for name, value in row.headers)
+    except (TypeError, ValueError):
+        return RawHead(row.id, "", (), 0, None, damaged=True)
+    return RawHead(row.id, row.content_type, headers, row.size, row.body)
 
 
 async def source_ids(connection: AsyncConnection, inbox_ids: Collection[str]) -> dict[str, str]:

@@ -11,7 +11,8 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.attempt import AttemptRunner
 from activities.delivery import DeliveryActivities
-from activities.fast_lane import FastLane
+from activities.fair_slots import FairSlots
+from hookfast.byte_budget import ByteBudget
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.messages import ReceivedSignals, StepInput, StepResult
@@ -22,11 +23,13 @@ from hookfast.sender import Sender
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions
 from hookfast.storage.deliveries.actions import UserAction
+from hookfast.storage.deliveries.bodies import AttemptBodies
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder
 from tests.support.receiver import Receiver
 from tests.support.seed import KEYRING, attempt_rows, delivery_row, seed_delivery, seed_endpoint
 
+MIB = 1024 * 1024
 _REGULAR = timedelta(seconds=75)
 
 
@@ -39,8 +42,10 @@ class Steps:
         self.environment = ActivityEnvironment()
         self.recorder = Recorder(database)
         loader = OutgoingLoader(database, KEYRING)
+        self.budget = ByteBudget(8 * MIB, largest=4 * MIB)
         self.runner = AttemptRunner(
             loader=loader,
+            bodies=AttemptBodies(database, self.budget, idle_bytes=MIB),
             sender=sender,
             recorder=self.recorder,
             public_url="https://hooks.example.com",
@@ -51,7 +56,7 @@ class Steps:
             loader=loader,
             runner=self.runner,
             recorder=self.recorder,
-            fast_lane=FastLane(16),
+            fast_lane=FairSlots(16),
             held_backstop=timedelta(hours=6),
             on_commit=lambda _: None,
             retry_lag=RetryLag(),

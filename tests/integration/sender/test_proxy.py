@@ -70,6 +70,25 @@ async def test_requests_share_a_tunnel_to_the_judged_address(
     assert proxy.asked == [f"127.0.0.1:{receiver.port}"]
 
 
+@pytest.mark.parametrize("tls", [True, False])
+async def test_long_body_passes_the_tunnel_whole(
+    proxy: TinyProxy, authority: trustme.CA, trusting: ssl.SSLContext, tls: bool
+) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("hooks.example").configure_cert(context)
+    body = bytes(range(256)) * 20_000
+    async with (
+        Receiver(ssl_context=context if tls else None) as receiver,
+        sending(proxy.parsed, ssl_context=trusting) as sender,
+    ):
+        url = receiver.url(host="hooks.example")
+        for _ in range(2):
+            outcome = await sender.post(url, headers={}, body=body, timeout=30.0)
+            assert outcome.status_code == 200
+    assert [request.body == body for request in receiver.requests] == [True, True]
+    assert [request.connection for request in receiver.requests] == [1, 1]
+
+
 async def test_a_certificate_for_another_name_is_rejected_through_the_proxy(
     proxy: TinyProxy, authority: trustme.CA, trusting: ssl.SSLContext
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from joserfc.jwk import OKPKey
 from sqlalchemy import update
 
-from activities import attempt
+from activities import body_maker
 from hookfast.clock import utc_now
 from hookfast.dispatch import request
 from hookfast.errors import Misconfigured
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 JWK = OKPKey.generate_key("X25519", private=False).as_dict()
 ENCRYPTION = {"jwk": {name: JWK[name] for name in ("kty", "crv", "x")}, "alg": "ECDH-ES+A256KW"}
 STEPS: list[tuple[object, str, Exception]] = [
-    (attempt, "thin_body", RuntimeError("s3cret")),
+    (body_maker, "thin_body", RuntimeError("s3cret")),
     (request, "request_headers", ssl.SSLError("s3cret")),
     (Encryption, "encrypt", ValueError("s3cret")),
     (AuthorizedRequests, "send", OSError("s3cret")),

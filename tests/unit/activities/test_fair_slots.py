@@ -1,24 +1,24 @@
-"""How endpoints share the slots of the fast lane."""
+"""How owners, such as endpoints in the fast lane, share slots."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 
-from activities.fast_lane import FastLane
+from activities.fair_slots import FairSlots
 
 
-def entered(lane: FastLane, stack: ExitStack, endpoint: str, tries: int) -> int:
+def entered(lane: FairSlots, stack: ExitStack, endpoint: str, tries: int) -> int:
     return sum(stack.enter_context(lane.enter(endpoint)) for _ in range(tries))
 
 
 def test_one_endpoint_takes_at_most_a_third_of_the_slots() -> None:
     with ExitStack() as stack:
         # the 100th enters beside 201 free slots; the 101st would need 100 < 200 / 2
-        assert entered(FastLane(300), stack, "slow", 300) == 100
+        assert entered(FairSlots(300), stack, "slow", 300) == 100
 
 
 def test_slow_endpoints_share_the_slots_and_leave_some_free() -> None:
-    lane = FastLane(300)
+    lane = FairSlots(300)
     with ExitStack() as stack:
         taken = [entered(lane, stack, f"slow-{number}", 300) for number in range(10)]
         assert taken == [100, 67, 45, 30, 20, 13, 9, 6, 4, 2]
@@ -26,14 +26,14 @@ def test_slow_endpoints_share_the_slots_and_leave_some_free() -> None:
 
 
 def test_slot_is_free_after_the_block() -> None:
-    lane = FastLane(2)
+    lane = FairSlots(2)
     for _ in range(3):
         with lane.enter("one") as first, lane.enter("one") as second:
             assert (first, second) == (True, False)
 
 
 def test_failing_block_frees_its_slot() -> None:
-    lane = FastLane(1)
+    lane = FairSlots(1)
     for _ in range(2):
         try:
             with lane.enter("one") as there_is_room:
