@@ -135,6 +135,7 @@ def create_app(
         title=document.TITLE,
         version=VERSION,
         lifespan=lifespan,
+        openapi_url=None,  # with the page below
         docs_url=None,  # our page, installed below, needs no internet
         redoc_url=None,
         redirect_slashes=False,

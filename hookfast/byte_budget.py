@@ -72,7 +72,7 @@ class ByteBudget:
         self._used = 0
         self._by_owner: Counter[str] = Counter()
         self._claims: set[Claim] = set()
-        self._waiting: dict[Claim, asyncio.Future[None]] = {}
+        self._waiting: dict[Claim, asyncio.Future[bool]] = {}
         self._uncounted: dict[Claim, int] = {}
         self._turn: Claim | None = None
 
@@ -122,8 +122,8 @@ class ByteBudget:
                     raise NoRoom
                 self._drop_slow(claim, size)
                 await asyncio.wait({woken}, timeout=min(left, _LOOK_SECONDS))
-                if woken.done():
-                    woken.result()
+                if woken.done() and not woken.result():
+                    raise NoRoom
         finally:
             del self._waiting[claim]
             self._uncounted.pop(claim, None)
@@ -174,7 +174,8 @@ class ByteBudget:
                 return
             excess -= self._uncounted.pop(one)
             if not self._waiting[one].done():
-                self._waiting[one].set_exception(NoRoom())
+                # not an exception, which would keep the claim's frames and what they hold
+                self._waiting[one].set_result(False)
 
     def _held_by_owners(self, claim: Claim) -> int:
         return max((self._by_owner[owner] for owner in claim.owners), default=0)
@@ -200,7 +201,7 @@ class ByteBudget:
         for claim in sorted(self._waiting, key=lambda one: one.expected):
             woken = self._waiting[claim]
             if not woken.done():
-                woken.set_result(None)
+                woken.set_result(True)
 
 
 class Claim:

@@ -12,6 +12,7 @@ from api.answers.problems import BodyTimeout
 from api.context.context import Context
 from hookfast.byte_budget import SMALL_BYTES, Claim, NoRoom
 from hookfast.errors import InvalidInput, TooLarge
+from hookfast.settings.settings import Settings
 
 STALL_SECONDS = 5.0
 """A body of which nothing arrives for this long is refused."""
@@ -30,8 +31,7 @@ class ArrivingBody:
         owners: tuple[str, ...],
         memory: AsyncExitStack,
     ) -> None:
-        context: Context = scope["app"].state.context
-        self._context = context
+        self._app = scope["app"]
         self._receive = receive
         self._cap = cap
         self._expected = declared_length(scope["headers"]) or cap
@@ -56,7 +56,8 @@ class ArrivingBody:
         return body
 
     async def _read(self) -> bytes | None:
-        seconds = self._context.settings.max_body_seconds.total_seconds()
+        settings: Settings = self._app.state.settings
+        seconds = settings.max_body_seconds.total_seconds()
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + seconds
         size = 0
@@ -94,8 +95,9 @@ class ArrivingBody:
         began = loop.time()
         self._deadline.reschedule(None)
         if self._claim is None:
+            context: Context = self._app.state.context
             self._claim = self._memory.enter_context(
-                self._context.bodies.claim(
+                context.bodies.claim(
                     "request body", *self._owners, expected=self._expected, on_drop=self._drop
                 )
             )

@@ -62,8 +62,9 @@ class LeavingBody:
         self._refused = False
         self._covered = False
 
-    def cover(self, claim: Claim) -> None:
-        """Have this claim, which its caller manages, hold what is sent from now on."""
+    def cover(self, claim: Claim | None) -> None:
+        """Have this claim, which its caller manages, hold what is sent from now on; None: nothing
+        needs to be held."""
         self._claim, self._covered = claim, True
 
     async def reserve(self, size: int) -> None:
@@ -85,11 +86,11 @@ class LeavingBody:
             await self._send_start()
             await self._send(message)
             return
-        claim = self._counted(len(body))
         if self._covered:
             await self._send_start()
-            await self._send_slices(claim, memoryview(body), message)
+            await self._send_slices(self._claim, memoryview(body), message)
             return
+        claim = self._counted(len(body))
         try:
             if claim.size < len(body):
                 await claim.grow(
@@ -104,13 +105,14 @@ class LeavingBody:
         finally:
             claim.shrink(claim.size)
 
-    async def _send_slices(self, claim: Claim, body: memoryview, message: Message) -> None:
+    async def _send_slices(self, claim: Claim | None, body: memoryview, message: Message) -> None:
         more = message.get("more_body", False)
         for at in range(0, len(body), _SLICE_BYTES):
             part = body[at : at + _SLICE_BYTES]
             is_last = at + _SLICE_BYTES >= len(body)
             await self._send({**message, "body": part, "more_body": more or not is_last})
-            claim.move(len(part))
+            if claim is not None:
+                claim.move(len(part))
 
     async def _send_start(self) -> None:
         if self._start is not None:
@@ -136,6 +138,15 @@ class LeavingBody:
             return
         self._start = None
         await problem_of(error).response(self._scope)(self._scope, self._receive, self._send)
+
+
+class SharedBody(Response):
+    """An answer whose bytes are in memory once for all clients, so that none is counted."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        leaving: LeavingBody = scope[_LEAVING]
+        leaving.cover(None)
+        await super().__call__(scope, receive, send)
 
 
 @contextmanager

@@ -191,7 +191,7 @@ class _Poll:
         """Read the next page. The key is looked at and the endpoint read again each time: they may
         have been revoked, changed, paused or deleted."""
         await recheck_key(self.request)
-        async with self.context.database.read() as connection:
+        async with self.context.streams.polls, self.context.database.read() as connection:
             endpoint = _pollable(
                 owned(await endpoints.get(connection, self.endpoint_id), self.principal)
             )

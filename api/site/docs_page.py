@@ -4,6 +4,8 @@ access."""
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from importlib.resources import as_file, files
 from typing import Any, Final
 
@@ -12,6 +14,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.responses import HTMLResponse, Response
 
 from api.answers.page_policy import page_policy
+from api.http.response_body import SharedBody
 from api.site.static_files import ADDRESSES
 
 _ASSETS: Final = "/docs/assets"
@@ -73,3 +76,11 @@ def install(app: FastAPI) -> None:
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
         return HTMLResponse(_PAGE, headers={"Content-Security-Policy": _POLICY})
+
+    @cache
+    def document() -> bytes:  # FastAPI's own route writes a megabyte for each request
+        return json.dumps(app.openapi(), ensure_ascii=False, separators=(",", ":")).encode()
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return SharedBody(document(), media_type="application/json")

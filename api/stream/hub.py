@@ -34,6 +34,7 @@ _GATHER_SECONDS = 0.02  # events emitted within this time are read together
 _PAGE = 200
 _QUEUED_EVENTS = 400
 _QUEUED_BYTES = 2 * 1024 * 1024
+_POLLS = 4  # polls that may read a page at once
 _READERS = 2  # streams that may read by themselves at once: SQLite has four connections in total
 
 log = structlog.get_logger()
@@ -50,6 +51,8 @@ class StreamHub:
         self._tail: Cursor | None = None
         self._reader: asyncio.Task[None] | None = None
         self._readers = asyncio.Semaphore(_READERS)
+        self.polls = asyncio.Semaphore(_POLLS)
+        """What a poll reads is not counted in the budget for bodies before it is there."""
         self._listens = self._closed = False
 
     @contextlib.asynccontextmanager

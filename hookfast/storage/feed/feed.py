@@ -44,7 +44,7 @@ _HEAD = (
     func.length(_C.body).label("size"),
 )
 
-MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
+MAX_PAGE_BYTES: Final = 1024 * 1024
 """The total size of one page's bodies; a page has at least one event."""
 _SCAN_AT_ONCE: Final = 500
 _SCAN_MOST: Final = 5_000  # events that one read scans for matching ones

@@ -235,7 +235,7 @@ async def test_long_answer_from_memory_for_which_there_is_no_room_is_503(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(byte_budget, "SHORT_WAIT_SECONDS", 0.05)
-    url = f"http://127.0.0.1:{server.port}/openapi.json"
+    url = f"http://127.0.0.1:{server.port}/docs/assets/swagger-ui-bundle.js"
     async with httpx2.AsyncClient(timeout=PATIENCE, trust_env=False) as client:
         with server.budget.claim("test") as one, server.budget.claim("test") as turn:
             await one.grow(870_000)
