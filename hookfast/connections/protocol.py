@@ -36,9 +36,9 @@ class BoundedHttp(HttpToolsProtocol):
     max_head_bytes = 65_536
     # Each takes some 5 kB, and one read may have 14,000. RFC 9112, section 9.3.2: a client repeats
     # the requests that were not answered when its connection was closed.
-    max_requests_ahead = 16
+    max_requests_ahead = 8
     # Heads and bodies, of which one read has up to 256 KiB.
-    max_ahead_bytes = 65_536
+    max_ahead_bytes = 32_768
     # Of an answer that its client does not read, so much stays with each connection. The API counts
     # the rest (`hookfast.byte_budget`).
     most_unsent_bytes = 16_384

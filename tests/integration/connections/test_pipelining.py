@@ -57,9 +57,9 @@ async def test_as_many_requests_as_allowed_are_answered_in_order(serve: Serve) -
 @pytest.mark.parametrize(
     "large",
     [
-        REQUEST.replace(b"\r\n\r\n", b"".join([b"\r\nX-F: 1"] * 200 + [b"\r\n\r\n"])),
+        REQUEST.replace(b"\r\n\r\n", b"".join([b"\r\nX-F: 1"] * 100 + [b"\r\n\r\n"])),
         REQUEST.replace(b"GET", b"POST").replace(
-            b"\r\n\r\n", b"\r\nContent-Length: 40000\r\n\r\n" + b"x" * 40_000
+            b"\r\n\r\n", b"\r\nContent-Length: 20000\r\n\r\n" + b"x" * 20_000
         ),
     ],
     ids=["heads", "bodies"],
@@ -82,7 +82,7 @@ async def test_requests_ahead_are_bounded_in_bytes(serve: Serve, large: bytes) -
 
 
 async def test_bytes_ahead_are_forgotten_with_the_answers(serve: Serve) -> None:
-    large = b"POST /ok HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n" + b"x" * 40_000
+    large = b"POST /ok HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n" + b"x" * 20_000
     async with serve() as server:
         client = await server.site.connect()
         for _ in range(4):
