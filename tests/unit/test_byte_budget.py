@@ -124,6 +124,48 @@ async def test_turn_goes_to_the_owner_who_holds_least(memory: ExitStack) -> None
     assert order[0] == "modest"
 
 
+async def test_turn_goes_to_the_least_of_the_other_owners_if_all_share_one(
+    memory: ExitStack,
+) -> None:
+    budget = ByteBudget(200, largest=100)
+    first = ExitStack()
+    await first.enter_context(budget.claim("body", "first")).grow(90)
+    await memory.enter_context(budget.claim("body", "all", "greedy")).grow(30)
+    order: list[str] = []
+
+    async def wait(name: str) -> None:
+        with budget.claim("body", "all", name) as claim:
+            await claim.grow(60)
+            order.append(name)
+
+    waiting = [asyncio.create_task(wait(name)) for name in ("greedy", "modest")]
+    await asyncio.sleep(0)
+    first.close()
+    await asyncio.gather(*waiting)
+    assert order == ["modest", "greedy"]
+
+
+@pytest.mark.parametrize("left", [0, 20])
+async def test_turn_ends_with_what_is_beyond_the_share_of_a_claim_that_lives_on(
+    memory: ExitStack, left: int
+) -> None:
+    budget = ByteBudget(200, largest=100)
+    stream = memory.enter_context(budget.claim("stream", "stream"))
+    await stream.grow(90)
+    stream.shrink(90 - left)
+    assert budget.used == left
+    await memory.enter_context(budget.claim("body", "other")).grow(100, within=0)
+    assert budget.used == left + 100
+
+
+async def test_turn_stays_with_a_claim_that_holds_more_than_its_share(memory: ExitStack) -> None:
+    budget = ByteBudget(200, largest=100)
+    stream = memory.enter_context(budget.claim("stream", "stream"))
+    await stream.grow(90)
+    stream.shrink(10)
+    await _refused(memory.enter_context(budget.claim("body", "other")), 100)
+
+
 async def test_claim_that_waits_too_long_is_refused_and_leaves_nothing(memory: ExitStack) -> None:
     budget = ByteBudget(200, largest=100)
     await memory.enter_context(budget.claim("body", "first")).grow(90)
