@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -112,11 +113,11 @@ class RequestBody:
             raise too_large(cap)
         if scope["method"] not in _WITHOUT_BODIES:
             _check_coding(scope["headers"])
-        owners = stranger_owners(scope)
+        owners = partial(stranger_owners, scope)
         may_be_long = is_batch or _may_be_long(scope["headers"])
         if may_be_long and scope["path"].startswith(API_PREFIX):
             # only authenticated callers may use that much memory
-            owners = tenant_owners((await check_key(Request(scope))).tenant_id)
+            owners = partial(tenant_owners, (await check_key(Request(scope))).tenant_id)
         arriving = ArrivingBody(scope, receive, cap=cap, owners=owners, memory=memory)
         body = await arriving.read()
         if scope["method"] in _WITHOUT_BODIES:
@@ -173,7 +174,7 @@ class StreamedBody:
             scope,
             self._receive,
             cap=self._cap,
-            owners=stranger_owners(scope),
+            owners=partial(stranger_owners, scope),
             memory=self._memory,
         )
         try:
