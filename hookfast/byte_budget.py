@@ -22,8 +22,8 @@ time, of those that wait the one whose owners hold least, grows beyond its share
 body. That much of the budget is kept for it. Its turn ends when what is left of it fits its share.
 
 **Short ones go first, slow ones go.** Of the claims that wait, those that will need least get room
-first. And for one that waits, claims that have not moved for a second, or move more slowly than
-64 KiB/s, are dropped: their connections are closed. What waits but is in memory already is at most
+first. While one waits, claims that have not moved for a second, or move more slowly than 64 KiB/s,
+are dropped: their connections are closed. What waits but is in memory already is at most
 an eighth of the budget; of more, those that will need most are refused.
 """
 

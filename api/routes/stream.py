@@ -117,6 +117,7 @@ async def stream_events(
     connection reconnects with `Last-Event-ID`, and misses nothing and gets nothing twice. Events
     with a later delivery time are sent at once. A stream ends when the server restarts or its key
     stops working."""
+    context.stream_slots.check(principal.tenant_id)
     tenant = principal.tenant_for(tenant_id)
     patterns = [parse_pattern(text, pointer="events") for text in events or ()]
     chosen = FeedFilter(tenant_id=tenant, patterns=frozenset(patterns), source_id=source_id)
