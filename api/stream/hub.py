@@ -85,9 +85,10 @@ class StreamHub:
                 page = await feed.read(
                     connection, chosen, after=after, limit=_PAGE, now=self._clock()
                 )
-            size = size_of(page.events)
-            await memory.grow(size, within=byte_budget.SHORT_WAIT_SECONDS, loaded=True)
-            return page
+        # no reader waits for room: others may have some
+        size = size_of(page.events)
+        await memory.grow(size, within=byte_budget.SHORT_WAIT_SECONDS, loaded=True)
+        return page
 
     def tail(self) -> Cursor | None:
         """Return the cursor up to which followers have been passed all events."""

@@ -163,6 +163,7 @@ async def test_answers_that_nobody_reads_are_bounded_and_make_room(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(response_body, "_PART_BYTES", 200_000)
+    monkeypatch.setattr(byte_budget, "_SLOW_SECONDS", 0.2)
     request = server.head("GET", f"/v1/inbox/{server.inbox_id}/body")
     sockets = [_unread(server.port, request) for _ in range(30)]
     try:
