@@ -16,10 +16,14 @@ from sqlalchemy import delete, func, select
 
 from api.http import arriving_body, request_body, response_body
 from api.routes import stream
+from api.stream.hub import StreamHub
 from hookfast import byte_budget
 from hookfast.byte_budget import ByteBudget
 from hookfast.settings.settings import Settings
+from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
+from hookfast.storage.feed.cursor import START
+from hookfast.storage.feed.feed import FeedFilter
 from hookfast.storage.tables import Event, InboxEntry
 from tests.support.api_client import OPERATOR_KEY
 from tests.support.api_server import api_server
@@ -208,6 +212,33 @@ async def test_streams_that_nobody_reads_are_bounded_and_make_room(
             for one in sockets:
                 one.close()
     await within(PATIENCE, server.until_used(0, 0))
+
+
+async def test_streams_that_wait_for_room_keep_no_others_from_reading(server: Server) -> None:
+    async with httpx2.AsyncClient(
+        base_url=f"http://127.0.0.1:{server.port}/v1",
+        headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+        trust_env=False,
+    ) as client:
+        await client.put("/event-types/order.invoice.paid", json={})
+        event = {"type": "order.invoice.paid", "data": "x" * 50_000}
+        assert (await client.post("/events", json=event)).status_code == 202
+    hub = StreamHub(server.database, doorbell_for(server.database))
+    budget = ByteBudget(2 * SHARED, largest=SHARED)
+
+    async def read(owner: str) -> int:
+        with budget.claim("stream", owner) as memory:
+            page = await hub.page(FeedFilter(tenant_id=None), START, memory=memory)
+            return len(page.events)
+
+    with budget.claim("others", "full") as others, budget.claim("turn") as turn:
+        others.count(600_000)
+        await turn.grow(900_000)
+        waiting = [asyncio.create_task(read("full")) for _ in range(2)]
+        assert await within(PATIENCE, read("modest")) == 1
+        assert not any(task.done() for task in waiting)
+        for task in waiting:
+            task.cancel()
 
 
 def _unread(port: int, request: bytes) -> socket.socket:
