@@ -23,8 +23,8 @@ body. That much of the budget is kept for it. Its turn ends when what is left of
 
 **Short ones go first, slow ones go.** Of the claims that wait, those that will need least get room
 first. While one waits, claims that have not moved for a second, or move more slowly than 64 KiB/s,
-are dropped: their connections are closed. What waits but is in memory already is at most
-an eighth of the budget; of more, those that will need most are refused.
+are dropped: their connections are closed. What waits but is in memory already is at most an eighth
+of the budget; of more, those that will need most are refused.
 """
 
 from __future__ import annotations
