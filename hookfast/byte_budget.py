@@ -9,9 +9,10 @@ A process has one `ByteBudget` of `HOOKFAST_MAX_BODY_MEMORY`. What it covers:
 - **Bodies of attempts** (`hookfast.storage.deliveries.bodies`): what a worker sends, from before it
   is loaded until the attempt is recorded. A body that several attempts send at once counts once.
 
-Not counted are two bodies that a worker loads, one that it makes, what a statement of the API loads
-before it is counted, and bodies up to `SMALL_BYTES`: they cost less than their connections, which are limited
-in number. Values parsed out of bodies have a second budget (`api.context`), of four times as much.
+Not counted are two bodies that a worker loads, one that it makes, what one statement of the API
+loads, and bodies up to `SMALL_BYTES`, which cost less than their connections and slots: these are
+limited in number. Values parsed out of bodies have a second budget (`api.context`), of four times
+as much.
 
 **Shares.** Every claim names its owners: a tenant, an endpoint, a source, a client's site. An owner
 may hold half of what is then free ("dynamic thresholds", Choudhury and Hahne, 1998): one alone gets
@@ -24,8 +25,8 @@ body. That much of the budget is kept for it.
 
 **Short ones go first, slow ones go.** Of the claims that wait, those that will need least get room
 first. While one waits, claims that have not moved for a second, or move more slowly than 64 KiB/s,
-are dropped: their connections are closed. What waits but is in memory already is at most
-an eighth of the budget; of more, those that will need most are refused.
+are dropped: their connections are closed. What waits but is in memory already is at most an eighth
+of the budget; of more, those that will need most are refused.
 """
 
 from __future__ import annotations
