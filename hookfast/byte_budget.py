@@ -9,8 +9,10 @@ A process has one `ByteBudget` of `HOOKFAST_MAX_BODY_MEMORY`. What it covers:
 - **Bodies of attempts** (`hookfast.storage.deliveries.bodies`): what a worker sends, from before it
   is loaded until the attempt is recorded. A body that several attempts send at once counts once.
 
-Bodies up to `SMALL_BYTES` are not counted: they cost less than their connections, which are limited
-in number. Values parsed out of bodies have a second budget (`api.context`), of four times as much.
+Not counted are two bodies that a worker loads, one that it makes, what one statement of the API
+loads, and bodies up to `SMALL_BYTES`, which cost less than their connections and slots: these are
+limited in number. Values parsed out of bodies have a second budget (`api.context`), of four times
+as much.
 
 **Shares.** Every claim names its owners: a tenant, an endpoint, a source, a client's site. An owner
 may hold half of what is then free ("dynamic thresholds", Choudhury and Hahne, 1998): one alone gets

@@ -29,7 +29,7 @@ BOUNDS = {
     "hookfast/storage/inbox/inbox_entries.py:raw_requests": "a claim for each body of a stream; "
     "MAX_PAGE_BYTES of a poll",
     "hookfast/storage/events/events.py:get": "one body for each request to the API",
-    "hookfast/storage/events/recent.py:read": "MAX_EVENTS bodies for each request to the API",
+    "hookfast/storage/events/recent.py:load": "a claim of their size in the API's budget",
     "hookfast/storage/feed/feed.py:_with_bodies": "MAX_PAGE_BYTES, or one body",
 }
 """Where a body is read, by module and name, and what bounds it there."""
