@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.authentication import check_key
+from api.access.body_owners import owners_of, stranger_owners, tenant_owners
 from api.answers.problems import (
     BodyTimeout,
     Problem,
@@ -30,7 +31,6 @@ from api.answers.problems import (
 )
 from api.context.context import Context
 from api.http.arriving_body import ArrivingBody, declared_length, too_large
-from api.limits.body_owners import owners_of, stranger_owners, tenant_owners
 from api.limits.parsed_size import parsed_size
 from hookfast.byte_budget import SMALL_BYTES
 from hookfast.errors import HookfastError

@@ -15,9 +15,9 @@ import structlog
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.access.body_owners import owners_of
 from api.answers.problems import problem_of
 from api.context.context import Context
-from api.limits.body_owners import owners_of
 from api.stream.connection import connection_of
 from hookfast import byte_budget
 from hookfast.byte_budget import SMALL_BYTES, Claim, NoRoom
