@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from hookfast import byte_budget
 from hookfast.byte_budget import ByteBudget, Claim, NoRoom
 
 pytestmark = pytest.mark.anyio
@@ -283,3 +284,40 @@ async def test_claims_that_move_or_cannot_be_dropped_stay(memory: ExitStack) -> 
     with pytest.raises(NoRoom):
         await memory.enter_context(budget.claim("body", "newcomer")).grow(900, within=0.01)
     assert dropped == []
+
+
+async def test_many_that_wait_look_through_many_claims_once(
+    memory: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(byte_budget, "_LOOK_SECONDS", 60.0)
+    budget = ByteBudget(2_000, largest=1_000)
+    looks = 0
+
+    def is_slow(claim: Claim, now: float) -> bool:
+        nonlocal looks
+        looks += 1
+        return False
+
+    monkeypatch.setattr(Claim, "is_slow", is_slow)
+    others = [
+        memory.enter_context(budget.claim("body", "others", on_drop=lambda: None))
+        for _ in range(100)
+    ]
+    for claim in others:
+        claim.count(10)
+    await memory.enter_context(budget.claim("body", "turn")).grow(900)
+
+    async def wait() -> None:
+        with budget.claim("body", "waiting") as claim:
+            await claim.grow(900)
+
+    waiting = [asyncio.create_task(wait()) for _ in range(20)]
+    await asyncio.sleep(0)
+    assert looks == 100
+    others[0].shrink(1)  # no room for any of them
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert looks == 100
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
