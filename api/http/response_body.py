@@ -15,9 +15,9 @@ import structlog
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.access.body_owners import owners_of
 from api.answers.problems import problem_of
 from api.context.context import Context
-from api.limits.body_owners import owners_of
 from api.stream.connection import connection_of
 from hookfast import byte_budget
 from hookfast.byte_budget import SMALL_BYTES, Claim, NoRoom
@@ -30,8 +30,9 @@ log = structlog.get_logger()
 
 
 class ResponseBody:
-    """ASGI middleware that answers 503 if there is no room for a long answer, and closes the
-    connection if there is none for its next part. It belongs inside of `RequestId`."""
+    """ASGI middleware that answers 503 if there is no room for a long answer. It closes the
+    connection if there is none for its next part, or for the answer to a request that may have
+    changed something: a 503 would say that it did not. It belongs inside of `RequestId`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -132,7 +133,7 @@ class LeavingBody:
 
     async def _refuse(self, error: NoRoom) -> None:
         self._refused = True
-        if self._start is None:  # a part of the body has left
+        if self._start is None or self._scope["method"] not in ("GET", "HEAD"):
             log.warning("An answer was cut.", code=error.code)
             connection_of(self._scope).abort()
             return

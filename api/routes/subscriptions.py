@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
+from api.access.body_owners import tenant_owners
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
 from api.context.context import AppContext, Context
@@ -32,7 +33,6 @@ from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery
 from api.http.routing import router
 from api.http.settings_view import OwnedView, view_of
-from api.limits.body_owners import tenant_owners
 from api.openapi.example_values import IDS
 from hookfast.errors import Conflict, InvalidInput
 from hookfast.events.event_type import parse_event_type

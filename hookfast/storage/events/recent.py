@@ -12,12 +12,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matching_patterns
 from hookfast.storage.events.events import EventFilter, page_statement
-from hookfast.storage.feed.feed import MAX_PAGE_BYTES
 from hookfast.storage.tables import Event
 
 _EVENTS: Table = Event.__table__
 
 MAX_EVENTS: Final = 20
+MAX_BYTES: Final = 1024 * 1024
+"""Of bodies that are read; at least one body."""
 SCANNED: Final = 500
 """The events among which those that match are looked for."""
 
@@ -36,7 +37,7 @@ async def find(
     connection: AsyncConnection, *, tenant_id: str, patterns: Iterable[str]
 ) -> list[RecentEvent]:
     """Return the newest MAX_EVENTS events that this tenant sees and that match a pattern, newest
-    first; fewer if their bodies have more than MAX_PAGE_BYTES together. Only its newest events are
+    first; fewer if their bodies have more than MAX_BYTES together. Only its newest events are
     scanned, so there may be older ones."""
     chosen = EventFilter(tenant_id=tenant_id, broadcasts=True)
     newest = await connection.execute(page_statement(chosen, after=None, limit=SCANNED))
@@ -55,7 +56,7 @@ async def find(
         if row.id not in sizes:  # retention deleted it at this moment
             continue
         total += sizes[row.id]
-        if found and total > MAX_PAGE_BYTES:
+        if found and total > MAX_BYTES:
             break
         found.append(
             RecentEvent(id=row.id, type=row.type, created_at=row.created_at, size=sizes[row.id])
