@@ -65,6 +65,8 @@ class ArrivingBody:
             async with asyncio.timeout(min(seconds, STALL_SECONDS)) as self._deadline:
                 while True:
                     message = await self._receive()
+                    if self._dropped:  # and a part of it came at the same moment
+                        raise NoRoom
                     if message["type"] == "http.disconnect":
                         return None
                     chunk: bytes = message.get("body", b"")

@@ -8,8 +8,10 @@ it has left, and is counted until its last slice has gone.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 
 import structlog
 from starlette.responses import Response
@@ -25,6 +27,8 @@ from hookfast.errors import HookfastError
 
 _SLICE_BYTES = 16_384
 _PART_BYTES = 262_144  # of a stored body, in one statement
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -71,6 +75,16 @@ class LeavingBody:
     async def reserve(self, size: int) -> None:
         """Wait for room for the next `size` bytes, before they are loaded. Raises NoRoom."""
         await self._counted(size).grow(size)
+
+    async def without_client(self, work: Awaitable[T]) -> T:
+        """Return the result of work during which the client is not what its body waits for."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            return await work
+        finally:
+            if self._claim is not None:
+                self._claim.paused(loop.time() - began)
 
     async def send(self, message: Message) -> None:
         """Send a message of the application: ASGI `send`."""
@@ -186,7 +200,7 @@ class StoredBody(Response):
                 size = min(_PART_BYTES, self._size - sent)
                 if size > SMALL_BYTES:
                     await leaving.reserve(size)
-                part = await self._part(sent, size)
+                part = await leaving.without_client(self._part(sent, size))
                 if sent == 0:
                     await send(
                         {

@@ -34,7 +34,7 @@ routes = router("Stream")
 
 _MAX_PATTERNS = 100
 _PIECE_BYTES = 256 * 1024
-_RAW_COPIES = 3  # of a received request while it is sent: itself, as text or base64, and the block
+_RAW_COPIES = 2  # of a received request when its block is made: its bytes, and their text
 
 _EXAMPLE = """\
 retry: 1000
