@@ -9,8 +9,10 @@ A process has one `ByteBudget` of `HOOKFAST_MAX_BODY_MEMORY`. What it covers:
 - **Bodies of attempts** (`hookfast.storage.deliveries.bodies`): what a worker sends, from before it
   is loaded until the attempt is recorded. A body that several attempts send at once counts once.
 
-Bodies up to `SMALL_BYTES` are not counted: they cost less than their connections, which are limited
-in number. Values parsed out of bodies have a second budget (`api.context`), of four times as much.
+Not counted are two bodies that a worker loads, one that it makes, what one statement of the API
+loads, and bodies up to `SMALL_BYTES`, which cost less than their connections and slots: these are
+limited in number. Values parsed out of bodies have a second budget (`api.context`), of four times
+as much.
 
 **Shares.** Every claim names its owners: a tenant, an endpoint, a source, a client's site. An owner
 may hold half of what is then free ("dynamic thresholds", Choudhury and Hahne, 1998): one alone gets
@@ -21,12 +23,12 @@ that share, so that one site leaves something of it to the others.
 
 **The turn.** Bodies that grow side by side could wait for each other for ever. So one claim at a
 time, of those that wait the one whose owners hold least, grows beyond its share, up to the largest
-body. That much of the budget is kept for it.
+body. That much of the budget is kept for it. Its turn ends when what is left of it fits its share.
 
 **Short ones go first, slow ones go.** Of the claims that wait, those that will need least get room
-first. And for one that waits, claims that have not moved for a second, or move more slowly than
-64 KiB/s, are dropped: their connections are closed. What waits but is in memory already is at most
-an eighth of the budget; of more, those that will need most are refused.
+first. While one waits, claims that have not moved for a second, or move more slowly than 64 KiB/s,
+are dropped: their connections are closed. What waits but is in memory already is at most an eighth
+of the budget; of more, those that will need most are refused.
 """
 
 from __future__ import annotations
@@ -82,9 +84,11 @@ class ByteBudget:
         self._used = 0
         self._by_owner: Counter[str] = Counter()
         self._claims: set[Claim] = set()
-        self._waiting: dict[Claim, asyncio.Future[bool]] = {}
+        self._waiting: dict[Claim, tuple[int, asyncio.Future[bool]]] = {}
         self._uncounted: dict[Claim, int] = {}
         self._turn: Claim | None = None
+        self._slow: list[Claim] = []
+        self._look_at = 0.0
 
     @property
     def used(self) -> int:
@@ -110,9 +114,6 @@ class ByteBudget:
         finally:
             claim.shrink(claim.size)
             self._claims.discard(claim)
-            if self._turn is claim:
-                self._turn = None
-                self._wake()
 
     async def _grow(self, claim: Claim, size: int, within: float, *, loaded: bool) -> None:
         if self._take(claim, size):
@@ -121,7 +122,8 @@ class ByteBudget:
         since = loop.time()
         try:
             while True:
-                self._waiting[claim] = woken = loop.create_future()
+                woken = loop.create_future()
+                self._waiting[claim] = (size, woken)
                 self._give_turn()
                 if self._take(claim, size):
                     return
@@ -137,6 +139,8 @@ class ByteBudget:
         finally:
             del self._waiting[claim]
             self._uncounted.pop(claim, None)
+            if not self._waiting:
+                self._slow, self._look_at = [], 0.0
             claim.paused(loop.time() - since)  # it was not its client that was slow
 
     def _take(self, claim: Claim, size: int) -> bool:
@@ -163,6 +167,10 @@ class ByteBudget:
         claim.size += size
         if claim is not self._turn:
             self._share(claim, size)
+        elif size <= 0 and (not claim.size or self._fits(claim.owners, claim.size)):
+            self._turn = None
+            self._share(claim, claim.size)
+            self._wake()
 
     def _share(self, claim: Claim, size: int) -> None:
         """Count `size` bytes of the claim for its owners, or give them back if they are below 0."""
@@ -179,31 +187,36 @@ class ByteBudget:
         counts as shared."""
         if self._turn is None:
             claim = min(self._waiting, key=lambda one: (self._held_by_owners(one), one.expected))
-            self._share(claim, -claim.size)
             self._turn = claim
+            self._share(claim, -claim.size)
+            self._wake()
 
     def _refuse_too_many(self) -> None:
         excess = sum(self._uncounted.values()) - self._shared // 8
+        if excess <= 0:
+            return
         for one in sorted(self._uncounted, key=lambda one: one.expected, reverse=True):
             if excess <= 0 or len(self._uncounted) == 1:
                 return
             excess -= self._uncounted.pop(one)
-            if not self._waiting[one].done():
+            _, woken = self._waiting[one]
+            if not woken.done():
                 # not an exception, which would keep the claim's frames and what they hold
-                self._waiting[one].set_result(False)
+                woken.set_result(False)
 
     def _held_by_owners(self, claim: Claim) -> list[int]:
+        """Return what each owner of the claim holds, most first: all callers without a key have one
+        owner in common."""
         return sorted((self._by_owner[owner] for owner in claim.owners), reverse=True)
 
     def _drop_slow(self, waiting: Claim, size: int) -> None:
         """Drop the largest slow claims until there will be room: first those of the same owners,
         whose share it is."""
         now = asyncio.get_running_loop().time()
-        slow = [
-            one
-            for one in self._claims
-            if one.size and one.on_drop and one not in self._waiting and one.is_slow(now)
-        ]
+        if now >= self._look_at:  # for all that wait: they may be many, and so may the claims
+            self._look_at = now + _LOOK_SECONDS / 4
+            self._slow = [one for one in self._claims if self._may_drop(one, now)]
+        slow = [one for one in self._slow if self._may_drop(one, now)]
         mine = [one for one in slow if not set(one.owners).isdisjoint(waiting.owners)]
         missing = size + SMALL_BYTES
         for one in sorted(mine or slow, key=lambda one: one.size, reverse=True):
@@ -212,10 +225,18 @@ class ByteBudget:
             missing -= one.size
             one.drop(now)
 
+    def _may_drop(self, one: Claim, now: float) -> bool:
+        is_held = one.size > 0 and one.on_drop is not None and one not in self._waiting
+        return is_held and one.is_slow(now)
+
     def _wake(self) -> None:
+        """Wake the claims for which there is room now, first those that will need least."""
+        if not self._waiting:
+            return
+        self._give_turn()
         for claim in sorted(self._waiting, key=lambda one: one.expected):
-            woken = self._waiting[claim]
-            if not woken.done():
+            size, woken = self._waiting[claim]
+            if not woken.done() and (claim is self._turn or self._fits(claim.owners, size)):
                 woken.set_result(True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 
 from starlette.types import Receive, Scope
@@ -19,8 +19,8 @@ STALL_SECONDS = 5.0
 
 
 class ArrivingBody:
-    """A body that arrives, of at most `cap` bytes. Beyond `SMALL_BYTES` it is counted for `owners`
-    in the budget, until `memory` is closed."""
+    """A body that arrives, of at most `cap` bytes. Beyond `SMALL_BYTES` it is counted in the budget
+    for what `owners` returns, until `memory` is closed."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class ArrivingBody:
         receive: Receive,
         *,
         cap: int,
-        owners: tuple[str, ...],
+        owners: Callable[[], tuple[str, ...]],
         memory: AsyncExitStack,
     ) -> None:
         self._app = scope["app"]
@@ -65,6 +65,8 @@ class ArrivingBody:
             async with asyncio.timeout(min(seconds, STALL_SECONDS)) as self._deadline:
                 while True:
                     message = await self._receive()
+                    if self._dropped:  # and a part of it came at the same moment
+                        raise NoRoom
                     if message["type"] == "http.disconnect":
                         return None
                     chunk: bytes = message.get("body", b"")
@@ -98,7 +100,7 @@ class ArrivingBody:
             context: Context = self._app.state.context
             self._claim = self._memory.enter_context(
                 context.bodies.claim(
-                    "request body", *self._owners, expected=self._expected, on_drop=self._drop
+                    "request body", *self._owners(), expected=self._expected, on_drop=self._drop
                 )
             )
         self._claim.move(arrived)

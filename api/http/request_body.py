@@ -15,11 +15,13 @@ import asyncio
 import contextlib
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
+from functools import partial
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.authentication import check_key
+from api.access.body_owners import owners_of, stranger_owners, tenant_owners
 from api.answers.problems import (
     BodyTimeout,
     Problem,
@@ -29,7 +31,6 @@ from api.answers.problems import (
 )
 from api.context.context import Context
 from api.http.arriving_body import ArrivingBody, declared_length, too_large
-from api.limits.body_owners import owners_of, stranger_owners, tenant_owners
 from api.limits.parsed_size import parsed_size
 from hookfast.byte_budget import SMALL_BYTES
 from hookfast.errors import HookfastError
@@ -112,11 +113,11 @@ class RequestBody:
             raise too_large(cap)
         if scope["method"] not in _WITHOUT_BODIES:
             _check_coding(scope["headers"])
-        owners = stranger_owners(scope)
+        owners = partial(stranger_owners, scope)
         may_be_long = is_batch or _may_be_long(scope["headers"])
         if may_be_long and scope["path"].startswith(API_PREFIX):
             # only authenticated callers may use that much memory
-            owners = tenant_owners((await check_key(Request(scope))).tenant_id)
+            owners = partial(tenant_owners, (await check_key(Request(scope))).tenant_id)
         arriving = ArrivingBody(scope, receive, cap=cap, owners=owners, memory=memory)
         body = await arriving.read()
         if scope["method"] in _WITHOUT_BODIES:
@@ -173,7 +174,7 @@ class StreamedBody:
             scope,
             self._receive,
             cap=self._cap,
-            owners=stranger_owners(scope),
+            owners=partial(stranger_owners, scope),
             memory=self._memory,
         )
         try:

@@ -8,16 +8,18 @@ it has left, and is counted until its last slice has gone.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 
 import structlog
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.access.body_owners import owners_of
 from api.answers.problems import problem_of
 from api.context.context import Context
-from api.limits.body_owners import owners_of
 from api.stream.connection import connection_of
 from hookfast import byte_budget
 from hookfast.byte_budget import SMALL_BYTES, Claim, NoRoom
@@ -26,12 +28,15 @@ from hookfast.errors import HookfastError
 _SLICE_BYTES = 16_384
 _PART_BYTES = 262_144  # of a stored body, in one statement
 
+T = TypeVar("T")
+
 log = structlog.get_logger()
 
 
 class ResponseBody:
-    """ASGI middleware that answers 503 if there is no room for a long answer, and closes the
-    connection if there is none for its next part. It belongs inside of `RequestId`."""
+    """ASGI middleware that answers 503 if there is no room for a long answer. It closes the
+    connection if there is none for its next part, or for the answer to a request that may have
+    changed something: a 503 would say that it did not. It belongs inside of `RequestId`."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -70,6 +75,16 @@ class LeavingBody:
     async def reserve(self, size: int) -> None:
         """Wait for room for the next `size` bytes, before they are loaded. Raises NoRoom."""
         await self._counted(size).grow(size)
+
+    async def without_client(self, work: Awaitable[T]) -> T:
+        """Return the result of work during which the client is not what its body waits for."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            return await work
+        finally:
+            if self._claim is not None:
+                self._claim.paused(loop.time() - began)
 
     async def send(self, message: Message) -> None:
         """Send a message of the application: ASGI `send`."""
@@ -132,7 +147,7 @@ class LeavingBody:
 
     async def _refuse(self, error: NoRoom) -> None:
         self._refused = True
-        if self._start is None:  # a part of the body has left
+        if self._start is None or self._scope["method"] not in ("GET", "HEAD"):
             log.warning("An answer was cut.", code=error.code)
             connection_of(self._scope).abort()
             return
@@ -185,7 +200,7 @@ class StoredBody(Response):
                 size = min(_PART_BYTES, self._size - sent)
                 if size > SMALL_BYTES:
                     await leaving.reserve(size)
-                part = await self._part(sent, size)
+                part = await leaving.without_client(self._part(sent, size))
                 if sent == 0:
                     await send(
                         {

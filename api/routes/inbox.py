@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from api.access.audit import Audit
 from api.access.authentication import Principal, Reader, Writer
+from api.access.body_owners import tenant_owners
 from api.access.key_recheck import recheck_key
 from api.access.ownership import found, owned
 from api.context.context import AppContext, Context
@@ -26,7 +27,6 @@ from api.http.fields import (
 from api.http.pagination import Listing, PageQuery
 from api.http.response_body import StoredBody
 from api.http.routing import router
-from api.limits.body_owners import tenant_owners
 from hookfast.errors import Conflict, InvalidInput, NotFound
 from hookfast.inbox import InboundRequest, RequestHeaders, provider
 from hookfast.inbox.verified_request import read_payload

@@ -12,13 +12,13 @@ from fastapi import Query, Request, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.authentication import Principal, Reader
+from api.access.body_owners import tenant_owners
 from api.access.key_recheck import recheck_key
 from api.access.ownership import owned
 from api.context.context import AppContext, Context
 from api.forms.poll import PollView, poll_body
 from api.http.fields import EndpointPath, WholeNumber
 from api.http.routing import router
-from api.limits.body_owners import tenant_owners
 from api.stream.connection import connection_of, until_left
 from api.stream.hub import Follower
 from hookfast import byte_budget

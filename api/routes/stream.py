@@ -34,7 +34,7 @@ routes = router("Stream")
 
 _MAX_PATTERNS = 100
 _PIECE_BYTES = 256 * 1024
-_RAW_COPIES = 3  # of a received request while it is sent: itself, as text or base64, and the block
+_RAW_COPIES = 2  # of a received request when its block is made: its bytes, and their text
 
 _EXAMPLE = """\
 retry: 1000
@@ -117,6 +117,7 @@ async def stream_events(
     connection reconnects with `Last-Event-ID`, and misses nothing and gets nothing twice. Events
     with a later delivery time are sent at once. A stream ends when the server restarts or its key
     stops working."""
+    context.stream_slots.check(principal.tenant_id)
     tenant = principal.tenant_for(tenant_id)
     patterns = [parse_pattern(text, pointer="events") for text in events or ()]
     chosen = FeedFilter(tenant_id=tenant, patterns=frozenset(patterns), source_id=source_id)

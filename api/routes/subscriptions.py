@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
+from api.access.body_owners import tenant_owners
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
 from api.context.context import AppContext, Context
@@ -213,7 +214,8 @@ class PreviewView(BaseModel):
 
     checked: int = Field(
         description=f"The newest events, at most {recent.MAX_EVENTS}, whose type matches and that "
-        f"the endpoint's tenant sees. Only its last {recent.SCANNED} events are searched for them."
+        "the endpoint's tenant sees; fewer if they have more than 1 MiB together. Only its last "
+        f"{recent.SCANNED} events are searched for them."
     )
     matching: int = Field(description="Those that the filter lets pass.")
     events: list[PreviewedEvent] = Field(description="The events, newest first.")
@@ -229,14 +231,18 @@ async def preview_subscription(
     tried = checked_filter(form.filter)
     async with context.database.read() as connection:
         endpoint = owned(await endpoints.get(connection, form.endpoint_id), principal)
-        found = await recent.read(connection, tenant_id=endpoint.tenant_id, patterns=events)
-    passed = await passed_events(tried, [StoredData(event.body) for event in found])
+        newest = await recent.find(connection, tenant_id=endpoint.tenant_id, patterns=events)
+    with context.bodies.claim("preview", *tenant_owners(principal.tenant_id)) as claim:
+        await claim.grow(sum(event.size for event in newest))
+        async with context.database.read() as connection:
+            found = await recent.load(connection, newest)
+        passed = await passed_events(tried, [StoredData(body) for _, body in found])
     return PreviewView(
         checked=len(found),
         matching=sum(passed),
         events=[
             PreviewedEvent(id=event.id, type=event.type, created_at=event.created_at, matches=one)
-            for event, one in zip(found, passed, strict=True)
+            for (event, _), one in zip(found, passed, strict=True)
         ],
     )
 

@@ -43,9 +43,9 @@ async def feed_stream(
             while True:
                 try:
                     async for piece in _next(follower, pieces, held):
+                        held.count(len(piece))
                         if not await key_works():
                             return
-                        held.count(len(piece))
                         yield piece
                         held.shrink(len(piece))
                 except NoRoom:

@@ -80,14 +80,12 @@ class StreamHub:
 
     async def page(self, chosen: FeedFilter, after: Cursor, *, memory: Claim) -> FeedPage:
         """Read a page for one follower. Raises SQLAlchemyError and NoRoom."""
-        async with self._readers:
-            async with self._database.read() as connection:
-                page = await feed.read(
-                    connection, chosen, after=after, limit=_PAGE, now=self._clock()
-                )
-            size = size_of(page.events)
-            await memory.grow(size, within=byte_budget.SHORT_WAIT_SECONDS, loaded=True)
-            return page
+        async with self._readers, self._database.read() as connection:
+            page = await feed.read(connection, chosen, after=after, limit=_PAGE, now=self._clock())
+        # no reader waits for room: others may have some
+        size = size_of(page.events)
+        await memory.grow(size, within=byte_budget.SHORT_WAIT_SECONDS, loaded=True)
+        return page
 
     def tail(self) -> Cursor | None:
         """Return the cursor up to which followers have been passed all events."""

@@ -24,11 +24,8 @@ class StreamSlots:
         """The number of slots in use."""
         return self._taken.total()
 
-    @contextmanager
-    def enter(self, tenant_id: str | None) -> Iterator[None]:
-        """Take a slot until the block ends; `tenant_id` is None for the operator. Raises
-        TooManyRequests (`too_many_streams`) if the tenant has used its share, and Unavailable
-        (`overloaded`) if all slots are taken."""
+    def check(self, tenant_id: str | None) -> None:
+        """Raise the errors of `enter`, before work is done for a stream that gets no slot."""
         if tenant_id is not None and self._taken[tenant_id] >= self._tenant_limit:
             raise TooManyRequests(
                 f"This tenant already has {self._tenant_limit} open streams, its maximum; close "
@@ -42,6 +39,13 @@ class StreamSlots:
                 code="overloaded",
                 retry_after=_RETRY_SECONDS,
             )
+
+    @contextmanager
+    def enter(self, tenant_id: str | None) -> Iterator[None]:
+        """Take a slot until the block ends; `tenant_id` is None for the operator. Raises
+        TooManyRequests (`too_many_streams`) if the tenant has used its share, and Unavailable
+        (`overloaded`) if all slots are taken."""
+        self.check(tenant_id)
         self._taken[tenant_id] += 1
         try:
             yield

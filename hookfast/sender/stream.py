@@ -42,9 +42,9 @@ class Stream(asyncio.Protocol):
         if len(body) > _PIECE and not self._transport.is_closing():
             # Not 0: asyncio's and uvloop's TLS transports would then pause with an empty buffer.
             self._transport.set_write_buffer_limits(high=1)
-            self._transport.get_extra_info("socket").setsockopt(
-                socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES
-            )
+            if (option := getattr(socket, "TCP_NOTSENT_LOWAT", None)) is not None:
+                endpoint = self._transport.get_extra_info("socket")
+                endpoint.setsockopt(socket.IPPROTO_TCP, option, _UNSENT_BYTES)
             self._unsent = memoryview(body)[_PIECE:]
             body = body[:_PIECE]
         self._transport.write(head + body)

@@ -5,76 +5,30 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
-import psutil
 import pytest
 
-from tests.e2e.processes import OPERATOR_KEY, environment, running
+from tests.e2e.hostile_clients import MIB, TYPE, Service, api_process, connections, head, send
+from tests.e2e.processes import environment
 from tests.e2e.service_process import NO_TLS, free_ports
-from tests.e2e.traffic import until_answers
-from tests.integration.api.inbound import SECRET, signed
+from tests.integration.api.inbound import signed
 from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(600)]
 
-MIB = 1024 * 1024
-TYPE = "order.invoice.paid"
 INBOX_BYTES = 3_700_000
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """An API process, and an operator's client of it."""
-
-    port: int
-    process: psutil.Process
-    operator: httpx2.AsyncClient
-
-    @property
-    def resident(self) -> int:
-        """The memory that the process takes, in bytes."""
-        return int(self.process.memory_info().rss)
-
-    async def tenant(self, scope: str = "tenant") -> tuple[str, str]:
-        """Create a tenant, and return its id and a key."""
-        tenant = (await self.operator.post("/v1/tenants", json={"name": "Acme"})).json()["id"]
-        form = {"name": "key", "scope": scope}
-        answer = await self.operator.post(f"/v1/tenants/{tenant}/api-keys", json=form)
-        return tenant, answer.json()["key"]
-
-    async def source(self, tenant: str) -> str:
-        """Create a source of GitHub's webhooks, and return its id."""
-        form = {"tenant_id": tenant, "name": "GitHub", "provider": "github", "secrets": [SECRET]}
-        answer = await self.operator.post("/v1/sources", json=form)
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["id"])
 
 
 @pytest.fixture
 async def service(database_url: str, tmp_path: Path) -> AsyncIterator[Service]:
     [port] = free_ports(1)
     env = environment(tmp_path, database_url, "127.0.0.1:1", HOOKFAST_PORT=str(port))
-    command = (sys.executable, "-m", "hookfast.cli", "api")
-    async with (
-        running(*command, env=env, log=tmp_path / "api.log") as process,
-        httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}",
-            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
-            timeout=PATIENCE,
-            trust_env=False,
-            verify=NO_TLS,
-        ) as operator,
-    ):
-        await until_answers(operator, "/healthz", 200)
-        assert (await operator.put(f"/v1/event-types/{TYPE}", json={})).is_success
-        yield Service(port, psutil.Process(process.pid), operator)
+    async with api_process(env, tmp_path / "api.log") as service:
+        yield service
 
 
 @pytest.mark.parametrize("what", ["body", "events", "stream", "poll", "openapi"])
@@ -97,9 +51,9 @@ async def test_answers_that_nobody_reads_take_little_memory(service: Service, wh
     }[what]
     await _warm_up(service, path)
     idle = service.resident
-    async with _connections(500, receive_buffer=4_096) as sockets:
-        request = _head("GET", path, f"Authorization: Bearer {key}")
-        await asyncio.gather(*(_send(one, request, service.port) for one in sockets))
+    async with connections(500, receive_buffer=4_096) as sockets:
+        request = head("GET", path, f"Authorization: Bearer {key}")
+        await asyncio.gather(*(send(one, request, service.port) for one in sockets))
         most = idle
         for _ in range(40):
             await asyncio.sleep(0.5)
@@ -144,14 +98,14 @@ async def test_bodies_that_stall_leave_the_events_of_others_fast(service: Servic
     idle = service.resident
 
     async def stall(one: socket.socket, number: int) -> None:
-        head = _head(
+        request = head(
             "POST",
             "/v1/events/batch",
             f"Authorization: Bearer {attackers[number % 2]}",
             "Content-Type: application/json",
             f"Content-Length: {16 * MIB}",
         )
-        await _send(one, head + b"[" * (1, 100_000, 1_000_000)[number % 3], service.port)
+        await send(one, request + b"[" * (1, 100_000, 1_000_000)[number % 3], service.port)
 
     async def honest() -> int:
         answer = await service.operator.post(
@@ -172,8 +126,8 @@ async def test_unsigned_bodies_that_stall_leave_signed_webhooks_alone(service: S
 
     async def stall(one: socket.socket, number: int) -> None:
         size = (40_000, 1_048_000, 5_242_880)[number % 3]
-        head = _head("POST", f"/in/{sources[number % 2]}", f"Content-Length: {size}")
-        await _send(one, head + b"x" * (size - 1), service.port)
+        request = head("POST", f"/in/{sources[number % 2]}", f"Content-Length: {size}")
+        await send(one, request + b"x" * (size - 1), service.port)
 
     sent = 0
 
@@ -199,7 +153,7 @@ async def _under_attack(
     that the process took, the seconds of the slowest request, and the statuses of all."""
     most, slowest, statuses = 0, 0.0, []
     for _ in range(3):
-        async with _connections(300) as sockets:
+        async with connections(300) as sockets:
             stalling = asyncio.gather(
                 *(stall(one, number) for number, one in enumerate(sockets)),
                 return_exceptions=True,  # it is refused
@@ -212,29 +166,3 @@ async def _under_attack(
                 await asyncio.sleep(0.1)
             stalling.cancel()
     return most, slowest, statuses
-
-
-@asynccontextmanager
-async def _connections(
-    count: int, *, receive_buffer: int | None = None
-) -> AsyncIterator[list[socket.socket]]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.setblocking(False)
-            if receive_buffer is not None:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        yield sockets
-    finally:
-        for one in sockets:
-            one.close()
-
-
-async def _send(one: socket.socket, data: bytes, port: int) -> None:
-    loop = asyncio.get_running_loop()
-    await loop.sock_connect(one, ("127.0.0.1", port))
-    await loop.sock_sendall(one, data)
-
-
-def _head(method: str, path: str, *lines: str) -> bytes:
-    return "\r\n".join((f"{method} {path} HTTP/1.1", "Host: x.test", *lines, "", "")).encode()

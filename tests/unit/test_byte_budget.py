@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from hookfast import byte_budget
 from hookfast.byte_budget import ByteBudget, Claim, NoRoom, part_of
 
 pytestmark = pytest.mark.anyio
@@ -156,6 +157,48 @@ async def test_turn_goes_to_the_owner_who_holds_least(memory: ExitStack) -> None
     assert order[0] == "modest"
 
 
+async def test_turn_goes_to_the_least_of_the_other_owners_if_all_share_one(
+    memory: ExitStack,
+) -> None:
+    budget = ByteBudget(200, largest=100)
+    first = ExitStack()
+    await first.enter_context(budget.claim("body", "first")).grow(90)
+    await memory.enter_context(budget.claim("body", "all", "greedy")).grow(30)
+    order: list[str] = []
+
+    async def wait(name: str) -> None:
+        with budget.claim("body", "all", name) as claim:
+            await claim.grow(60)
+            order.append(name)
+
+    waiting = [asyncio.create_task(wait(name)) for name in ("greedy", "modest")]
+    await asyncio.sleep(0)
+    first.close()
+    await asyncio.gather(*waiting)
+    assert order == ["modest", "greedy"]
+
+
+@pytest.mark.parametrize("left", [0, 20])
+async def test_turn_ends_with_what_is_beyond_the_share_of_a_claim_that_lives_on(
+    memory: ExitStack, left: int
+) -> None:
+    budget = ByteBudget(200, largest=100)
+    stream = memory.enter_context(budget.claim("stream", "stream"))
+    await stream.grow(90)
+    stream.shrink(90 - left)
+    assert budget.used == left
+    await memory.enter_context(budget.claim("body", "other")).grow(100, within=0)
+    assert budget.used == left + 100
+
+
+async def test_turn_stays_with_a_claim_that_holds_more_than_its_share(memory: ExitStack) -> None:
+    budget = ByteBudget(200, largest=100)
+    stream = memory.enter_context(budget.claim("stream", "stream"))
+    await stream.grow(90)
+    stream.shrink(10)
+    await _refused(memory.enter_context(budget.claim("body", "other")), 100)
+
+
 async def test_claim_that_waits_too_long_is_refused_and_leaves_nothing(memory: ExitStack) -> None:
     budget = ByteBudget(200, largest=100)
     await memory.enter_context(budget.claim("body", "first")).grow(90)
@@ -273,3 +316,40 @@ async def test_claims_that_move_or_cannot_be_dropped_stay(memory: ExitStack) -> 
     with pytest.raises(NoRoom):
         await memory.enter_context(budget.claim("body", "newcomer")).grow(900, within=0.01)
     assert dropped == []
+
+
+async def test_many_that_wait_look_through_many_claims_once(
+    memory: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(byte_budget, "_LOOK_SECONDS", 60.0)
+    budget = ByteBudget(2_000, largest=1_000)
+    looks = 0
+
+    def is_slow(claim: Claim, now: float) -> bool:
+        nonlocal looks
+        looks += 1
+        return False
+
+    monkeypatch.setattr(Claim, "is_slow", is_slow)
+    others = [
+        memory.enter_context(budget.claim("body", "others", on_drop=lambda: None))
+        for _ in range(100)
+    ]
+    for claim in others:
+        claim.count(10)
+    await memory.enter_context(budget.claim("body", "turn")).grow(900)
+
+    async def wait() -> None:
+        with budget.claim("body", "waiting") as claim:
+            await claim.grow(900)
+
+    waiting = [asyncio.create_task(wait()) for _ in range(20)]
+    await asyncio.sleep(0)
+    assert looks == 100
+    others[0].shrink(1)  # no room for any of them
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert looks == 100
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)

@@ -80,8 +80,11 @@ class PollPage:
 
     @property
     def size(self) -> int:
-        """The bytes of the bodies of all items together."""
-        return sum(len((item.raw or item.event).body) for item in self.items)
+        """The bytes of the bodies of all items together, with those of their events."""
+        return sum(
+            len(item.event.body) + (0 if item.raw is None else len(item.raw.body))
+            for item in self.items
+        )
 
 
 @dataclass(frozen=True, slots=True)

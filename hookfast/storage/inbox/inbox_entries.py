@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from sqlalchemy import Table, bindparam, func, insert, select, update
+from sqlalchemy import Select, Table, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import created_between, narrowest_first, newest_first
@@ -210,44 +210,6 @@ class RawRequest:
     damaged: bool = False
 
 
-_DAMAGED: Final = RawRequest(b"", "", (), damaged=True)
-
-
-async def raw_requests(
-    connection: AsyncConnection, inbox_ids: Iterable[str]
-) -> dict[str, RawRequest]:
-    """Return the requests of these entries by id, without entries that are no longer kept."""
-    ids = sorted(inbox_ids)
-    try:
-        rows = await connection.execute(
-            select(_C.id, _C.body, _C.content_type, _C.headers).where(_C.id.in_(ids))
-        )
-        return {row.id: _raw_request(row) for row in rows}
-    except ValueError:  # headers that are not JSON
-        if len(ids) == 1:
-            return {ids[0]: _DAMAGED}
-    found: dict[str, RawRequest] = {}
-    for one in ids:
-        found |= await raw_requests(connection, [one])
-    return found
-
-
-def _raw_request(row: Any) -> RawRequest:
-    try:
-        headers = tuple((name, value) for name, value in row.headers)
-    except (TypeError, ValueError):
-        return _DAMAGED
-    return RawRequest(row.body, row.content_type, headers)
-
-
-async def sizes(connection: AsyncConnection, inbox_ids: Collection[str]) -> dict[str, int]:
-    """Return the length of these entries' bodies, in bytes, by id, without entries that are no
-    longer kept."""
-    length = func.length(_C.body).label("size")
-    rows = await connection.execute(select(_C.id, length).where(_C.id.in_(sorted(inbox_ids))))
-    return {row.id: row.size for row in rows}
-
-
 @dataclass(frozen=True, slots=True)
 class RawHead:
     """A received request, to be forwarded unchanged, of `size` bytes; `body` is None if these are
@@ -261,33 +223,71 @@ class RawHead:
     damaged: bool = False
 
 
-_HEADS = select(_C.id, _C.content_type, _C.headers, *small_body(_C.body)).where(
-    _C.id.in_(bindparam("ids", expanding=True))
-)
+_IS_ONE = _C.id.in_(bindparam("ids", expanding=True))
+_REQUESTS = select(_C.id, _C.content_type, _C.headers, _C.body).where(_IS_ONE)
+_HEADS = select(_C.id, _C.content_type, _C.headers, *small_body(_C.body)).where(_IS_ONE)
+_Received = TypeVar("_Received", RawRequest, RawHead)
+
+
+async def raw_requests(
+    connection: AsyncConnection, inbox_ids: Iterable[str]
+) -> dict[str, RawRequest]:
+    """Return the requests of these entries by id, without entries that are no longer kept."""
+    return await _received(
+        connection,
+        _REQUESTS,
+        sorted(inbox_ids),
+        read=lambda row, headers: RawRequest(row.body, row.content_type, headers),
+        damaged=lambda _: RawRequest(b"", "", (), damaged=True),
+    )
 
 
 async def raw_heads(connection: AsyncConnection, inbox_ids: Iterable[str]) -> dict[str, RawHead]:
     """Return the requests of these entries by id, without large bodies, and without entries that
     are no longer kept."""
-    ids = sorted(inbox_ids)
+    return await _received(
+        connection,
+        _HEADS,
+        sorted(inbox_ids),
+        read=lambda row, headers: RawHead(row.id, row.content_type, headers, row.size, row.body),
+        damaged=lambda inbox_id: RawHead(inbox_id, "", (), 0, None, damaged=True),
+    )
+
+
+async def _received(
+    connection: AsyncConnection,
+    statement: Select[Any],
+    ids: list[str],
+    *,
+    read: Callable[[Any, tuple[tuple[str, str], ...]], _Received],
+    damaged: Callable[[str], _Received],
+) -> dict[str, _Received]:
+    """Return what `read` makes of the selected rows and their headers, by id; `damaged` makes it of
+    an entry whose headers cannot be read."""
+    found: dict[str, _Received] = {}
     try:
-        rows = await connection.execute(_HEADS, {"ids": ids})
-        return {row.id: _raw_head(row) for row in rows}
+        for row in await connection.execute(statement, {"ids": ids}):
+            try:
+                headers = tuple((name, value) for name, value in row.headers)
+            except (TypeError, ValueError):
+                found[row.id] = damaged(row.id)
+            else:
+                found[row.id] = read(row, headers)
+        return found
     except ValueError:  # headers that are not JSON
         if len(ids) == 1:
-            return {ids[0]: RawHead(ids[0], "", (), 0, None, damaged=True)}
-    found: dict[str, RawHead] = {}
+            return {ids[0]: damaged(ids[0])}
     for one in ids:
-        found |= await raw_heads(connection, [one])
+        found |= await _received(connection, statement, [one], read=read, damaged=damaged)
     return found
 
 
-def _raw_head(row: Any) -> RawHead:
-    try:
-        headers = tuple((name, value) for name, value in row.headers)
-    except (TypeError, ValueError):
-        return RawHead(row.id, "", (), 0, None, damaged=True)
-    return RawHead(row.id, row.content_type, headers, row.size, row.body)
+async def sizes(connection: AsyncConnection, inbox_ids: Collection[str]) -> dict[str, int]:
+    """Return the length of these entries' bodies, in bytes, by id, without entries that are no
+    longer kept."""
+    length = func.length(_C.body).label("size")
+    rows = await connection.execute(select(_C.id, length).where(_C.id.in_(sorted(inbox_ids))))
+    return {row.id: row.size for row in rows}
 
 
 async def source_ids(connection: AsyncConnection, inbox_ids: Collection[str]) -> dict[str, str]:

@@ -45,7 +45,6 @@ class Event(Record, table=True):
     id: str = Field(primary_key=True)
     type: str
     tenant_id: str | None = None
-    body: bytes = Field(sa_type=LargeBinary)
     traceparent: str
     deliveries: int
     created_at: datetime = Field(sa_type=UtcDateTime)
@@ -60,6 +59,8 @@ class Event(Record, table=True):
     position: int = Field(
         default=0, sa_type=BigInteger, sa_column_kwargs={"default": NextPosition("events")}
     )
+    # the last column: SQLite reads all pages of a long value to find the columns behind it
+    body: bytes = Field(sa_type=LargeBinary)
 
 
 class IdempotencyKey(Record, table=True):

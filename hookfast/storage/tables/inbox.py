@@ -99,7 +99,6 @@ class InboxEntry(Record, table=True):
     payload_sha256: str
     content_type: str
     headers: list[list[str]] = Field(sa_type=JSON)
-    body: bytes = Field(sa_type=LargeBinary)
     status: str
     event_id: str | None = None
     suppressed_by: str | None = None
@@ -109,6 +108,8 @@ class InboxEntry(Record, table=True):
     conflict_sha256: str | None = None
     received_at: datetime = Field(sa_type=UtcDateTime)
     last_seen_at: datetime = Field(sa_type=UtcDateTime)
+    # the last column: SQLite reads all pages of a long value to find the columns behind it
+    body: bytes = Field(sa_type=LargeBinary)
 
 
 class InboxKey(Record, table=True):

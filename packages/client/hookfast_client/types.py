@@ -2561,8 +2561,8 @@ class Preview(TypedDict):
     """How a filter would have decided on past events."""
 
     checked: int
-    """The newest events, at most 20, whose type matches and that the endpoint's tenant sees. Only
-    its last 500 events are searched for them."""
+    """The newest events, at most 20, whose type matches and that the endpoint's tenant sees; fewer
+    if they have more than 1 MiB together. Only its last 500 events are searched for them."""
 
     matching: int
     """Those that the filter lets pass."""

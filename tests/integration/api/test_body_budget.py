@@ -12,15 +12,19 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import delete, func, select
 
 from api.http import arriving_body, request_body, response_body
 from api.routes import stream
+from api.stream.hub import StreamHub
 from hookfast import byte_budget
 from hookfast.byte_budget import ByteBudget
 from hookfast.settings.settings import Settings
+from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
-from hookfast.storage.tables import InboxEntry
+from hookfast.storage.feed.cursor import START
+from hookfast.storage.feed.feed import FeedFilter
+from hookfast.storage.tables import Event, InboxEntry
 from tests.support.api_client import OPERATOR_KEY
 from tests.support.api_server import api_server
 from tests.support.raw_http import exchange
@@ -163,6 +167,7 @@ async def test_answers_that_nobody_reads_are_bounded_and_make_room(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(response_body, "_PART_BYTES", 200_000)
+    monkeypatch.setattr(byte_budget, "_SLOW_SECONDS", 0.2)
     request = server.head("GET", f"/v1/inbox/{server.inbox_id}/body")
     sockets = [_unread(server.port, request) for _ in range(30)]
     try:
@@ -209,6 +214,33 @@ async def test_streams_that_nobody_reads_are_bounded_and_make_room(
     await within(PATIENCE, server.until_used(0, 0))
 
 
+async def test_streams_that_wait_for_room_keep_no_others_from_reading(server: Server) -> None:
+    async with httpx2.AsyncClient(
+        base_url=f"http://127.0.0.1:{server.port}/v1",
+        headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+        trust_env=False,
+    ) as client:
+        await client.put("/event-types/order.invoice.paid", json={})
+        event = {"type": "order.invoice.paid", "data": "x" * 50_000}
+        assert (await client.post("/events", json=event)).status_code == 202
+    hub = StreamHub(server.database, doorbell_for(server.database))
+    budget = ByteBudget(2 * SHARED, largest=SHARED)
+
+    async def read(owner: str) -> int:
+        with budget.claim("stream", owner) as memory:
+            page = await hub.page(FeedFilter(tenant_id=None), START, memory=memory)
+            return len(page.events)
+
+    with budget.claim("others", "full") as others, budget.claim("turn") as turn:
+        others.count(600_000)
+        await turn.grow(900_000)
+        waiting = [asyncio.create_task(read("full")) for _ in range(2)]
+        assert await within(PATIENCE, read("modest")) == 1
+        assert not any(task.done() for task in waiting)
+        for task in waiting:
+            task.cancel()
+
+
 def _unread(port: int, request: bytes) -> socket.socket:
     one = socket.socket()
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2_048)
@@ -245,6 +277,31 @@ async def test_long_answer_from_memory_for_which_there_is_no_room_is_503(
             assert answer.headers["content-type"] == "application/problem+json"
             assert (await client.get(f"http://127.0.0.1:{server.port}/healthz")).is_success
         assert (await client.get(url)).status_code == 200
+
+
+async def test_change_whose_answer_finds_no_room_is_not_reported_as_refused(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(byte_budget, "SHORT_WAIT_SECONDS", 0.05)
+    events = [{"type": "order.invoice.paid", "data": {"number": one}} for one in range(200)]
+    async with httpx2.AsyncClient(
+        base_url=f"http://127.0.0.1:{server.port}/v1",
+        headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+        timeout=PATIENCE,
+        trust_env=False,
+    ) as client:
+        await client.put("/event-types/order.invoice.paid", json={})
+        answer = await client.post("/events/batch", json={"events": events})
+        assert answer.status_code == 202, answer.text
+        assert len(answer.content) > byte_budget.SMALL_BYTES
+        with server.budget.claim("test") as one, server.budget.claim("test") as turn:
+            await one.grow(870_000)
+            await turn.grow(500_000)
+            with pytest.raises(httpx2.TransportError):
+                await client.post("/events/batch", json={"events": events})
+    async with server.database.read() as connection:
+        stored = await connection.scalar(select(func.count()).select_from(Event.__table__))
+    assert stored == 2 * len(events)
 
 
 async def test_entry_deleted_while_its_body_is_sent_cuts_the_answer(

@@ -80,7 +80,7 @@ async def test_slow_reader_gets_the_whole_answer(serve: Serve) -> None:
     async with serve(unread_seconds=2) as server:
         client = await server.site.connect(receive_buffer=65_536)
         client.send(BIG.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        assert await _read(client, size=40_000, every=0.05) > 4_000_000
+        assert await _read(client, size=40_000, every=0.025) > 4_000_000
         assert closed(Reason.UNREAD_ANSWER) == before
 
 

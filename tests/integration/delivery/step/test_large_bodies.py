@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
@@ -39,14 +39,12 @@ PUBLIC = KEY.as_dict(private=False)
 ENCRYPTION = {"jwk": {name: PUBLIC[name] for name in ("kty", "crv", "x")}, "alg": "ECDH-ES+A256KW"}
 
 
-@contextmanager
-def no_room(steps: Steps) -> Iterator[None]:
+@asynccontextmanager
+async def no_room(steps: Steps) -> AsyncIterator[None]:
     """Fill the budget: other bodies hold all of it, and another has the turn."""
     with steps.budget.claim("others'") as others, steps.budget.claim("turn", "tenant:0") as turn:
         others.count(8 * MIB)
-        others._budget._waiting[turn] = others._budget._waiting.get(turn)  # type: ignore[assignment]
-        others._budget._give_turn()
-        del others._budget._waiting[turn]
+        await turn.grow(1)
         yield
 
 
@@ -119,7 +117,7 @@ async def test_large_event_is_mapped_and_encrypted(steps: Steps) -> None:
 
 async def test_thin_delivery_of_a_large_event_needs_no_room(steps: Steps) -> None:
     delivery = await large_delivery(steps, await steps.endpoint("/ok", payload="thin"))
-    with no_room(steps):
+    async with no_room(steps):
         assert (await steps.step(delivery, local=True)).status == "delivered"
     assert len(steps.receiver.requests_for(delivery)[0].body) < KIB
 
@@ -136,7 +134,7 @@ async def test_fast_lane_sends_bodies_up_to_half_a_mebibyte(steps: Steps) -> Non
 
 async def test_fast_lane_does_not_wait_for_room(steps: Steps) -> None:
     delivery = await large_delivery(steps, await steps.endpoint("/ok"), 100 * KIB)
-    with no_room(steps):
+    async with no_room(steps):
         assert (await steps.step(delivery, local=True)).lane_full
     row = await steps.row(delivery)
     assert (row.status, row.attempts) == ("pending", 0)
@@ -149,7 +147,7 @@ async def test_attempt_without_room_is_made_later_and_takes_nothing(
     monkeypatch.setattr(waiting_room, "ROOM", timedelta(seconds=0.05))
     endpoint = await steps.endpoint("/ok", max_in_flight=1)
     delivery = await large_delivery(steps, endpoint)
-    with no_room(steps):
+    async with no_room(steps):
         with pytest.raises(ApplicationError) as refused:
             await steps.step(delivery)
         assert refused.value.category is ApplicationErrorCategory.BENIGN
@@ -170,7 +168,7 @@ async def test_mapped_body_without_room_gives_its_permit_back(
     endpoint = await steps.endpoint("/ok", payload="mapped", max_in_flight=1)
     await map_by(steps, endpoint, "{a: data.t, b: data.t, c: data.t, d: data.t}")
     delivery = await steps.deliver(endpoint, data={"t": "x" * 10 * KIB})
-    with no_room(steps):
+    async with no_room(steps):
         with pytest.raises(ApplicationError):
             await steps.step(delivery)
         assert await permits_taken(steps) == 0
@@ -191,8 +189,9 @@ async def test_probe_without_room_stays_the_probe(
         await connection.execute(half_open.where(health.c.endpoint_id == endpoint))
     steps.receiver.routes["/status/500"] = "/ok"
     delivery = await large_delivery(steps, endpoint)
-    with no_room(steps), pytest.raises(ApplicationError):
-        await steps.step(delivery)
+    async with no_room(steps):
+        with pytest.raises(ApplicationError):
+            await steps.step(delivery)
     assert (await circuit(steps, endpoint)).probe_delivery_id == delivery
     assert (await steps.step(delivery)).status == "delivered"
     assert (await circuit(steps, endpoint)).state == "draining"
