@@ -17,7 +17,9 @@ as much.
 **Shares.** Every claim names its owners: a tenant, an endpoint, a source, a client's site. An owner
 may hold half of what is then free ("dynamic thresholds", Choudhury and Hahne, 1998): one alone gets
 a third of the budget, the next a third of the rest, and so on. A claim without owners is the
-operator's, for all tenants: it leaves an eighth free.
+operator's, for all tenants: it leaves an eighth free. An owner can be a part of another one (see
+`part_of`), such as a site of all callers without a key: it may hold half of what is then free of
+that share, so that one site leaves something of it to the others.
 
 **The turn.** Bodies that grow side by side could wait for each other for ever. So one claim at a
 time, of those that wait the one whose owners hold least, grows beyond its share, up to the largest
@@ -51,6 +53,14 @@ _SLOW_SECONDS = 1.0
 _LOOK_SECONDS = 0.25  # between two looks for slow claims
 
 log = structlog.get_logger()
+
+
+def part_of(owner: str, part: str) -> str:
+    """Return the name of an owner that is a part of another one. A claim names both."""
+    return f"{owner}{_PART}{part}"
+
+
+_PART = " > "
 
 
 class NoRoom(Unavailable):
@@ -144,7 +154,12 @@ class ByteBudget:
         free = self._shared - self._used - size
         if not owners:
             return free >= self._shared // 8
-        return all(self._by_owner[owner] + size <= free / 2 for owner in owners)
+        for owner in owners:
+            whole, is_part, _ = owner.partition(_PART)
+            share = (free / 2 - self._by_owner[whole] - size) / 2 if is_part else free / 2
+            if self._by_owner[owner] + size > share:
+                return False
+        return True
 
     def _count(self, claim: Claim, size: int) -> None:
         if claim.size == 0 < size:
@@ -171,7 +186,8 @@ class ByteBudget:
         """Give the turn to the waiting claim whose owners hold least. What it holds no longer
         counts as shared."""
         if self._turn is None:
-            self._turn = claim = min(self._waiting, key=self._held_by_owners)
+            claim = min(self._waiting, key=lambda one: (self._held_by_owners(one), one.expected))
+            self._turn = claim
             self._share(claim, -claim.size)
             self._wake()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.types import Scope
 
 from api.access.client_address import client_site
+from hookfast.byte_budget import part_of
 
 WITHOUT_KEY = "callers without a key"
 
@@ -17,8 +18,10 @@ def tenant_owners(tenant_id: str | None) -> tuple[str, ...]:
 def stranger_owners(scope: Scope) -> tuple[str, ...]:
     """Return the owners for a caller who is not authenticated yet: all such callers together, and
     the client's site. For an inbound webhook, its source as well."""
-    owners = (WITHOUT_KEY, f"site {client_site(scope)}")
-    return (*owners, scope["path"]) if scope["path"].startswith("/in/") else owners
+    owners = (WITHOUT_KEY, part_of(WITHOUT_KEY, f"site {client_site(scope)}"))
+    if not scope["path"].startswith("/in/"):
+        return owners
+    return (*owners, part_of(WITHOUT_KEY, scope["path"]))
 
 
 def owners_of(scope: Scope) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ heads and for the reading of answers for ever.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any, Final
 
 import httptools
@@ -18,21 +19,26 @@ from hookfast.connections.connection import Connection, Phase
 from hookfast.connections.connections import Connections
 from hookfast.connections.counted_transport import CountedTransport
 
+FIELD_BYTES: Final = 160
+"""What a header field takes in memory beside its characters: a pair of two `bytes`, and its place
+in the list. Without it, 64 KiB of the shortest fields would take 1.5 MiB."""
+
 _CLOSED: Final = (Phase.REFUSED, Phase.ENDED)
 
 
 class BoundedHttp(HttpToolsProtocol):
     """Closes a connection whose request line, header fields, chunk extensions or trailers exceed
     `max_head_bytes` (with 431 if a response is possible), or that sends more than
-    `max_requests_ahead` requests before the first of them is answered. `Connections` closes those
-    that are too many or too slow."""
+    `max_requests_ahead` requests, or `max_ahead_bytes` of them, before the first of them is
+    answered. `Connections` closes those that are too many or too slow."""
 
-    # Proxies in front allow 8 to 32 KiB. A single read, at most 256 KiB, is not cut off: the limit
-    # is on the bytes kept from one read to the next.
+    # Proxies in front allow 8 to 32 KiB. Each field counts `FIELD_BYTES` more than its length.
     max_head_bytes = 65_536
     # Each takes some 5 kB, and one read may have 14,000. RFC 9112, section 9.3.2: a client repeats
     # the requests that were not answered when its connection was closed.
-    max_requests_ahead = 16
+    max_requests_ahead = 8
+    # Heads and bodies, of which one read has up to 256 KiB.
+    max_ahead_bytes = 32_768
     # Of an answer that its client does not read, so much stays with each connection. The API counts
     # the rest (`hookfast.byte_budget`).
     most_unsent_bytes = 16_384
@@ -43,6 +49,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._bytes_without_progress = 0
         self._made_progress = False
         self._in_message = self._in_head = False
+        self._head_bytes = 0
+        self._ahead: deque[int] = deque()  # the bytes of each request in the pipeline
         self._running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -59,6 +67,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._running.disconnected = True
             self._running.message_event.set()
         self.pipeline.clear()
+        self._ahead.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -84,19 +93,22 @@ class BoundedHttp(HttpToolsProtocol):
             self._reject(Reason.LARGE_HEAD, answers.LARGE_HEAD)
 
     def on_message_begin(self) -> None:
-        self._made_progress = self._in_message = self._in_head = True
+        self._in_message = self._in_head = True
+        self._head_bytes = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
         # targets have no fragment (RFC 9112, section 3.2); uvicorn drops it, and a proxy may not
         if b"#" in url:
             raise ValueError("the request target has a fragment")
+        self._count_head(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # trailers are no header fields (RFC 9110, section 6.5.1): uvicorn would add an
         # `Authorization` that no proxy has seen to the head of the request
         if self._in_head:
+            self._count_head(len(name) + len(value) + FIELD_BYTES)
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -104,12 +116,14 @@ class BoundedHttp(HttpToolsProtocol):
         self._in_head = False
         super().on_headers_complete()
         self._connection.answer()
-        if len(self.pipeline) > self.max_requests_ahead:
-            self._connections.drop(self._connection, Reason.TOO_MANY_AHEAD)
-            raise _TooManyAhead
+        if self.pipeline:
+            self._ahead.append(0)
+            self._count_ahead(self._head_bytes)
 
     def on_body(self, body: bytes) -> None:
         self._made_progress = True
+        if self._ahead:
+            self._count_ahead(len(body))
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -124,6 +138,7 @@ class BoundedHttp(HttpToolsProtocol):
             return
         self.flow.resume_reading()
         if self.pipeline:
+            self._ahead.popleft()
             self._start_asgi_task(*self.pipeline.pop())
         elif self._in_message:
             self._connection.start()
@@ -147,6 +162,19 @@ class BoundedHttp(HttpToolsProtocol):
         elif not self._in_message and starting and self.cycle is not None:
             self._connection.answered()
 
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self.max_head_bytes:
+            self._reject(Reason.LARGE_HEAD, answers.LARGE_HEAD)
+            raise _Stop
+
+    def _count_ahead(self, size: int) -> None:
+        """Count bytes of the newest request, which waits for others before it."""
+        self._ahead[-1] += size
+        if len(self._ahead) > self.max_requests_ahead or sum(self._ahead) > self.max_ahead_bytes:
+            self._connections.drop(self._connection, Reason.TOO_MANY_AHEAD)
+            raise _Stop
+
     def _reject(self, reason: Reason, answer: bytes) -> None:
         if self.transport.is_closing():
             return
@@ -155,5 +183,5 @@ class BoundedHttp(HttpToolsProtocol):
         self._connections.reject(self._connection, reason, answer if self._is_waiting() else None)
 
 
-class _TooManyAhead(Exception):
-    """Stops the parser."""
+class _Stop(Exception):
+    """Stops the parser: the connection is closed."""

@@ -37,7 +37,7 @@ _KEPT_BYTES: Final = 8 * 1024 * 1024
 _MASKED: Final = MASK.encode()
 _ALIKE: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ- _", b"abcdefghijklmnopqrstuvwxyz++/")
 _SEPARATORS: Final = re.compile(r"[\s,;&=:\"']+")
-_ESCAPES: Final = (b"%", b"\\", b"&")
+_ESCAPES: Final = (b"%", b"\\", b"&", b"\n")
 _ESCAPED: Final = re.compile(
     rb"%(?P<byte>[0-9A-Fa-f]{2})"
     rb"|\\u(?P<high>[Dd][89ABab][0-9A-Fa-f]{2})\\u(?P<low>[Dd][C-Fc-f][0-9A-Fa-f]{2})"
@@ -46,8 +46,10 @@ _ESCAPED: Final = re.compile(
     rb"|\\x(?P<code>[0-9A-Fa-f]{2})"
     rb"|\\(?P<itself>[\"'/\\])"
     rb"|(?P<entity>&#?[0-9A-Za-z]{1,31};)"
+    rb"|(?P<wrap>(?<=[\w+/-])(?:(?:\r?\n|(?:\\r)?\\n)(?=[\w+/=-]|\Z)|(?:\r|\\r\\?)\Z))"
 )
-"""Percent-encoding, the escapes of JSON and of programming languages, and those of HTML."""
+"""Percent-encoding, the escapes of JSON and of programming languages, and those of HTML; and line
+breaks within a word, as base64 has them after 76 characters (RFC 2045, section 6.8)."""
 _CUT_ESCAPE: Final = re.compile(
     rb"(?:\\u[Dd][89ABab][0-9A-Fa-f]{2})?"
     rb"\\*(?:%[0-9A-Fa-f]?|[ux]\{?[0-9A-Fa-f]{0,5}|&#?[0-9A-Za-z]{0,31})?\Z"
@@ -203,6 +205,8 @@ def _meaning(escape: re.Match[bytes]) -> bytes | None:
             return chr(point).encode() if is_character else None
         case "itself":
             return text
+        case "wrap":
+            return b""
         case _:
             entity = text.decode()
             resolved = html.unescape(entity)

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from hookfast import byte_budget
-from hookfast.byte_budget import ByteBudget, Claim, NoRoom
+from hookfast.byte_budget import ByteBudget, Claim, NoRoom, part_of
 
 pytestmark = pytest.mark.anyio
 
@@ -53,6 +53,38 @@ async def test_all_owners_of_a_claim_must_have_room(memory: ExitStack) -> None:
     await one.grow(33)
     await _refused(memory.enter_context(budget.claim("body", "tenant", "endpoint 2")), 20)
     await memory.enter_context(budget.claim("body", "tenant 2", "endpoint 3")).grow(20, within=0)
+
+
+async def test_part_of_an_owner_leaves_a_part_of_the_share_to_others(memory: ExitStack) -> None:
+    """One site that holds all that it may leaves room to another one, without waiting."""
+    budget = ByteBudget(1_400, largest=700)
+    turn = memory.enter_context(budget.claim("body", "other"))
+    await turn.grow(700)
+    for site, share in (("a", 100), ("b", 57), ("c", 34)):
+        claim = memory.enter_context(budget.claim("body", "all", part_of("all", site)))
+        await claim.grow(share - 10, within=0)
+        await _refused(claim, 12)
+        await claim.grow(8, within=0)
+    await memory.enter_context(budget.claim("body", "tenant")).grow(160, within=0)
+
+
+async def test_turn_goes_to_the_part_that_holds_least(memory: ExitStack) -> None:
+    budget = ByteBudget(200, largest=100)
+    first = ExitStack()
+    await first.enter_context(budget.claim("body", "first")).grow(90)
+    await memory.enter_context(budget.claim("body", "all", part_of("all", "greedy"))).grow(10)
+    order: list[str] = []
+
+    async def wait(site: str) -> None:
+        with budget.claim("body", "all", part_of("all", site)) as claim:
+            await claim.grow(60)
+            order.append(site)
+
+    waiting = [asyncio.create_task(wait(site)) for site in ("greedy", "greedy", "modest")]
+    await asyncio.sleep(0)
+    first.close()
+    await asyncio.gather(*waiting)
+    assert order[0] == "modest"
 
 
 @pytest.mark.parametrize("owners", range(1, 20))

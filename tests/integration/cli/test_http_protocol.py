@@ -113,6 +113,18 @@ async def test_endless_request_is_cut_off(port: int, endless: tuple[bytes, bytes
     assert answer == b"" or answer.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
 
 
+@pytest.mark.parametrize(
+    "head",
+    [START + b"x:\r\n" * 100, START + b"X-Long: " + b"x" * 5_000],
+    ids=["short fields", "an unfinished field"],
+)
+@pytest.mark.parametrize("end", [b"", b"\r\n\r\n"], ids=["unfinished", "complete"])
+async def test_large_head_that_arrives_at_once_is_431(port: int, head: bytes, end: bytes) -> None:
+    """A field counts what it takes in memory: many times its length if it is short."""
+    answer, _ = await _send(port, iter([head + end]))
+    assert answer.startswith(b"HTTP/1.1 431 ")
+
+
 async def test_a_head_over_the_cap_is_431_and_a_problem(port: int) -> None:
     parts = [START, *[b"X-Filler: " + b"x" * 2_000 + b"\r\n"] * 2, b"X-Last: " + b"x" * 100]
     answer, _ = await _send(port, iter(parts), pause=0.05)

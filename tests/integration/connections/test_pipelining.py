@@ -54,6 +54,46 @@ async def test_as_many_requests_as_allowed_are_answered_in_order(serve: Serve) -
         assert await client.is_open()
 
 
+@pytest.mark.parametrize(
+    "large",
+    [
+        REQUEST.replace(b"\r\n\r\n", b"".join([b"\r\nX-F: 1"] * 100 + [b"\r\n\r\n"])),
+        REQUEST.replace(b"GET", b"POST").replace(
+            b"\r\n\r\n", b"\r\nContent-Length: 20000\r\n\r\n" + b"x" * 20_000
+        ),
+    ],
+    ids=["heads", "bodies"],
+)
+async def test_requests_ahead_are_bounded_in_bytes(serve: Serve, large: bytes) -> None:
+    """A server that counts only their number keeps 256 KiB of bodies for each connection, or heads
+    that take some MiB."""
+    before = closed(Reason.TOO_MANY_AHEAD)
+    async with serve() as server:
+        client = await server.site.connect()
+        client.send(WAIT + large)
+        await asyncio.sleep(0.05)
+        server.app.finish.set()
+        for _ in range(2):
+            assert (await client.answer()).startswith(b"HTTP/1.1 200")
+        server.app.finish.clear()
+        client.send(WAIT + large * 2)
+        assert await client.is_closed()
+        assert closed(Reason.TOO_MANY_AHEAD) - before == 1
+
+
+async def test_bytes_ahead_are_forgotten_with_the_answers(serve: Serve) -> None:
+    large = b"POST /ok HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n" + b"x" * 20_000
+    async with serve() as server:
+        client = await server.site.connect()
+        for _ in range(4):
+            server.app.finish.clear()
+            client.send(WAIT + large)
+            await asyncio.sleep(0.05)
+            server.app.finish.set()
+            for _ in range(2):
+                assert (await client.answer()).startswith(b"HTTP/1.1 200")
+
+
 async def test_waiting_request_learns_that_its_client_left_with_others_behind_it(
     serve: Serve,
 ) -> None:

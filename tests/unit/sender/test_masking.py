@@ -8,6 +8,7 @@ import json
 import random
 import string
 from collections.abc import Callable
+from textwrap import wrap
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -55,6 +56,9 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "base64 of more, by three": lambda text: base64_of(f"abc{text}"),
     "base64 for URLs, escaped": lambda text: quote(base64_of(text), safe=""),
     "base64 in JSON of PHP": lambda text: base64_of(text).replace("/", "\\/"),
+    "base64 in lines": lambda text: "\n".join(wrap(base64_of(text), 8)),
+    "base64 in lines of MIME": lambda text: "\r\n".join(wrap(base64_of(text), 8)),
+    "base64 in lines in JSON": lambda text: "\\r\\n".join(wrap(base64_of(text), 8)),
     "hexadecimal": lambda text: text.encode().hex(),
     "hexadecimal in capitals": lambda text: text.encode().hex().upper(),
     "percent": lambda text: quote(text, safe=""),
