@@ -112,7 +112,9 @@ class Counter(_Total):
         self._starts = starts if isinstance(starts, Mapping) else dict.fromkeys(by.split(), starts)
 
     def begin(self, process: str) -> None:
-        """Start the counts of this process that begin at 0."""
+        """Start the counts of this process that begin at 0, as one without labels does."""
+        if not self.labels and process in self.exported_by:
+            self.add(0)
         for value in self._starts.get(process, ()):
             self.add(0, **{self.labels[0]: value})
 

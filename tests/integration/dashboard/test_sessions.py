@@ -17,6 +17,7 @@ from api.site.page_route import PageRouter
 from hookfast.storage.tables import DashboardSession
 from tests.integration.dashboard.visitor import Visitor, browser, sign_in, signed_in
 from tests.support.api_client import OPERATOR_KEY
+from tests.support.quiet_app import quiet_app
 
 pytestmark = pytest.mark.anyio
 
@@ -111,7 +112,7 @@ async def test_invalid_query_of_an_open_page_answers_an_error_page(context: Cont
     async def opened(number: int) -> Response:
         return Response(str(number))
 
-    app = FastAPI()
+    app = quiet_app()
     app.state.context = context
     app.include_router(open_routes)
     async with browser(app) as visitor:

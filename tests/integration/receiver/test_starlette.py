@@ -11,7 +11,6 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
@@ -27,6 +26,7 @@ from hookfast.receiver import (
 )
 from hookfast.receiver.starlette import endpoint
 from tests.integration.receiver import sent
+from tests.support.quiet_app import quiet_app
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +68,7 @@ def starlette(worker: Worker, handler: Any, **options: Any) -> httpx2.AsyncClien
 
 
 def fastapi(worker: Worker, handler: Any) -> httpx2.AsyncClient:
-    app = FastAPI()
+    app = quiet_app()
     app.post("/")(endpoint(worker.intake)(handler))
     return client(app)
 
@@ -220,7 +220,7 @@ async def test_a_cancelled_request_leaves_no_claim(worker: Worker) -> None:
 
 
 async def test_fastapi_names_the_route_after_its_handler(worker: Worker) -> None:
-    app = FastAPI()
+    app = quiet_app()
     app.post("/")(endpoint(worker.intake)(worker.slowly))
     operation = app.openapi()["paths"]["/"]["post"]
     assert operation["operationId"].startswith("slowly")

@@ -193,15 +193,15 @@ async def test_a_silent_address_delays_the_next_by_a_quarter_of_a_second(
     receiver: Receiver,
 ) -> None:
     with socket.socket() as silent:  # a full accept queue drops new connections
-        silent.bind(("127.0.0.2", receiver.port))
+        silent.bind(("127.66.0.1", receiver.port))
         silent.listen(0)
         fillers = [socket.socket() for _ in range(4)]
         try:
             for filler in fillers:
                 filler.setblocking(False)
-                filler.connect_ex(("127.0.0.2", receiver.port))
+                filler.connect_ex(("127.66.0.1", receiver.port))
             await asyncio.sleep(0.05)
-            async with resolving("127.0.0.2", "127.0.0.1") as sender:
+            async with resolving("127.66.0.1", "127.0.0.1") as sender:
                 outcome = await within(0.9, post(sender, receiver.url(host="x.example")))
         finally:
             for filler in fillers:

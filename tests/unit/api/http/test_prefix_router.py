@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
 from api.http.prefix_router import PrefixRouter
+from tests.support.quiet_app import quiet_app
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +49,7 @@ def with_a_router(router: APIRouter) -> None:
 def application(router: APIRouter, add: Callable[[APIRouter], None]) -> FastAPI:
     """Return an application with this router and one more route."""
     add(router)
-    app = FastAPI()
+    app = quiet_app()
     app.include_router(router)
     app.add_api_route("/v2/shops", answer)
     return app
