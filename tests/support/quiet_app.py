@@ -1,4 +1,4 @@
-"""FastAPI applications of tests that leave nothing in the metrics which tests of a process share."""
+"""FastAPI applications of tests, which leave nothing in the metrics that all tests share."""
 
 from __future__ import annotations
 
