@@ -244,7 +244,7 @@ async def run(settings: Settings) -> None:
 
 def main() -> None:
     """Run `hookfast worker` or `python worker.py`."""
-    return_freed_blocks()
+    return_freed_blocks(1024 * 1024)
     settings = load_settings()
     configure_logging(settings, process="worker", attempts=settings.log_attempts)
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:

@@ -76,16 +76,16 @@ def freeze_startup() -> None:
     gc.freeze()
 
 
-def return_freed_blocks() -> None:
-    """Have every freed block of 128 KiB or more go back to the system at once. Call this at the
-    start of a process that handles large bodies.
+def return_freed_blocks(of: int) -> None:
+    """Have every freed block of so many bytes or more go back to the system at once, which costs
+    some microseconds for each. Call this at the start of a process that handles large bodies.
 
-    glibc begins like this, but keeps blocks as large as the largest that was freed so far, up to 32
-    MiB, in each thread's arena: a worker that sends bodies of 5 MB grew by 46 MiB more. Other C
-    libraries have no such function, and need none.
+    By default glibc keeps blocks as large as the largest that was freed so far, up to 32 MiB, in
+    each thread's arena: a worker that sends bodies of 5 MB grew by 46 MiB more. Other C libraries
+    have no such function, and need none.
     """
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 128 * 1024)
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, of)
 
 
 def run_async(main: Coroutine[Any, Any, _Result]) -> _Result:

@@ -99,7 +99,7 @@ def server_config(app: FastAPI) -> uvicorn.Config:
 
 
 def _serve(settings: Settings, listener: socket.socket) -> None:
-    return_freed_blocks()
+    return_freed_blocks(128 * 1024)
     Runtime.set_default(runtime_without_metrics())
     allowed = open_files.fitting(settings.max_connections)
     settings = settings.model_copy(update={"max_connections": allowed})
