@@ -110,12 +110,25 @@ class SecretMask:
     def start(self, data: bytes, limit: int, *, cut: bool = False) -> tuple[bytes, bool]:
         """Return the first `limit` bytes of `data` without secrets, and whether there is more; with
         `cut`, there is. A secret that was cut is masked from 8 characters on."""
-        window = data[: limit + _LOOK_AHEAD]
         more = cut or len(data) > limit
+        if not more and self._is_clean(data):
+            return data, False
+        window = data[: limit + _LOOK_AHEAD]
         spans = self._found(window, is_cut=more)
         if not spans:
             return data[:limit], more
         return _replaced(window, spans)[:limit], more
+
+    def _is_clean(self, data: bytes) -> bool:
+        """Whether a text has neither secrets nor escapes, as most have: a search for spans takes
+        three times as long."""
+        if b"%" in data or b"\\" in data or b"&" in data or b"\n" in data:
+            return False
+        text = data.translate(_ALIKE)
+        for needle in self._needles:  # noqa: SIM110 - `any` takes twice as long
+            if needle in text:
+                return False
+        return True
 
     def _found(self, data: bytes, *, is_cut: bool) -> list[tuple[int, int]]:
         """Return the spans of secrets in `data`, also in the texts that its escapes stand for."""

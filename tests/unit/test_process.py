@@ -96,7 +96,7 @@ class Info(ctypes.Structure):
 
 allocator = ctypes.CDLL(None).mallinfo2
 allocator.restype = Info
-return_freed_blocks()
+return_freed_blocks(128 * 1024)
 large = bytearray(5_000_000)
 del large  # from now on, glibc would take blocks of this size from the heap
 before = allocator().f3
