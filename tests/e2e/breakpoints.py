@@ -12,7 +12,7 @@ THAWED_ENDED = "The steps that were frozen have ended."
 """The line that a frozen worker prints some time after SIGCONT."""
 
 Call = Callable[..., Awaitable[Any]]
-Action = Callable[[], Awaitable[None]]
+Action = Callable[[], Awaitable[object]]
 
 
 def kill_process() -> NoReturn:

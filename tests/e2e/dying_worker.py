@@ -1,7 +1,7 @@
 """A real worker that kills itself, with SIGKILL, at the point that `DIE_AT` names:
 
 claimed   the relay has leased the delivery and committed that; its workflow is not started
-started   Temporal has started the workflow; the relay has not marked it
+started   Temporal has started the workflow; the relay has not marked it, and nothing is sent
 sent      the receiver has answered; nothing is recorded
 recorded  the attempt is committed; the workflow does not know
 requested a job has requested some of its resends and has not committed that
@@ -91,7 +91,9 @@ def at_commit_of(disable: Call) -> Call:
 
 class EachAtItsStep:
     """Holds each delivery of `steps` at its step, and kills the process when all have reached
-    theirs. The one at `started` is the last: it would go on while the others are on their way."""
+    theirs. The one at `started` is the last: it would go on while the others are on their way. It
+    sends nothing: Temporal may hand it to this worker before the worker knows that it is started.
+    """
 
     def __init__(self, steps: dict[str, str]) -> None:
         self._steps = steps
@@ -120,8 +122,11 @@ class EachAtItsStep:
 
     def posting(self, call: Call) -> Call:
         async def wrapped(*args: Any, headers: dict[str, str], **options: Any) -> Any:
+            step = self._steps.get(headers["webhook-id"])
+            if step == "started":
+                await self.reach("started")
             outcome = await call(*args, headers=headers, **options)
-            if self._steps.get(headers["webhook-id"]) == "sent":
+            if step == "sent":
                 await self.reach("sent")
             return outcome
 
@@ -168,6 +173,8 @@ match os.environ["DIE_AT"]:
         Client.start_workflow = before(Client.start_workflow)  # type: ignore[method-assign]
     case "started":
         Client.start_workflow = after(Client.start_workflow)  # type: ignore[method-assign]
+        # the worker may have the workflow's first task before it dies
+        Sender.post = before(Sender.post, asyncio.Event().wait)  # type: ignore[method-assign]
     case "sent":
         Sender.post = after(Sender.post)  # type: ignore[method-assign]
     case "recorded":
