@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 
 MIB = 1024 * 1024
 LARGE = 900_000
+FAST = 400_000
+"""Bytes of a body; one of this size goes by the fast lane."""
 COUNT = 30
 
 
@@ -61,8 +63,15 @@ class Holding:
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
 
-@pytest.mark.parametrize("first_attempts", ["workflow", "batch"])
-@pytest.mark.parametrize("size", [LARGE, 400_000], ids=["large", "of the fast lane"])
+@pytest.mark.parametrize(
+    ("size", "first_attempts"),
+    [
+        pytest.param(LARGE, "workflow", id="large-workflow"),
+        pytest.param(LARGE, "batch", id="large-batch", marks=pytest.mark.slow),
+        pytest.param(FAST, "workflow", id="of the fast lane-workflow", marks=pytest.mark.slow),
+        pytest.param(FAST, "batch", id="of the fast lane-batch"),
+    ],
+)
 async def test_large_bodies_of_one_tenant_wait_for_room_and_delay_nobody(
     temporal: WorkflowEnvironment,
     settings: Settings,
