@@ -12,6 +12,7 @@ from itertools import chain, repeat
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.app import create_app
 from hookfast.cli.api import server_config
@@ -160,6 +161,26 @@ async def test_request_in_pieces_within_the_limits_is_answered(port: int) -> Non
     answer, _ = await _send(port, iter(pieces), pause=0.001)
     assert answer.startswith(b"HTTP/1.1 200")
     assert answer.endswith(b"\r\n5")
+
+
+async def test_chunks_of_a_read_are_passed_on_together(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that tiny chunks on many connections do not keep the server from all others."""
+    passed: list[int] = []
+    pass_on = HttpToolsProtocol.on_body
+
+    def counted(protocol: HttpToolsProtocol, body: bytes) -> None:
+        passed.append(len(body))
+        pass_on(protocol, body)
+
+    monkeypatch.setattr(HttpToolsProtocol, "on_body", counted)
+    head = START.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n"
+    chunks = b"1\r\nx\r\n" * 40_000 + b"0\r\n\r\n"
+    answer, _ = await _send(port, iter([head + b"Connection: close\r\n\r\n" + chunks]))
+    assert answer.endswith(b"\r\n40000")
+    assert sum(passed) == 40_000
+    assert len(passed) < 1_000  # reads
 
 
 async def test_bodies_and_answers_may_take_longer_than_heads(port: int) -> None:
