@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 
 from hookfast.deliveries.facts import AttemptPlan, Trigger
@@ -13,29 +14,20 @@ from hookfast.storage.deliveries.outgoing import Outgoing
 from hookfast.telemetry import instruments, spans
 
 
+@dataclass(frozen=True, slots=True)
 class _ObservedAttempt:
     """The span and the metrics of an attempt under way."""
 
-    __slots__ = ("_attempt", "_outgoing", "_span", "_started_at")
-
-    def __init__(
-        self,
-        attempt: AttemptPlan,
-        outgoing: Outgoing,
-        span: spans.AttemptSpan,
-        *,
-        started_at: datetime,
-    ) -> None:
-        self._attempt = attempt
-        self._outgoing = outgoing
-        self._span = span
-        self._started_at = started_at
+    attempt: AttemptPlan
+    outgoing: Outgoing
+    span: spans.AttemptSpan
+    started_at: datetime
 
     def ended(self, outcome: Outcome, change: LifeChange | None) -> None:
         """Measure the result. `change` is what the attempt changed; None: not recorded yet."""
         result = outcome.result.value
-        trigger = self._attempt.trigger
-        tenant = self._outgoing.endpoint.tenant_id
+        trigger = self.attempt.trigger
+        tenant = self.outgoing.endpoint.tenant_id
         instruments.ATTEMPTS.add(
             result=result,
             status_class=instruments.status_class(outcome.status_code),
@@ -43,8 +35,8 @@ class _ObservedAttempt:
             tenant=tenant,
         )
         instruments.ATTEMPT_DURATION.record(outcome.duration_ms / 1000, result=result)
-        outgoing, began = self._outgoing, self._started_at
-        if self._attempt.number == 1:
+        outgoing, began = self.outgoing, self.started_at
+        if self.attempt.number == 1:
             late = (began - outgoing.due_from).total_seconds()
             instruments.FIRST_ATTEMPT_DELAY.record(late)
         # a resend after days says nothing about how fast we deliver
@@ -54,7 +46,7 @@ class _ObservedAttempt:
         following = None
         if change is not None:
             following = change.after.status.value if change.after.phase.ended else "retry"
-        self._span.ended(result, following=following)
+        self.span.ended(result, following=following)
 
 
 @contextmanager
@@ -77,6 +69,6 @@ def observed_attempt(
             trigger=attempt.trigger.value,
             ids=ids,
         ) as span:
-            yield _ObservedAttempt(attempt, outgoing, span, started_at=started_at)
+            yield _ObservedAttempt(attempt, outgoing, span, started_at)
     finally:
         instruments.IN_FLIGHT.add(-1)
