@@ -31,13 +31,13 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
 from activities.heartbeat import TimeLeft, heartbeat
-from activities.step_result import gone, result_of
 from activities.waiting_room import WaitingRoom, postponed
 from hookfast.byte_budget import NoRoom
 from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.actions import names
 from hookfast.deliveries.facts import AttemptPlan, Trigger, Undeliverable
-from hookfast.deliveries.lane import DeadLetterPolicy
-from hookfast.deliveries.life import Life, next_step
+from hookfast.deliveries.lane import DeadLetterPolicy, Place
+from hookfast.deliveries.life import Life, Phase, next_step
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import (
     CANCELLED_IN_ITS_ROW,
@@ -48,6 +48,8 @@ from hookfast.deliveries.messages import (
     StepResult,
 )
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Reason
+from hookfast.deliveries.retry_plan import PlanSpec, parse_plan
+from hookfast.deliveries.wording import reason_text
 from hookfast.dispatch.retry_lag import RetryLag
 from hookfast.dispatch.start_window import StartWindow
 from hookfast.endpoints.circuit import Admission, admit
@@ -133,8 +135,8 @@ class DeliveryActivities:
             try:
                 change = await self._recorder.record(record)
             except NotFound as error:
-                return gone(input.delivery_id, error)
-            result = result_of(change.after, input.ended.plan, after=input.ended.outcome)
+                return _gone(input.delivery_id, error)
+            result = _result_of(change.after, input.ended.plan, after=input.ended.outcome)
             if result.status is DeliveryStatus.CANCELLED:
                 await self._cancel_workflow()
             return result
@@ -154,7 +156,7 @@ class DeliveryActivities:
                 except NoLongerDue:  # nothing was sent; read the row again
                     continue
         except NotFound as error:
-            return gone(input.delivery_id, error)
+            return _gone(input.delivery_id, error)
         except EgressUnavailable as error:
             # Temporal tries again after a while. Benign: it is counted and logged already, and not
             # once for every delivery that waits.
@@ -179,7 +181,7 @@ class DeliveryActivities:
             step = await self._attempt(AttemptContext(outgoing, attempt, now), left)
         if isinstance(step, StepResult):
             return step
-        return result_of(step.life, outgoing.plan, after=step.outcome)
+        return _result_of(step.life, outgoing.plan, after=step.outcome)
 
     async def _attempt(self, planned: AttemptContext, left: TimeLeft) -> _StepDone | StepResult:
         """Make the attempt, unless the circuit or the fast lane says no."""
@@ -304,3 +306,46 @@ def _clock_of(workflow_now: datetime, clock: Clock) -> Clock:
     server's clock is ahead of this machine's (or skips time, in a test)."""
     ahead = max(timedelta(0), workflow_now - clock())
     return lambda: clock() + ahead
+
+
+def _gone(delivery_id: str, error: NotFound) -> StepResult:
+    """The result for a delivery without a row, as after restoring an older database: nothing can be
+    sent or recorded, now or later."""
+    log.error("A delivery has no row; its workflow ends.", delivery_id=delivery_id)
+    return StepResult(DeliveryStatus.DEAD, "not_found", last_error=error.message)
+
+
+def _result_of(life: Life, plan: PlanSpec, *, after: Outcome | None = None) -> StepResult:
+    """The result of a step that left the delivery in this state; `after` is its attempt's
+    outcome."""
+    return StepResult(
+        status=life.status,
+        reason=None if life.reason is None else life.reason.value,
+        attempts=life.attempts,
+        retries=life.retries,
+        next_at=life.next_attempt_at,
+        held_since=life.waiting_since,
+        waits_for=_waits_for(life, plan, after),
+        last_error=life.last_error,
+    )
+
+
+def _waits_for(life: Life, plan: PlanSpec, after: Outcome | None) -> str:
+    """What the delivery waits for, in words: "retry 3 of 78, after 503"."""
+    if life.phase.ended:
+        return ""
+    if life.place is Place.QUEUED:
+        return "its turn: an earlier delivery of its lane is not done"
+    if life.phase is Phase.PAUSED:
+        return f"paused; send the signal {names(DeliveryStatus.PAUSED)}"
+    if life.phase is Phase.HELD:
+        return f"a check ({reason_text(life.reason or '')})"
+    if life.resend is not None:
+        return f"attempt {life.attempts + 1}: resend"
+    if life.attempts == 0:
+        what = "first attempt"
+    else:
+        what = f"retry {life.retries + 1} of {len(parse_plan(plan).delays)}"
+    if life.phase is Phase.LIMITED:
+        return f"{what}, when its endpoint's limits let it"
+    return what if after is None else f"{what}, after {after.status_code or after.result.value}"
