@@ -19,19 +19,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Collection
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Protocol
 
 import structlog
 
 from activities.batch_member import BatchMember
 from activities.body_maker import BodyMaker
+from activities.observed_attempt import observed_attempt
 from hookfast.byte_budget import NoRoom
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
+from hookfast.deliveries.facts import AttemptEnded, AttemptPlan
 from hookfast.deliveries.headers import JSON
 from hookfast.deliveries.life import next_step
 from hookfast.deliveries.mapping import MappingFailed
@@ -49,7 +49,7 @@ from hookfast.storage.deliveries.bodies import AttemptBodies, AttemptRoom, BodyG
 from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
-from hookfast.telemetry import instruments, spans
+from hookfast.telemetry import spans
 from hookfast.telemetry.traceparent import trace_id
 
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.05, 1.0  # seconds between two tries to record an attempt
@@ -295,75 +295,6 @@ class AttemptRunner:
                     continue
                 log.error("A late record failed.", delivery_id=record.delivery_id, exc_info=error)
             return
-
-
-class _ObservedAttempt:
-    """The span and the metrics of an attempt under way."""
-
-    __slots__ = ("_attempt", "_outgoing", "_span", "_started_at")
-
-    def __init__(
-        self,
-        attempt: AttemptPlan,
-        outgoing: Outgoing,
-        span: spans.AttemptSpan,
-        *,
-        started_at: datetime,
-    ) -> None:
-        self._attempt = attempt
-        self._outgoing = outgoing
-        self._span = span
-        self._started_at = started_at
-
-    def ended(self, outcome: Outcome, change: LifeChange | None) -> None:
-        """Measure the result. `change` is what the attempt changed; None: not recorded yet."""
-        result = outcome.result.value
-        trigger = self._attempt.trigger
-        tenant = self._outgoing.endpoint.tenant_id
-        instruments.ATTEMPTS.add(
-            result=result,
-            status_class=instruments.status_class(outcome.status_code),
-            trigger=trigger.value,
-            tenant=tenant,
-        )
-        instruments.ATTEMPT_DURATION.record(outcome.duration_ms / 1000, result=result)
-        outgoing, began = self._outgoing, self._started_at
-        if self._attempt.number == 1:
-            late = (began - outgoing.due_from).total_seconds()
-            instruments.FIRST_ATTEMPT_DELAY.record(late)
-        # a resend after days says nothing about how fast we deliver
-        if outcome.succeeded and trigger is not Trigger.RESEND:
-            waited = (began - outgoing.emitted_at).total_seconds()
-            instruments.DELIVERY_DURATION.record(waited + outcome.duration_ms / 1000)
-        following = None
-        if change is not None:
-            following = change.after.status.value if change.after.phase.ended else "retry"
-        self._span.ended(result, following=following)
-
-
-@contextmanager
-def observed_attempt(
-    attempt: AttemptPlan, outgoing: Outgoing, *, started_at: datetime
-) -> Iterator[_ObservedAttempt]:
-    """Observe an attempt while the block makes it."""
-    ids = {
-        "event": outgoing.event.event_id,
-        "delivery": outgoing.delivery_id,
-        "endpoint": outgoing.endpoint.endpoint_id,
-        "tenant": outgoing.endpoint.tenant_id,
-    }
-    instruments.IN_FLIGHT.add(1)
-    try:
-        with spans.attempt(
-            outgoing.event.traceparent,
-            event_type=outgoing.event_type,
-            number=attempt.number,
-            trigger=attempt.trigger.value,
-            ids=ids,
-        ) as span:
-            yield _ObservedAttempt(attempt, outgoing, span, started_at=started_at)
-    finally:
-        instruments.IN_FLIGHT.add(-1)
 
 
 def _public_headers(outgoing: Outgoing) -> Collection[str]:

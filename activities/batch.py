@@ -15,9 +15,8 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from enum import Enum, auto
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -30,6 +29,7 @@ from temporalio.service import RPCError
 
 from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
 from activities.batch_member import BatchMember, EndpointSlots
+from activities.batch_results import GIVEN_UP, MemberResult, Status, result_of, with_status
 from activities.heartbeat import TimeLeft, heartbeat
 from hookfast.byte_budget import NoRoom
 from hookfast.clock import Clock, utc_now
@@ -41,7 +41,6 @@ from hookfast.deliveries.batch_messages import (
     BatchResult,
     RecordBatchInput,
     Unrecorded,
-    summary,
     workflow_id,
 )
 from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
@@ -79,27 +78,7 @@ class _Write(Protocol):
     async def __call__(self, connection: AsyncConnection, *, batch_id: str) -> None: ...
 
 
-class _Status(Enum):
-    """How a delivery left its batch."""
-
-    DELIVERED = auto()
-    CONTINUES = auto()  # its row says so already
-    LEAVES_UNSAVED = auto()  # its row has yet to say so
-    RETURNED = auto()  # nothing was begun
-    UNRECORDED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class _Result:
-    status: _Status
-    why: str = ""
-    unrecorded: Unrecorded | None = None
-
-
-_GIVEN_UP = _Result(_Status.CONTINUES, "given up")
-
-
-_Tasks = dict["asyncio.Task[_Result]", BatchMember]
+_Tasks = dict["asyncio.Task[MemberResult]", BatchMember]
 
 
 class BatchActivities:
@@ -142,11 +121,11 @@ class BatchActivities:
                 batch.end()
             if left.fits(0):
                 await self._settle(results, input.batch_id)
-            return _result_of(results)
+            return result_of(results)
 
     async def _attempt_all(
         self, input: BatchInput, batch: Batch, left: TimeLeft
-    ) -> dict[str, _Result]:
+    ) -> dict[str, MemberResult]:
         """Attempt the deliveries of the batch. Return the result of each, in order of arrival."""
         slots = EndpointSlots(self._loader, batch.id)
         arrived: list[str] = []
@@ -165,7 +144,7 @@ class BatchActivities:
         await self._loader.renew(input.delivery_ids, batch_id=batch.id)
         take(input.delivery_ids)
         batch.open(take)
-        results: dict[str, _Result] = {}
+        results: dict[str, MemberResult] = {}
         ends_at = asyncio.get_running_loop().time() + _LONGEST.total_seconds()
         while pending or not batch.complete.done():
             due = asyncio.get_running_loop().time() + _CHECK_SECONDS
@@ -178,7 +157,7 @@ class BatchActivities:
             now = asyncio.get_running_loop().time()
             if not left.fits(0):
                 # This worker was frozen and another has the batch now: it changes the rows.
-                given_up = {member.delivery_id: _GIVEN_UP for member in pending.values()}
+                given_up = {member.delivery_id: GIVEN_UP for member in pending.values()}
                 return results | ended | given_up
             for member in pending.values():
                 member.extend_deadline(now - due)
@@ -218,37 +197,37 @@ class BatchActivities:
 
     async def _attempt_first(
         self, member: BatchMember, batch_id: str, slots: EndpointSlots
-    ) -> _Result:
+    ) -> MemberResult:
         try:
             async with slots.turn(member):
                 planned = await self._plan(member, batch_id)
-                if isinstance(planned, _Result):
+                if isinstance(planned, MemberResult):
                     return planned
                 async with self._runner.room(planned) as room:
                     await self._runner.load(planned, room)
                     if not member.fits(planned.time_needed):
-                        return _Result(_Status.RETURNED)
+                        return MemberResult(Status.RETURNED)
                     member.begin()
                     made = await self._runner.send_and_record(planned, room, member)
         except NotFound:
             log.error("A delivery has no row; it is left out.", delivery_id=member.delivery_id)
-            return _Result(_Status.CONTINUES, "it has no row")
+            return MemberResult(Status.CONTINUES, "it has no row")
         except NoLongerDue:
-            return _Result(_Status.LEAVES_UNSAVED, "it changed")
+            return MemberResult(Status.LEAVES_UNSAVED, "it changed")
         except MappingFailed:
-            return _Result(_Status.LEAVES_UNSAVED, "its mapping fails")
+            return MemberResult(Status.LEAVES_UNSAVED, "its mapping fails")
         except NoRoom:
-            return _Result(_Status.LEAVES_UNSAVED, "there was no room for its body")
+            return MemberResult(Status.LEAVES_UNSAVED, "there was no room for its body")
         except EgressUnavailable:
             # Its own workflow waits between two tries; a relay would take it again at once.
-            return _Result(_Status.LEAVES_UNSAVED, "the egress proxy does not work")
+            return MemberResult(Status.LEAVES_UNSAVED, "the egress proxy does not work")
         except (HookfastError, SQLAlchemyError) as error:  # ours, and nothing was sent
             DATABASE.failed(
                 "A first attempt could not be made; it is tried again.",
                 delivery_id=member.delivery_id,
                 error=type(error).__name__,
             )
-            return _Result(_Status.RETURNED)
+            return MemberResult(Status.RETURNED)
         except Exception as error:
             # It must not stop the others; its own workflow shows it, and pauses between two tries.
             log.error(
@@ -256,21 +235,21 @@ class BatchActivities:
                 delivery_id=member.delivery_id,
                 exc_info=error,
             )
-            return _Result(_Status.LEAVES_UNSAVED, "it failed unexpectedly")
+            return MemberResult(Status.LEAVES_UNSAVED, "it failed unexpectedly")
         if made.change is None:
             late = Unrecorded.of(member.delivery_id, planned.endpoint_id, made.ended)
-            return _Result(_Status.UNRECORDED, "recorded late", late)
+            return MemberResult(Status.UNRECORDED, "recorded late", late)
         if made.outcome.healthy:
             self._unhealthy.mark_healthy(planned.endpoint_id)
         else:
             self._unhealthy.mark_unhealthy(planned.endpoint_id)
         if made.change.after.phase is Phase.DELIVERED:
-            return _Result(_Status.DELIVERED)
-        return _Result(
-            _Status.CONTINUES, str(made.outcome.status_code or made.outcome.result.value)
+            return MemberResult(Status.DELIVERED)
+        return MemberResult(
+            Status.CONTINUES, str(made.outcome.status_code or made.outcome.result.value)
         )
 
-    async def _plan(self, member: BatchMember, batch_id: str) -> AttemptContext | _Result:
+    async def _plan(self, member: BatchMember, batch_id: str) -> AttemptContext | MemberResult:
         """Plan the first attempt, if the batch may make it; otherwise return how the delivery
         leaves."""
         outgoing = await self._loader.load(member.delivery_id, fresh=True)
@@ -278,23 +257,23 @@ class BatchActivities:
         if outgoing.batch_id != batch_id or life.batch_until is None or life.batch_until <= now:
             # Attempted before a crash, or another worker's by now.
             if life.phase is Phase.DELIVERED:
-                return _Result(_Status.DELIVERED)
-            return _Result(_Status.CONTINUES, life.status.value)
+                return MemberResult(Status.DELIVERED)
+            return MemberResult(Status.CONTINUES, life.status.value)
         member.take(outgoing.endpoint)
         member.extend(life.batch_until, now=now)
         attempt = next_step(life, now, in_batch=True)
         if not isinstance(attempt, AttemptPlan) or attempt.trigger is not Trigger.FIRST:
-            return _Result(_Status.LEAVES_UNSAVED, life.status.value)
+            return MemberResult(Status.LEAVES_UNSAVED, life.status.value)
         decision = admit(
             outgoing.gate, member.delivery_id, attempt=attempt, released=outgoing.life.released
         )
         if decision is not Admission.SEND:
-            return _Result(_Status.LEAVES_UNSAVED, "its endpoint takes nothing now")
+            return MemberResult(Status.LEAVES_UNSAVED, "its endpoint takes nothing now")
         if outgoing.endpoint.limits is not None:
-            return _Result(_Status.LEAVES_UNSAVED, "its endpoint has limits")
+            return MemberResult(Status.LEAVES_UNSAVED, "its endpoint has limits")
         stored = outgoing.stored_body
         if stored is not None and stored.is_large:
-            return _Result(_Status.LEAVES_UNSAVED, "its body is large")
+            return MemberResult(Status.LEAVES_UNSAVED, "its body is large")
         return AttemptContext(outgoing, attempt, self._clock, member)
 
     async def _record(self, delivery_id: str, ended: AttemptEnded) -> None:
@@ -309,7 +288,7 @@ class BatchActivities:
 
     async def _leave_behind(
         self, pending: _Tasks, batch_id: str, *, everything: bool
-    ) -> dict[str, _Result]:
+    ) -> dict[str, MemberResult]:
         """Remove deliveries to slow endpoints from the batch and from `pending`. Requests that have
         begun continue; the others to the same endpoint are not made here."""
         slow = {member.endpoint_id for member in pending.values() if member.slow}
@@ -319,13 +298,13 @@ class BatchActivities:
             if everything or (member.endpoint_id in slow and (member.slow or not member.begun))
         }
         now = self._clock()
-        results: dict[str, _Result] = {}
+        results: dict[str, MemberResult] = {}
         by_until: defaultdict[datetime, list[str]] = defaultdict(list)
         for task, member in leaving.items():
             del pending[task]
             if member.endpoint is None or not member.begun:
                 task.cancel()
-                results[member.delivery_id] = _Result(_Status.RETURNED)
+                results[member.delivery_id] = MemberResult(Status.RETURNED)
                 continue
             until = now + timedelta(seconds=member.endpoint.timeout_seconds) + RECORD_SHARE + SLACK
             # Before the row says so: the request checks the row right before its first byte.
@@ -333,7 +312,7 @@ class BatchActivities:
             if member.slow:
                 self._unhealthy.mark_unhealthy(member.endpoint.endpoint_id)
             by_until[until].append(member.delivery_id)
-            results[member.delivery_id] = _Result(_Status.CONTINUES, "no answer yet")
+            results[member.delivery_id] = MemberResult(Status.CONTINUES, "no answer yet")
             self._track(asyncio.create_task(self._late(task, member, batch_id)))
         await self._write(
             [
@@ -344,15 +323,17 @@ class BatchActivities:
         )
         return results
 
-    async def _late(self, task: asyncio.Task[_Result], member: BatchMember, batch_id: str) -> None:
+    async def _late(
+        self, task: asyncio.Task[MemberResult], member: BatchMember, batch_id: str
+    ) -> None:
         """Wait for a request that outlives its batch, and hand on its result."""
         result = await task
         match result.status:
-            case _Status.UNRECORDED if result.unrecorded is not None:
+            case Status.UNRECORDED if result.unrecorded is not None:
                 await self._hand_over(result.unrecorded, batch_id)
-            case _Status.LEAVES_UNSAVED | _Status.RETURNED:
+            case Status.LEAVES_UNSAVED | Status.RETURNED:
                 await self._settle(
-                    {member.delivery_id: replace(result, status=_Status.LEAVES_UNSAVED)}, batch_id
+                    {member.delivery_id: replace(result, status=Status.LEAVES_UNSAVED)}, batch_id
                 )
             case _:  # recorded, and its row requests its workflow
                 self._on_commit(Wakeup.OUTBOX)
@@ -373,10 +354,10 @@ class BatchActivities:
                 error=str(error)[:200],
             )
 
-    async def _settle(self, results: dict[str, _Result], batch_id: str) -> None:
+    async def _settle(self, results: dict[str, MemberResult], batch_id: str) -> None:
         """Write the results that the rows do not have yet."""
-        leaving = _with_status(results, _Status.LEAVES_UNSAVED)
-        returned = _with_status(results, _Status.RETURNED)
+        leaving = with_status(results, Status.LEAVES_UNSAVED)
+        returned = with_status(results, Status.RETURNED)
         await self._write(
             [
                 *([partial(outbox.leave_batch, delivery_ids=leaving)] if leaving else []),
@@ -384,7 +365,7 @@ class BatchActivities:
             ],
             batch_id,
         )
-        if len(results) > len(_with_status(results, _Status.DELIVERED)):
+        if len(results) > len(with_status(results, Status.DELIVERED)):
             self._on_commit(Wakeup.OUTBOX)
 
     async def _write(self, changes: Collection[_Write], batch_id: str) -> None:
@@ -411,28 +392,3 @@ def _only_slow_left(members: Collection[BatchMember]) -> bool:
         member.endpoint_id in slow and (not member.begun or member.waits_for(_CHECK_SECONDS))
         for member in members
     )
-
-
-def _with_status(results: dict[str, _Result], status: _Status) -> list[str]:
-    return [delivery_id for delivery_id, result in results.items() if result.status is status]
-
-
-def _result_of(results: dict[str, _Result]) -> BatchResult:
-    """The result of the batch."""
-    delivered, returned = (
-        _with_status(results, _Status.DELIVERED),
-        _with_status(results, _Status.RETURNED),
-    )
-    unrecorded = [one.unrecorded for one in results.values() if one.unrecorded is not None]
-    continued = {
-        delivery_id: result.why
-        for delivery_id, result in results.items()
-        if result.status in (_Status.CONTINUES, _Status.LEAVES_UNSAVED, _Status.UNRECORDED)
-    }
-    line = summary(
-        len(results),
-        delivered=len(delivered),
-        continued=len(continued),
-        returned=len(returned),
-    )
-    return BatchResult(line, delivered, continued, returned, unrecorded)

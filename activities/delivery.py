@@ -30,7 +30,6 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
-from activities.fair_slots import FairSlots
 from activities.heartbeat import TimeLeft, heartbeat
 from activities.waiting_room import WaitingRoom, postponed
 from hookfast.byte_budget import NoRoom
@@ -57,6 +56,7 @@ from hookfast.endpoints.circuit import Admission, admit
 from hookfast.endpoints.limits import Granted
 from hookfast.errors import NotFound, Unavailable
 from hookfast.sender import EgressUnavailable
+from hookfast.slots import Slots
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, admission, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
@@ -91,7 +91,7 @@ class DeliveryActivities:
         loader: OutgoingLoader,
         runner: AttemptRunner,
         recorder: Recorder,
-        fast_lane: FairSlots,
+        fast_lane: Slots,
         held_backstop: timedelta,
         on_commit: Callable[[Wakeup], None],
         retry_lag: RetryLag,

@@ -11,9 +11,9 @@ from datetime import timedelta
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities.attempt import AttemptContext, AttemptRunner
-from activities.fair_slots import FairSlots
 from hookfast.byte_budget import NoRoom
 from hookfast.deliveries.time_budget import ROOM
+from hookfast.slots import Slots
 from hookfast.storage.deliveries.bodies import AttemptRoom
 from hookfast.telemetry import instruments
 
@@ -27,7 +27,7 @@ class WaitingRoom:
 
     def __init__(self, runner: AttemptRunner) -> None:
         self._runner = runner
-        self._places = FairSlots(_PLACES)
+        self._places = Slots(_PLACES)
 
     @asynccontextmanager
     async def room(self, planned: AttemptContext) -> AsyncIterator[AttemptRoom]:

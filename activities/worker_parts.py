@@ -13,7 +13,6 @@ from activities.batch import BatchActivities
 from activities.circuit_breaker import CircuitActivities
 from activities.daily import DailyActivities
 from activities.delivery import DeliveryActivities
-from activities.fair_slots import FairSlots
 from activities.job import JobActivities
 from activities.owner_mail import MailActivities
 from activities.retention import RetentionActivities
@@ -30,6 +29,7 @@ from hookfast.sender import Sender, sender_of
 from hookfast.settings.settings import Settings
 from hookfast.signing.encryption import encrypted_size
 from hookfast.signing.portal_link import OwnerLinks
+from hookfast.slots import Slots
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.bodies import SEND_BUFFER, AttemptBodies
@@ -99,7 +99,7 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
         loader=loader,
         runner=runner,
         recorder=recorder,
-        fast_lane=FairSlots(settings.max_concurrent_attempts),
+        fast_lane=Slots(settings.max_concurrent_attempts),
         held_backstop=settings.held_backstop,
         on_commit=on_commit,
         retry_lag=retry_lag,

@@ -18,7 +18,6 @@ from api.context.source_cache import SourceCache
 from api.context.temporal_retention import TemporalRetention
 from api.limits.backlog import Backlog
 from api.limits.failure_limit import FailureLimit
-from api.limits.inbound_load import InboundLoad
 from api.limits.key_rate import KeyRate
 from api.limits.receiver_checks import ReceiverCheckLimit
 from api.stream.hub import StreamHub
@@ -30,6 +29,7 @@ from hookfast.process import new_process_id
 from hookfast.sender import Sender, sender_of
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
+from hookfast.slots import Slots
 from hookfast.storage.counting import folding
 from hookfast.storage.database.doorbell import Doorbell, doorbell_for
 from hookfast.storage.database.engine import Database
@@ -72,7 +72,7 @@ class Context:
     sources: SourceCache
     rejections: InboundRejections
     loop_reports: LoopReports
-    inbound_load: InboundLoad
+    inbound_slots: Slots
     bodies: ByteBudget
     parsed_bodies: ByteBudget
     backlog: Backlog
@@ -152,7 +152,7 @@ async def open_context(
             sources=SourceCache(database, keyring, clock=clock),
             rejections=rejections,
             loop_reports=LoopReports(database, doorbell, clock=clock),
-            inbound_load=InboundLoad(settings.max_inbox_requests),
+            inbound_slots=Slots(settings.max_inbox_requests, most=settings.max_inbox_requests // 2),
             bodies=ByteBudget(
                 settings.max_body_memory,
                 largest=max(

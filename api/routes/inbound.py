@@ -133,7 +133,13 @@ async def receive_webhook(
         source = await _admitted(client_address(request), source, context)
         received = await _with_body(request, context)
         # only now: requests whose bodies do not arrive must not keep others out
-        with context.inbound_load.enter(source.id):
+        with context.inbound_slots.enter(source.id) as entered:
+            if not entered:
+                raise Unavailable(
+                    "Too many requests are in progress. Nothing was stored; send it again.",
+                    code="overloaded",
+                    retry_after=1,
+                )
             source, verified = await _verified(source, received, context)
             if isinstance(verified, Answer):
                 _report(source, "answered")

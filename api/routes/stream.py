@@ -17,7 +17,7 @@ from api.http.fields import SourceId, TenantId, TimeInput
 from api.http.response_body import covering_claim
 from api.http.routing import router
 from api.stream.blocks import event_block
-from api.stream.feed_stream import Pieces, feed_stream
+from api.stream.feed_stream import feed_stream
 from api.stream.response import StreamResponse
 from hookfast.byte_budget import Claim
 from hookfast.errors import InvalidInput
@@ -143,7 +143,7 @@ async def stream_events(
         chosen,
         after=place if gap is None else gap.cursor,
         gap=gap,
-        pieces=_raw_pieces(context) if payload == "raw" else _pieces,
+        pieces=partial(_pieces, context, payload == "raw"),
         key_works=partial(key_still_works, request),
         memory=covering_claim(request.scope, "stream"),
     )
@@ -167,36 +167,34 @@ async def _place(
     return place
 
 
-async def _pieces(events: Sequence[FeedEvent], memory: Claim) -> AsyncIterator[bytes]:
+async def _pieces(
+    context: Context, raw: bool, events: Sequence[FeedEvent], memory: Claim
+) -> AsyncIterator[bytes]:
+    """Yield the blocks of several events together. With `raw`, each original request is a piece by
+    itself, because it may be many times larger than an event."""
     piece = bytearray()
     for event in events:
-        if event.raw_only:
-            continue
-        piece += event_block(event)
-        if len(piece) >= _PIECE_BYTES:
+        inbox_id = event.inbox_id if raw else None
+        if piece and (inbox_id is not None or len(piece) >= _PIECE_BYTES):
             yield bytes(piece)
             piece.clear()
+        if inbox_id is not None:
+            yield await _raw_block(context, event, inbox_id, memory)
+        elif raw or not event.raw_only:
+            piece += event_block(event)
     if piece:
         yield bytes(piece)
 
 
-def _raw_pieces(context: Context) -> Pieces:
-    """Return a function that sends each event by itself: an original request may be many times
-    larger than an event."""
-
-    async def pieces(events: Sequence[FeedEvent], memory: Claim) -> AsyncIterator[bytes]:
-        for event in events:
-            if event.inbox_id is None:
-                yield event_block(event)
-                continue
-            async with context.database.read() as connection:
-                sizes = await inbox_entries.sizes(connection, [event.inbox_id])
-            size = _RAW_COPIES * sizes.get(event.inbox_id, 0)
-            await memory.grow(size)
-            async with context.database.read() as connection:
-                raws = await inbox_entries.raw_requests(connection, [event.inbox_id])
-            block = event_block(event, raws.pop(event.inbox_id, None))
-            yield block
-            memory.shrink(size)
-
-    return pieces
+async def _raw_block(context: Context, event: FeedEvent, inbox_id: str, memory: Claim) -> bytes:
+    """Return the block of an event with its original request, which is counted until the block is
+    made."""
+    async with context.database.read() as connection:
+        sizes = await inbox_entries.sizes(connection, [inbox_id])
+    size = _RAW_COPIES * sizes.get(inbox_id, 0)
+    await memory.grow(size)
+    async with context.database.read() as connection:
+        raws = await inbox_entries.raw_requests(connection, [inbox_id])
+    block = event_block(event, raws.pop(inbox_id, None))
+    memory.shrink(size)
+    return block

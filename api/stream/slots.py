@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hookfast.errors import TooManyRequests, Unavailable
+from hookfast.slots import Slots
 
 _RETRY_SECONDS = 10
 
@@ -17,23 +17,23 @@ class StreamSlots:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._tenant_limit = max(1, limit // 4)
-        self._taken: Counter[str | None] = Counter()
+        self._slots = Slots(limit, most=self._tenant_limit)
 
     @property
     def taken(self) -> int:
         """The number of slots in use."""
-        return self._taken.total()
+        return self._limit - self._slots.free
 
     def check(self, tenant_id: str | None) -> None:
         """Raise the errors of `enter`, before work is done for a stream that gets no slot."""
-        if tenant_id is not None and self._taken[tenant_id] >= self._tenant_limit:
+        if tenant_id is not None and self._slots.share_is_used(tenant_id):
             raise TooManyRequests(
                 f"This tenant already has {self._tenant_limit} open streams, its maximum; close "
                 "one.",
                 code="too_many_streams",
                 retry_after=_RETRY_SECONDS,
             )
-        if self.taken >= self._limit:
+        if self._slots.free <= 0:
             raise Unavailable(
                 "Too many streams are open; try again.",
                 code="overloaded",
@@ -46,10 +46,5 @@ class StreamSlots:
         TooManyRequests (`too_many_streams`) if the tenant has used its share, and Unavailable
         (`overloaded`) if all slots are taken."""
         self.check(tenant_id)
-        self._taken[tenant_id] += 1
-        try:
+        with self._slots.take(tenant_id):
             yield
-        finally:
-            self._taken[tenant_id] -= 1
-            if not self._taken[tenant_id]:
-                del self._taken[tenant_id]

@@ -29,7 +29,7 @@ from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from prometheus_client import CollectorRegistry
 
-from hookfast.telemetry import instruments, spans
+from hookfast.telemetry import instruments, metric, spans
 from hookfast.version import VERSION
 
 _FINISH_SECONDS: Final = 5.0
@@ -82,7 +82,7 @@ def _set_up(process: str, *, by_tenant: bool) -> Telemetry:
     if pushes_metrics:
         readers.append(_pushing_reader())
     if by_tenant:
-        instruments.show_tenants()
+        metric.show_tenants()
     # `finish` shuts the providers down: their own way, at exit, waits for a collector that is away
     metrics.set_meter_provider(
         MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)

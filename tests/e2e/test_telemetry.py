@@ -20,7 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hookfast.events.operational import SYSTEM_TENANT
 from hookfast.logs.catalogue import Kind
-from hookfast.telemetry.instruments import CATALOGUE, TENANT_LABEL
+from hookfast.telemetry.instruments import CATALOGUE
+from hookfast.telemetry.metric import TENANT_LABEL
 from tests.e2e.otlp_collector import Collector, ReceivedSpan, collector
 from tests.e2e.service_process import NO_TLS, eventually, free_ports
 from tests.e2e.test_up import Up, running_up

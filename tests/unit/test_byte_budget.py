@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 
 import pytest
@@ -68,25 +68,6 @@ async def test_part_of_an_owner_leaves_a_part_of_the_share_to_others(memory: Exi
     await memory.enter_context(budget.claim("body", "tenant")).grow(160, within=0)
 
 
-async def test_turn_goes_to_the_part_that_holds_least(memory: ExitStack) -> None:
-    budget = ByteBudget(200, largest=100)
-    first = ExitStack()
-    await first.enter_context(budget.claim("body", "first")).grow(90)
-    await memory.enter_context(budget.claim("body", "all", part_of("all", "greedy"))).grow(10)
-    order: list[str] = []
-
-    async def wait(site: str) -> None:
-        with budget.claim("body", "all", part_of("all", site)) as claim:
-            await claim.grow(60)
-            order.append(site)
-
-    waiting = [asyncio.create_task(wait(site)) for site in ("greedy", "greedy", "modest")]
-    await asyncio.sleep(0)
-    first.close()
-    await asyncio.gather(*waiting)
-    assert order[0] == "modest"
-
-
 @pytest.mark.parametrize("owners", range(1, 20))
 async def test_something_stays_free_however_many_owners_there_are(
     memory: ExitStack, owners: int
@@ -138,15 +119,26 @@ async def test_bodies_that_grow_side_by_side_all_complete() -> None:
     assert budget.used == 0
 
 
-async def test_turn_goes_to_the_owner_who_holds_least(memory: ExitStack) -> None:
+@pytest.mark.parametrize(
+    ("owners", "held"),
+    [
+        (lambda name: [name], 30),
+        (lambda name: ["all", name], 30),
+        (lambda name: ["all", part_of("all", name)], 10),
+    ],
+    ids=["owners", "other owners if all share one", "parts of an owner"],
+)
+async def test_turn_goes_to_the_owner_who_holds_least(
+    memory: ExitStack, owners: Callable[[str], list[str]], held: int
+) -> None:
     budget = ByteBudget(200, largest=100)
     first = ExitStack()
     await first.enter_context(budget.claim("body", "first")).grow(90)
-    await memory.enter_context(budget.claim("body", "greedy")).grow(30)
+    await memory.enter_context(budget.claim("body", *owners("greedy"))).grow(held)
     order: list[str] = []
 
     async def wait(name: str) -> None:
-        with budget.claim("body", name) as claim:
+        with budget.claim("body", *owners(name)) as claim:
             await claim.grow(60)
             order.append(name)
 
@@ -155,27 +147,6 @@ async def test_turn_goes_to_the_owner_who_holds_least(memory: ExitStack) -> None
     first.close()
     await asyncio.gather(*waiting)
     assert order[0] == "modest"
-
-
-async def test_turn_goes_to_the_least_of_the_other_owners_if_all_share_one(
-    memory: ExitStack,
-) -> None:
-    budget = ByteBudget(200, largest=100)
-    first = ExitStack()
-    await first.enter_context(budget.claim("body", "first")).grow(90)
-    await memory.enter_context(budget.claim("body", "all", "greedy")).grow(30)
-    order: list[str] = []
-
-    async def wait(name: str) -> None:
-        with budget.claim("body", "all", name) as claim:
-            await claim.grow(60)
-            order.append(name)
-
-    waiting = [asyncio.create_task(wait(name)) for name in ("greedy", "modest")]
-    await asyncio.sleep(0)
-    first.close()
-    await asyncio.gather(*waiting)
-    assert order == ["modest", "greedy"]
 
 
 @pytest.mark.parametrize("left", [0, 20])

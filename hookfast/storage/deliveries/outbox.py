@@ -211,11 +211,13 @@ async def leave_batch(
 async def return_from_batch(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, batch_id: str
 ) -> None:
-    """Put deliveries that their batch has not begun back into the outbox, as if never taken."""
+    """Put deliveries that their batch has not begun back into the outbox, as if never taken. The
+    workflow of one that was changed meanwhile waits for the batch's end, so it is woken."""
+    wake_count = case((_NOTHING_BEGAN, 0), else_=_C.wake_count + 1)
     await connection.execute(
         update(_DELIVERIES)
         .where(_C.id.in_(_in_batch(delivery_ids, batch_id)))
-        .values(leased_until=None, batch_until=None, batch_id=None)
+        .values(**_WOKEN | {"wake_count": wake_count}, batch_until=None, batch_id=None)
     )
 
 

@@ -57,12 +57,17 @@ class Server:
         lines = ("Content-Type: application/json", "Connection: close", f"Content-Length: {length}")
         return self.head("POST", "/v1/tenants", *lines)
 
+    def client(self) -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{self.port}/v1",
+            headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
+            timeout=PATIENCE,
+            trust_env=False,
+        )
+
     async def get_body(self) -> httpx2.Response:
-        async with httpx2.AsyncClient(timeout=PATIENCE, trust_env=False) as client:
-            return await client.get(
-                f"http://127.0.0.1:{self.port}/v1/inbox/{self.inbox_id}/body",
-                headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
-            )
+        async with self.client() as client:
+            return await client.get(f"/inbox/{self.inbox_id}/body")
 
     async def until_used(self, low: int, high: int = 2**40) -> None:
         while not low <= self.budget.used <= high:  # noqa: ASYNC110 - the server has no event for it
@@ -186,12 +191,7 @@ async def test_streams_that_nobody_reads_are_bounded_and_make_room(
 ) -> None:
     """Each reads the events since a time by itself."""
     monkeypatch.setattr(stream, "_PIECE_BYTES", 1)  # a piece fits beside a page
-    async with httpx2.AsyncClient(
-        base_url=f"http://127.0.0.1:{server.port}/v1",
-        headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
-        timeout=PATIENCE,
-        trust_env=False,
-    ) as client:
+    async with server.client() as client:
         await client.put("/event-types/order.invoice.paid", json={})
         for number in range(8):
             event = {"type": "order.invoice.paid", "data": f"{number}" + "x" * 90_000}
@@ -215,11 +215,7 @@ async def test_streams_that_nobody_reads_are_bounded_and_make_room(
 
 
 async def test_streams_that_wait_for_room_keep_no_others_from_reading(server: Server) -> None:
-    async with httpx2.AsyncClient(
-        base_url=f"http://127.0.0.1:{server.port}/v1",
-        headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
-        trust_env=False,
-    ) as client:
+    async with server.client() as client:
         await client.put("/event-types/order.invoice.paid", json={})
         event = {"type": "order.invoice.paid", "data": "x" * 50_000}
         assert (await client.post("/events", json=event)).status_code == 202
@@ -284,12 +280,7 @@ async def test_change_whose_answer_finds_no_room_is_not_reported_as_refused(
 ) -> None:
     monkeypatch.setattr(byte_budget, "SHORT_WAIT_SECONDS", 0.05)
     events = [{"type": "order.invoice.paid", "data": {"number": one}} for one in range(200)]
-    async with httpx2.AsyncClient(
-        base_url=f"http://127.0.0.1:{server.port}/v1",
-        headers={"Authorization": f"Bearer {OPERATOR_KEY}"},
-        timeout=PATIENCE,
-        trust_env=False,
-    ) as client:
+    async with server.client() as client:
         await client.put("/event-types/order.invoice.paid", json={})
         answer = await client.post("/events/batch", json={"events": events})
         assert answer.status_code == 202, answer.text

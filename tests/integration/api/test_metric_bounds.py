@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from api.access import request_metrics
 from api.access.request_metrics import METHODS, OTHER, PAGES
 from api.context.context import Context
-from hookfast.telemetry import exposition, instruments
+from hookfast.telemetry import exposition, instruments, metric
 from tests.support.api_client import Make, MakeEventType
 
 pytestmark = pytest.mark.anyio
@@ -150,9 +150,9 @@ async def test_request_without_a_route_of_its_own_has_the_label_of_others(
 async def test_labels_beyond_the_limit_are_counted_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(instruments, "MAX_SERIES", 3)
-    monkeypatch.setattr(instruments, "CATALOGUE", {})
-    count = instruments.Counter("hookfast.tests.overflow", "1", "Of a test.", labels=("one",))
+    monkeypatch.setattr(metric, "MAX_SERIES", 3)
+    monkeypatch.setattr(metric, "CATALOGUE", {})
+    count = metric.Counter("hookfast.tests.overflow", "1", "Of a test.", labels=("one",))
     for number in range(10):
         count.add(one=str(number))
         count.add(one="0")

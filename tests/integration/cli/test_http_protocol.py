@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
 from itertools import chain, repeat
 
 import pytest
-import uvicorn
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.app import create_app
 from hookfast.cli.api import server_config
 from hookfast.cli.http_protocol import ApiHttp
-from hookfast.connections.connections import ConnectionLimits, Connections
+from hookfast.connections.connections import ConnectionLimits
 from hookfast.connections.protocol import BoundedHttp
 from hookfast.settings.settings import Settings
+from tests.support.http_server import http_server
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -58,16 +57,8 @@ async def port() -> AsyncIterator[int]:
     limits = ConnectionLimits(
         total=100, per_client=100, head_seconds=HEAD_SECONDS, idle_seconds=60, unread_seconds=60
     )
-    http = partial(Impatient, connections=Connections(limits))
-    config = uvicorn.Config(echo, http=http, lifespan="off", log_config=None)
-    server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        serving = asyncio.create_task(server.serve(sockets=[listener]))
-        while not server.started:  # noqa: ASYNC110 - uvicorn offers no event for it
-            await asyncio.sleep(0.01)
-        yield listener.getsockname()[1]
-        server.should_exit = True
-        await serving
+    async with http_server(echo, limits, protocol=Impatient) as port:
+        yield port
 
 
 async def _send(port: int, parts: Iterator[bytes], *, pause: float = 0.0) -> tuple[bytes, int]:
@@ -160,6 +151,26 @@ async def test_request_in_pieces_within_the_limits_is_answered(port: int) -> Non
     answer, _ = await _send(port, iter(pieces), pause=0.001)
     assert answer.startswith(b"HTTP/1.1 200")
     assert answer.endswith(b"\r\n5")
+
+
+async def test_chunks_of_a_read_are_passed_on_together(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that tiny chunks on many connections do not keep the server from all others."""
+    passed: list[int] = []
+    pass_on = HttpToolsProtocol.on_body
+
+    def counted(protocol: HttpToolsProtocol, body: bytes) -> None:
+        passed.append(len(body))
+        pass_on(protocol, body)
+
+    monkeypatch.setattr(HttpToolsProtocol, "on_body", counted)
+    head = START.replace(b"GET", b"POST") + b"Transfer-Encoding: chunked\r\n"
+    chunks = b"1\r\nx\r\n" * 40_000 + b"0\r\n\r\n"
+    answer, _ = await _send(port, iter([head + b"Connection: close\r\n\r\n" + chunks]))
+    assert answer.endswith(b"\r\n40000")
+    assert sum(passed) == 40_000
+    assert len(passed) < 1_000  # reads
 
 
 async def test_bodies_and_answers_may_take_longer_than_heads(port: int) -> None:

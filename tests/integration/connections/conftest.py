@@ -84,6 +84,13 @@ class Client:
         except ConnectionError:
             return True
 
+    async def drip(self, data: bytes) -> None:
+        """Send this again and again until the server closes the connection."""
+        async with asyncio.timeout(PATIENCE):
+            while not self.reader.at_eof():
+                self.send(data)
+                await asyncio.sleep(0.02)
+
     async def is_open(self) -> bool:
         return (await self.ask()).startswith(b"HTTP/1.1 200")
 

@@ -112,20 +112,14 @@ async def test_dripping_head_gets_no_more_time(serve: Serve) -> None:
     async with serve(head_seconds=0.5) as server:
         client = await server.site.connect()
         client.send(PART)
-        async with asyncio.timeout(PATIENCE):
-            while not client.reader.at_eof():
-                client.send(b"x")
-                await asyncio.sleep(0.02)
+        await client.drip(b"x")
 
 
 async def test_idle_connection_is_closed_also_if_it_sends_empty_lines(serve: Serve) -> None:
     async with serve(idle_seconds=0.5) as server:
         client = await server.site.connect()
         assert await client.is_open()
-        async with asyncio.timeout(PATIENCE):
-            while not client.reader.at_eof():
-                client.send(b"\r\n")
-                await asyncio.sleep(0.02)
+        await client.drip(b"\r\n")
 
 
 async def test_rest_of_a_body_that_was_answered_early_has_the_time_of_a_head(serve: Serve) -> None:
@@ -133,10 +127,7 @@ async def test_rest_of_a_body_that_was_answered_early_has_the_time_of_a_head(ser
         client = await server.site.connect()
         client.send(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nx")
         assert (await client.answer()).startswith(b"HTTP/1.1 200")
-        async with asyncio.timeout(PATIENCE):
-            while not client.reader.at_eof():
-                client.send(b"x")
-                await asyncio.sleep(0.02)
+        await client.drip(b"x")
 
 
 async def test_rest_of_a_body_that_was_answered_early_leads_to_the_next_request(

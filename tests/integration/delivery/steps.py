@@ -11,7 +11,6 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.attempt import AttemptRunner
 from activities.delivery import DeliveryActivities
-from activities.fair_slots import FairSlots
 from hookfast.byte_budget import ByteBudget
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
@@ -20,6 +19,7 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.dispatch.retry_lag import RetryLag
 from hookfast.dispatch.start_window import StartWindow
 from hookfast.sender import Sender
+from hookfast.slots import Slots
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions
 from hookfast.storage.deliveries.actions import UserAction
@@ -56,7 +56,7 @@ class Steps:
             loader=loader,
             runner=self.runner,
             recorder=self.recorder,
-            fast_lane=FairSlots(16),
+            fast_lane=Slots(16),
             held_backstop=timedelta(hours=6),
             on_commit=lambda _: None,
             retry_lag=RetryLag(),

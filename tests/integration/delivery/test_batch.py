@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import AsyncMock, patch
 
 import pytest
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import batch_member
@@ -43,13 +43,15 @@ def first_attempts() -> str:
 
 async def result_of_batch(stack: Stack, delivery: str) -> BatchResult:
     """Wait until the delivery has a batch and that has ended, and return the batch's result."""
+    row = await stack.until(delivery, lambda row: row.batch_id)
+    return await batch_of(stack, row).result()
 
-    async def batch_id() -> Any:
-        return (await stack.row(delivery)).batch_id
 
-    name = batch_messages.workflow_id(await eventually(batch_id))
-    handle = stack.client.get_workflow_handle(name, result_type=BatchResult)
-    return await handle.result()
+def batch_of(stack: Stack, row: Any) -> WorkflowHandle[Any, BatchResult]:
+    """Return the batch that a delivery's row named when it was read. A busy batch returns its
+    deliveries, and their rows name it no longer."""
+    name = batch_messages.workflow_id(row.batch_id)
+    return stack.client.get_workflow_handle(name, result_type=BatchResult)
 
 
 async def has_workflow(stack: Stack, delivery: str) -> bool:
@@ -211,12 +213,12 @@ async def test_action_requested_before_the_first_attempt_takes_effect(
     ):
         [delivery] = await stack.deliver_together(await stack.endpoint("/ok"))
 
-        await stack.until(delivery, lambda row: row.batch_until)
+        row = await stack.until(delivery, lambda row: row.batch_until)
         await stack.request(delivery, action)
         requested.set()
         expected = {"cancel": "cancelled", "pause": "paused", "resend": "delivered"}[action]
         await stack.until_status(delivery, expected)
-        await result_of_batch(stack, delivery)
+        await batch_of(stack, row).result()
         if action != "pause":
             await stack.until_closed(delivery)
     assert sent(stack)[delivery] == (1 if action == "resend" else 0)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import httpx2
 from fastapi import FastAPI
+from sqlalchemy import func, select
 
 from api.context.context import Context
 from api.portal.site import PORTAL
 from hookfast.owners.notice import owner_hash
 from hookfast.signing.portal_link import OwnerLinks
+from hookfast.storage.tables import DashboardSession
 from tests.integration.dashboard.visitor import ORIGIN, Visitor, browser
 
 OWN = "/portal/endpoints/{endpoint_id}"
+SESSIONS = DashboardSession.__table__
 
 
 def local(url: str) -> str:
@@ -65,3 +69,35 @@ async def customer(
         opened = await visitor.get(await link(client, tenant_id, scope=scope, **form))
         assert opened.headers["location"] == "/portal", opened.text
         yield visitor
+
+
+@dataclass(frozen=True, slots=True)
+class Portal:
+    """The portal of the tenant `own`, which has the rows in `shop`, and of the tenant `other`."""
+
+    app: FastAPI
+    client: httpx2.AsyncClient
+    shop: dict[str, str]
+    other: str
+
+    @property
+    def own(self) -> str:
+        return self.shop["tenant_id"]
+
+    def guest(self, **options: Any) -> AbstractAsyncContextManager[Visitor]:
+        return guest(self.app, **options)
+
+    def customer(self, tenant_id: str) -> AbstractAsyncContextManager[Visitor]:
+        return customer(self.app, self.client, tenant_id)
+
+    async def link(self, tenant_id: str, **form: Any) -> str:
+        return await link(self.client, tenant_id, **form)
+
+    async def mailed(self, visitor: Visitor) -> httpx2.Response:
+        return await mailed(visitor, self.app.state.context, **self.shop)
+
+    async def sessions(self, tenant_id: str) -> int:
+        """Return how many sessions of this tenant's portal there are."""
+        async with self.app.state.context.database.read() as connection:
+            those = select(func.count()).where(SESSIONS.c.tenant_id == tenant_id)
+            return (await connection.execute(those)).scalar_one()

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from hookfast.settings.settings import Settings
 from tests.integration.dashboard.resources import new_tenant
 from tests.integration.dashboard.visitor import Visitor, text_of
-from tests.integration.portal.links import customer, guest, link
+from tests.integration.portal.links import Portal, customer, guest
 from tests.support.api_client import assert_problem
 
 pytestmark = pytest.mark.anyio
@@ -39,19 +39,17 @@ def directives(answer: httpx2.Response) -> dict[str, str]:
     return dict(each.strip().split(" ", 1) for each in policy.split(";"))
 
 
-async def test_nobody_may_frame_the_portal_unless_the_settings_say_so(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
-) -> None:
-    async with customer(app, client, shop["tenant_id"]) as visitor:
+async def test_nobody_may_frame_the_portal_unless_the_settings_say_so(portal: Portal) -> None:
+    async with portal.customer(portal.own) as visitor:
         page = await visitor.get("/portal/endpoints")
     assert directives(page)["frame-ancestors"] == "'none'"
 
 
 @pytest.mark.usefixtures("allowing")
 async def test_only_allowed_sites_may_frame_the_portal_and_none_the_dashboard(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
+    portal: Portal,
 ) -> None:
-    async with customer(app, client, shop["tenant_id"]) as visitor:
+    async with portal.customer(portal.own) as visitor:
         for path in ("/portal/endpoints", "/portal/nothing", "/portal/ended", "/guide"):
             page = await visitor.get(path)
             assert directives(page)["frame-ancestors"] == HOST, path
@@ -61,11 +59,9 @@ async def test_only_allowed_sites_may_frame_the_portal_and_none_the_dashboard(
 
 
 @pytest.mark.usefixtures("allowing")
-async def test_session_in_a_frame_has_a_cookie_that_browsers_send_there(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
-) -> None:
-    path = (await link(client, shop["tenant_id"], scope="tenant")).partition("/portal")[2]
-    async with guest(app, origin="https://hooks.example.com") as visitor:
+async def test_session_in_a_frame_has_a_cookie_that_browsers_send_there(portal: Portal) -> None:
+    path = (await portal.link(portal.own, scope="tenant")).partition("/portal")[2]
+    async with portal.guest(origin="https://hooks.example.com") as visitor:
         opened = await visitor.get(f"/portal{path}", headers=FRAMED)
         cookie = opened.headers.get_list("set-cookie")[0].lower()
         assert cookie.startswith("__host-hookfast-portal=")
@@ -75,7 +71,7 @@ async def test_session_in_a_frame_has_a_cookie_that_browsers_send_there(
         assert page.status_code == 200
         assert 'class="brand"' not in page.text  # the site around it has its own header
         assert "/portal/sign-out" not in page.text
-    async with guest(app, origin="https://hooks.example.com") as visitor:
+    async with portal.guest(origin="https://hooks.example.com") as visitor:
         opened = await visitor.get(f"/portal{path}", headers={"Sec-Fetch-Dest": "document"})
         cookie = opened.headers.get_list("set-cookie")[0].lower()
         assert "samesite=lax" in cookie
@@ -106,11 +102,9 @@ async def look(visitor: Visitor) -> tuple[str, str]:
     return theme[1] or "", accent[1]
 
 
-async def test_theme_and_accent_of_the_embedding_page_are_kept(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
-) -> None:
-    url = await link(client, shop["tenant_id"])
-    async with guest(app) as visitor:
+async def test_theme_and_accent_of_the_embedding_page_are_kept(portal: Portal) -> None:
+    url = await portal.link(portal.own)
+    async with portal.guest() as visitor:
         assert (await visitor.get(f"{url}&theme=dark&accent=0ea5e9")).status_code == 303
         assert await look(visitor) == ("dark", "/portal/accent/0ea5e9.css")
         style = await visitor.get("/portal/accent/0ea5e9.css")
@@ -126,10 +120,10 @@ async def test_theme_and_accent_of_the_embedding_page_are_kept(
 
 @pytest.mark.parametrize("query", ["theme=pink", "accent=red", "accent=%23fff", "accent=4338ca%3B"])
 async def test_wrong_look_is_explained_to_the_builder_of_the_page(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str], query: str
+    portal: Portal, query: str
 ) -> None:
-    url = await link(client, shop["tenant_id"])
-    async with guest(app) as visitor:
+    url = await portal.link(portal.own)
+    async with portal.guest() as visitor:
         answer = await visitor.get(f"{url}&{query}")
     assert answer.status_code == 422
     assert "such as #4338ca" in answer.text or "`light` or `dark`" in text_of(answer.text)

@@ -9,17 +9,15 @@ from fastapi import FastAPI
 from api.context.context import Context
 from tests.integration.dashboard.resources import end
 from tests.integration.dashboard.visitor import browser, signed_in
-from tests.integration.portal.links import OWN, customer, guest, link, mailed
+from tests.integration.portal.links import OWN, Portal, customer, guest, link, mailed
 from tests.support.api_client import OPERATOR_KEY, KeyClient, assert_problem
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_portal_link_becomes_a_session_and_leaves_the_address(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
-) -> None:
-    url = await link(client, shop["tenant_id"])
-    async with guest(app) as visitor:
+async def test_portal_link_becomes_a_session_and_leaves_the_address(portal: Portal) -> None:
+    url = await portal.link(portal.own)
+    async with portal.guest() as visitor:
         answer = await visitor.get(url)
         assert (answer.status_code, answer.headers["location"]) == (303, "/portal")
         assert answer.headers["referrer-policy"] == "no-referrer"
@@ -30,13 +28,11 @@ async def test_portal_link_becomes_a_session_and_leaves_the_address(
     assert url.rpartition("=")[2] not in page.text
 
 
-async def test_portal_link_opens_more_than_once(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
-) -> None:
+async def test_portal_link_opens_more_than_once(portal: Portal) -> None:
     """Virus scanners of mail follow links too."""
-    url = await link(client, shop["tenant_id"])
+    url = await portal.link(portal.own)
     for _ in range(2):
-        async with guest(app) as visitor:
+        async with portal.guest() as visitor:
             assert (await visitor.get(url)).headers["location"] == "/portal"
 
 
@@ -117,13 +113,9 @@ async def test_revoking_the_key_ends_its_portal_links_and_their_sessions(
     assert "no longer valid" in answer.text
 
 
-async def test_portal_session_lasts_two_hours_even_if_the_link_lasts_longer(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
-) -> None:
-    async with guest(app) as visitor:
-        answer = await visitor.get(
-            await link(client, shop["tenant_id"], expires_in_seconds=604_800)
-        )
+async def test_portal_session_lasts_two_hours_even_if_the_link_lasts_longer(portal: Portal) -> None:
+    async with portal.guest() as visitor:
+        answer = await visitor.get(await portal.link(portal.own, expires_in_seconds=604_800))
     assert "Max-Age=7200;" in answer.headers["set-cookie"]
 
 
@@ -183,10 +175,8 @@ async def test_audit_log_records_the_portal_link_without_its_url(
     assert url.rpartition("=")[2] not in str(entry)
 
 
-async def test_leaving_ends_the_session(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
-) -> None:
-    async with customer(app, client, shop["tenant_id"]) as visitor:
+async def test_leaving_ends_the_session(portal: Portal) -> None:
+    async with portal.customer(portal.own) as visitor:
         token = dict(visitor.client.cookies)["hookfast-portal"]
         sent = await visitor.post("/portal/sign-out")
         assert sent.headers["location"] == "/portal/ended"

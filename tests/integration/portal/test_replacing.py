@@ -8,19 +8,13 @@ from dataclasses import replace
 import httpx2
 import pytest
 from fastapi import FastAPI
-from sqlalchemy import func, select
 
-from api.context.context import Context
 from hookfast.settings.settings import Settings
 from hookfast.storage.accounts import sessions
-from hookfast.storage.tables import DashboardSession
-from tests.integration.dashboard.resources import new_tenant
 from tests.integration.dashboard.visitor import Forms, Visitor
-from tests.integration.portal.links import customer, guest, link, mailed
+from tests.integration.portal.links import Portal
 
 pytestmark = pytest.mark.anyio
-
-SESSIONS = DashboardSession.__table__
 
 FRAMES = [
     {"Sec-Fetch-Dest": "iframe", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "same-site"},
@@ -56,12 +50,6 @@ async def may_frame(
     app.state.context = before
 
 
-async def sessions_of(context: Context, tenant_id: str) -> int:
-    async with context.database.read() as connection:
-        own = SESSIONS.c.tenant_id == tenant_id
-        return (await connection.execute(select(func.count()).where(own))).scalar_one()
-
-
 async def sees_its_own(visitor: Visitor) -> bool:
     page = await visitor.get("/portal/endpoints")
     return page.status_code == 200 and "other_receiver" in page.text
@@ -82,45 +70,32 @@ def question(answer: httpx2.Response) -> dict[str, str]:
 @pytest.mark.usefixtures("may_frame")
 @pytest.mark.parametrize("fetch", [*TABS, *FRAMES, *UNSEEN])
 async def test_link_of_another_tenant_asks_first_wherever_it_is_opened(
-    app: FastAPI,
-    client: httpx2.AsyncClient,
-    context: Context,
-    shop: dict[str, str],
-    fetch: dict[str, str],
+    portal: Portal, fetch: dict[str, str]
 ) -> None:
-    other = await new_tenant(client)
-    async with customer(app, client, shop["tenant_id"]) as visitor:
+    async with portal.customer(portal.own) as visitor:
         cookie = dict(visitor.client.cookies)["hookfast-portal"]
-        question(await visitor.get(await link(client, other), headers=fetch))
+        question(await visitor.get(await portal.link(portal.other), headers=fetch))
         assert dict(visitor.client.cookies)["hookfast-portal"] == cookie
         assert await sees_its_own(visitor)
-    assert await sessions_of(context, other) == 0
+    assert await portal.sessions(portal.other) == 0
 
 
-async def test_link_in_a_mail_asks_too_and_so_does_the_other_way_round(
-    app: FastAPI, client: httpx2.AsyncClient, context: Context, shop: dict[str, str]
-) -> None:
-    other = await new_tenant(client)
-    async with customer(app, client, other) as visitor:
-        question(await mailed(visitor, context, **shop))
-    async with guest(app) as visitor:
-        assert (await mailed(visitor, context, **shop)).status_code == 303
-        question(await visitor.get(await link(client, other)))
+async def test_link_in_a_mail_asks_too_and_so_does_the_other_way_round(portal: Portal) -> None:
+    async with portal.customer(portal.other) as visitor:
+        question(await portal.mailed(visitor))
+    async with portal.guest() as visitor:
+        assert (await portal.mailed(visitor)).status_code == 303
+        question(await visitor.get(await portal.link(portal.other)))
 
 
 @pytest.mark.parametrize("fetch", [*TABS, FRAMES[0]])
 @pytest.mark.usefixtures("may_frame")
 async def test_visitor_who_says_so_gets_the_other_portal(
-    app: FastAPI,
-    client: httpx2.AsyncClient,
-    context: Context,
-    shop: dict[str, str],
-    fetch: dict[str, str],
+    portal: Portal, fetch: dict[str, str]
 ) -> None:
-    other = await new_tenant(client)
-    url = await link(client, other)
+    url = await portal.link(portal.other)
     posting = {name: value for name, value in fetch.items() if name != "Sec-Fetch-Site"}
-    async with customer(app, client, shop["tenant_id"]) as visitor:
+    async with portal.customer(portal.own) as visitor:
         fields = question(await visitor.get(url + "&theme=dark&accent=%230a7", headers=fetch))
         wrong = await visitor.client.post("/portal/open", data=fields, headers=posting)
         assert wrong.status_code == 422  # the accent has three digits
@@ -130,22 +105,19 @@ async def test_visitor_who_says_so_gets_the_other_portal(
             "/portal/open", data=fields, headers=posting, follow_redirects=False
         )
         assert sent.headers["location"] == "/portal"
-        assert await sessions_of(context, shop["tenant_id"]) == 0
+        assert await portal.sessions(portal.own) == 0
         page = await visitor.get("/portal/endpoints")
         assert "other_receiver" not in page.text
         assert 'data-theme="dark"' in page.text
         # the same link, and another one of the same tenant, need no question
-        for again in (url, await link(client, other, scope="tenant")):
+        for again in (url, await portal.link(portal.other, scope="tenant")):
             assert (await visitor.get(again)).status_code == 303
-    assert await sessions_of(context, other) == 1
+    assert await portal.sessions(portal.other) == 1
 
 
-async def test_answer_must_come_from_the_page_that_asks(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
-) -> None:
-    other = await new_tenant(client)
-    url = await link(client, other)
-    async with customer(app, client, shop["tenant_id"]) as visitor, guest(app) as attacker:
+async def test_answer_must_come_from_the_page_that_asks(portal: Portal) -> None:
+    url = await portal.link(portal.other)
+    async with portal.customer(portal.own) as visitor, portal.guest() as attacker:
         (others,) = {
             given["csrf"] for *_, given in Forms((await attacker.get("/portal/ended")).text).found
         }
@@ -164,30 +136,22 @@ async def test_answer_must_come_from_the_page_that_asks(
 @pytest.mark.parametrize("fetch", UNSEEN)
 @pytest.mark.usefixtures("may_frame")
 async def test_link_begins_no_session_where_its_visitor_would_not_see_the_portal(
-    app: FastAPI,
-    client: httpx2.AsyncClient,
-    context: Context,
-    shop: dict[str, str],
-    fetch: dict[str, str],
+    portal: Portal, fetch: dict[str, str]
 ) -> None:
     """Such as in an image: what the visitor enters later would go to somebody else's portal."""
-    async with guest(app) as visitor:
-        answer = await visitor.get(await link(client, shop["tenant_id"]), headers=fetch)
+    async with portal.guest() as visitor:
+        answer = await visitor.get(await portal.link(portal.own), headers=fetch)
         assert answer.status_code == 403
         assert "hookfast-portal" not in dict(visitor.client.cookies)
-    assert await sessions_of(context, shop["tenant_id"]) == 0
+    assert await portal.sessions(portal.own) == 0
 
 
 @pytest.mark.parametrize("fetch", FRAMES)
 async def test_link_opens_in_a_frame_only_if_a_site_may_embed_the_portal(
-    app: FastAPI,
-    client: httpx2.AsyncClient,
-    shop: dict[str, str],
-    may_frame: bool,
-    fetch: dict[str, str],
+    portal: Portal, may_frame: bool, fetch: dict[str, str]
 ) -> None:
-    async with guest(app, origin="https://hooks.example.com") as visitor:
-        path = (await link(client, shop["tenant_id"])).partition("/portal")[2]
+    async with portal.guest(origin="https://hooks.example.com") as visitor:
+        path = (await portal.link(portal.own)).partition("/portal")[2]
         answer = await visitor.get(f"/portal{path}", headers=fetch)
         assert answer.status_code == (303 if may_frame else 403)
         cookies = str(answer.headers.get_list("set-cookie"))
@@ -197,65 +161,54 @@ async def test_link_opens_in_a_frame_only_if_a_site_may_embed_the_portal(
         assert ('class="brand"' in page.text) is not may_frame  # a tab has its own header
 
 
-async def test_head_request_of_a_link_begins_no_session(
-    app: FastAPI, client: httpx2.AsyncClient, context: Context, shop: dict[str, str]
-) -> None:
+async def test_head_request_of_a_link_begins_no_session(portal: Portal) -> None:
     """Programs that check links send it."""
-    other = await new_tenant(client)
-    url = await link(client, other)
-    async with customer(app, client, shop["tenant_id"]) as visitor:
+    url = await portal.link(portal.other)
+    async with portal.customer(portal.own) as visitor:
         answer = await visitor.client.head(url)
         assert answer.status_code == 405
         assert "GET" in answer.headers["allow"]
         assert await sees_its_own(visitor)
-    assert await sessions_of(context, other) == 0
+    assert await portal.sessions(portal.other) == 0
 
 
-async def test_link_opened_a_hundred_times_in_a_browser_has_one_session(
-    app: FastAPI, client: httpx2.AsyncClient, context: Context, shop: dict[str, str]
-) -> None:
-    url = await link(client, shop["tenant_id"])
-    async with guest(app) as visitor:
+async def test_link_opened_a_hundred_times_in_a_browser_has_one_session(portal: Portal) -> None:
+    url = await portal.link(portal.own)
+    async with portal.guest() as visitor:
         for _ in range(100):
             assert (await visitor.get(url)).status_code == 303
         assert await sees_its_own(visitor)
-    assert await sessions_of(context, shop["tenant_id"]) == 1
+    assert await portal.sessions(portal.own) == 1
 
 
 async def test_link_that_is_opened_without_end_ends_only_its_own_sessions(
-    app: FastAPI,
-    client: httpx2.AsyncClient,
-    context: Context,
-    shop: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
+    portal: Portal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "MOST_OF_LINK", 3)
-    flooded = await link(client, shop["tenant_id"], endpoint_id=shop["endpoint_id"])
+    flooded = await portal.link(portal.own, endpoint_id=portal.shop["endpoint_id"])
     path, _, sig = flooded.rpartition("=")
     # base64 has several spellings of the same bytes
     spelled = f"{path}={sig.replace('-', '%2B').replace('_', '%2F')}{'%3D' * (-len(sig) % 4)}"
     assert spelled != flooded
     async with (
-        customer(app, client, shop["tenant_id"]) as visitor,
-        guest(app) as first,
-        guest(app) as newest,
+        portal.customer(portal.own) as visitor,
+        portal.guest() as first,
+        portal.guest() as newest,
     ):
         await first.get(flooded)
         for number in range(10):
-            async with guest(app) as another:
+            async with portal.guest() as another:
                 url = spelled if number % 2 else flooded
                 assert (await another.get(url)).status_code == 303
         await newest.get(flooded)
         assert await sees_its_own(visitor)
         assert (await first.get("/portal/activity")).headers["location"].startswith("/portal/ended")
         assert (await newest.get("/portal/activity")).headers["location"] != "/portal/ended"
-    assert await sessions_of(context, shop["tenant_id"]) == 1 + 3
+    assert await portal.sessions(portal.own) == 1 + 3
 
 
-async def test_guessed_link_asks_nothing_and_ends_no_session(
-    app: FastAPI, client: httpx2.AsyncClient, shop: dict[str, str]
-) -> None:
-    async with guest(app, address="203.0.113.99") as visitor:
-        await visitor.get(await link(client, shop["tenant_id"]))
+async def test_guessed_link_asks_nothing_and_ends_no_session(portal: Portal) -> None:
+    async with portal.guest(address="203.0.113.99") as visitor:
+        await visitor.get(await portal.link(portal.own))
         assert (await visitor.get("/portal/open?sig=guessed")).status_code == 401
         assert await sees_its_own(visitor)

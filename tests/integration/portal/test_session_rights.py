@@ -79,28 +79,31 @@ async def of_key(world: World, visitor: Visitor) -> str | None:
     return None
 
 
-async def of_link(world: World, visitor: Visitor) -> str | None:
-    url = await link(world.tenant, world.tenant_id, scope="tenant")
+async def opened(visitor: Visitor, url: str) -> str:
     await visitor.get(url)
     return url
+
+
+async def of_link(world: World, visitor: Visitor) -> str | None:
+    return await opened(visitor, await link(world.tenant, world.tenant_id, scope="tenant"))
 
 
 async def of_link_to_endpoint(world: World, visitor: Visitor) -> str | None:
-    url = await link(world.tenant, world.tenant_id, endpoint_id=world.endpoint_id)
-    await visitor.get(url)
-    return url
+    return await opened(
+        visitor, await link(world.tenant, world.tenant_id, endpoint_id=world.endpoint_id)
+    )
 
 
 async def of_operators_link(world: World, visitor: Visitor) -> str | None:
-    url = await link(world.operator, world.tenant_id, endpoint_id=world.endpoint_id)
-    await visitor.get(url)
-    return url
+    return await opened(
+        visitor, await link(world.operator, world.tenant_id, endpoint_id=world.endpoint_id)
+    )
 
 
 async def of_mail(world: World, visitor: Visitor) -> str | None:
-    url = mail_link(world.context, tenant_id=world.tenant_id, endpoint_id=world.endpoint_id)
-    await visitor.get(url)
-    return url
+    return await opened(
+        visitor, mail_link(world.context, tenant_id=world.tenant_id, endpoint_id=world.endpoint_id)
+    )
 
 
 async def key_revoked(world: World) -> None:

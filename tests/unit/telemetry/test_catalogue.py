@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hookfast.telemetry.instruments import CATALOGUE, TENANT_LABEL, Metric
+from hookfast.telemetry.instruments import CATALOGUE
+from hookfast.telemetry.metric import TENANT_LABEL, Metric
 
 PAGE = Path(__file__).parents[3] / "docs/telemetry.md"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import ExitStack
 from urllib.parse import quote_plus
 
 import httpx2
@@ -77,6 +78,20 @@ async def test_source_with_too_many_event_types_shares_one_for_the_rest(
     for name, given in (("github.other.received", event), (known, "known")):
         assert (await send(client, source, {}, event=given)).json()["event_type"] == name
     assert (await client.get(f"/event-types/github.{event}.received")).status_code == 404
+
+
+async def test_source_with_half_of_all_requests_in_progress_gets_503(
+    client: httpx2.AsyncClient, context: Context, source: str, tenant: str
+) -> None:
+    other = (await make_source(client, tenant))["id"]
+    with ExitStack() as stack:
+        while stack.enter_context(context.inbound_slots.enter(source)):
+            pass
+        refused = await send(client, source, {})
+        assert_problem(refused, 503, code="overloaded")
+        assert refused.headers["retry-after"] == "1"
+        assert (await send(client, other, {})).status_code == 202
+    assert (await send(client, source, {})).status_code == 202
 
 
 async def test_webhook_whose_schema_check_times_out_is_kept_as_failed(

@@ -4,14 +4,20 @@ event of another tenant."""
 import asyncio
 import random
 from datetime import timedelta
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy import insert
 
+from api.routes import stream
 from api.stream import hub
+from hookfast.byte_budget import Claim
 from hookfast.clock import rfc3339, utc_now
 from hookfast.ids import new_id
-from hookfast.storage.feed.cursor import Cursor
+from hookfast.storage.feed import feed
+from hookfast.storage.feed.cursor import START, Cursor
+from hookfast.storage.feed.feed import FeedFilter
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables import Event, RetentionRun
 from tests.integration.api.inbound import SECRET, post, signed
@@ -122,11 +128,31 @@ async def test_event_that_commits_late_is_streamed(served: Served) -> None:
         assert ids(await stream.events(2)) == emitted
 
 
+async def new_source(served: Served, tenant: str, **form: Any) -> str:
+    form |= {"tenant_id": tenant, "name": "x", "provider": "github", "secrets": [SECRET]}
+    return (await served.operator.post("/sources", json=form)).json()["id"]
+
+
+async def test_original_request_is_counted_until_its_block_is_made(served: Served) -> None:
+    """What a stream sends is counted by itself, so it would count three times while it is sent."""
+    tenant, _ = await served.tenant()
+    body = b'{"long": "%s"}' % (b"x" * 20_000)
+    await post(served.operator, await new_source(served, tenant), signed(body)[0], body)
+    async with served.context.database.read() as connection:
+        page = await feed.read(connection, FeedFilter(), after=START, limit=9, now=utc_now())
+    with (
+        served.context.bodies.claim("stream", tenant) as claim,
+        patch.object(Claim, "shrink", autospec=True, side_effect=Claim.shrink) as shrunk,
+    ):
+        async for _ in stream._pieces(served.context, True, page.events, claim):
+            assert claim.size == 0
+        shrunk.assert_called_once_with(claim, 2 * len(body))
+
+
 async def test_stream_can_be_filtered_by_patterns_source_and_payload(served: Served) -> None:
     tenant, key = await served.tenant()
     await served.operator.put("/event-types/order.invoice.sent", json={})
-    form = {"tenant_id": tenant, "name": "x", "provider": "github", "secrets": [SECRET]}
-    source = (await served.operator.post("/sources", json=form)).json()["id"]
+    source = await new_source(served, tenant)
     body = b'{"spaced":  1}'
     async with (
         served.stream(key, events=["*.*.sent", "stock.**"]) as sent,
@@ -152,8 +178,7 @@ async def test_data_that_violate_their_schema_are_only_in_a_raw_stream(served: S
     name = f"strict.t{tenant[-8:]}.received"
     operator = served.operator
     await operator.put(f"/event-types/{name}", json={"schema": {"required": ["token"]}})
-    form = {"tenant_id": tenant, "name": "x", "provider": "github", "secrets": [SECRET]}
-    source = (await operator.post("/sources", json=form | {"event_types": {"**": name}})).json()
+    source = await new_source(served, tenant, event_types={"**": name})
     endpoint = (
         await operator.post("/endpoints", json={"tenant_id": tenant, "mode": "poll"})
     ).json()
@@ -164,7 +189,7 @@ async def test_data_that_violate_their_schema_are_only_in_a_raw_stream(served: S
         served.stream(key, events=[name], payload="raw") as raw,
     ):
         bodies = [b"not JSON", b'{"token": 1}']
-        answers = [await post(operator, source["id"], signed(body)[0], body) for body in bodies]
+        answers = [await post(operator, source, signed(body)[0], body) for body in bodies]
         sent = [answer.json()["event_id"] for answer in answers]
         assert ids(await full.events(1)) == sent[1:]
         assert [event["body"].encode() for event in await raw.events(2)] == bodies

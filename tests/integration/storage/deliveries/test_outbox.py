@@ -178,6 +178,22 @@ async def test_a_delivery_that_changes_while_it_is_relayed_stays_in_the_outbox(
     assert again.wake_count == 1
 
 
+async def test_a_delivery_that_changed_in_its_batch_is_woken_when_the_batch_returns_it(
+    database: Database, endpoint: str
+) -> None:
+    """Otherwise a resend waits for the end of the batch's lease, which its workflow has read."""
+    until = {"batch_until": at(20), "leased_until": at(20)}
+    delivery = await seed(database, endpoint, batch_id="btc_1", **until)
+    await wake(database, delivery)
+    [started] = await claim(database)
+    await mark(database, delivery, wake_count=started.wake_count)
+    async with database.write() as connection:
+        await outbox.return_from_batch(connection, [delivery], batch_id="btc_1")
+    await mark(database, delivery, wake_count=started.wake_count)  # by a relay that saw it earlier
+    [returned] = await claim(database)
+    assert (returned.delivery_id, returned.has_workflow) == (delivery, True)
+
+
 async def test_a_released_row_is_free_at_once(database: Database, endpoint: str) -> None:
     mine, marked = [await seed(database, endpoint) for _ in range(2)]
     await claim(database)
