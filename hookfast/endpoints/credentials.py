@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
+from urllib.parse import quote
 
 from hookfast.clock import rfc3339
 from hookfast.endpoints.certificates import (
@@ -117,7 +118,13 @@ class OAuth2:
     def secrets(self) -> tuple[str, ...]:
         """What no answer may show. The client's id is no secret (RFC 6749, section 2.2), but it is
         one together with its secret, as in a token request."""
-        return (f"{self.client_id}:{self.client_secret}", self.client_secret)
+        return (f"{self.client_id}:{self.client_secret}", self.escaped_pair, self.client_secret)
+
+    @property
+    def escaped_pair(self) -> str:
+        """Id and secret as in `Authorization` of a token request (section 2.3.1)."""
+        # `%20` for a space, because some servers do not decode the form's `+`
+        return f"{quote(self.client_id, safe='')}:{quote(self.client_secret, safe='')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import base64
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from cachetools import TLRUCache
 
@@ -87,9 +87,8 @@ class AccessTokens:
             "User-Agent": f"Hookfast/{VERSION}",
         }
         if client.client_authentication == "basic":
-            # `%20` for a space, because some servers do not decode the form's `+`
-            pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
-            headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+            pair = base64.b64encode(client.escaped_pair.encode()).decode()
+            headers["Authorization"] = f"Basic {pair}"
         else:
             form |= {"client_id": client.client_id, "client_secret": client.client_secret}
         form |= {"scope": client.scope} if client.scope else {}
