@@ -7,7 +7,6 @@ wait for it. Its request goes through the same address guard as every other requ
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -87,8 +86,7 @@ class AccessTokens:
             "User-Agent": f"Hookfast/{VERSION}",
         }
         if client.client_authentication == "basic":
-            pair = base64.b64encode(client.escaped_pair.encode()).decode()
-            headers["Authorization"] = f"Basic {pair}"
+            headers["Authorization"] = client.authorization
         else:
             form |= {"client_id": client.client_id, "client_secret": client.client_secret}
         form |= {"scope": client.scope} if client.scope else {}

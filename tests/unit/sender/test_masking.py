@@ -111,7 +111,8 @@ def test_a_secret_header_is_masked_in_every_encoding(
 @pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=ENCODINGS)
 def test_user_and_password_are_masked_together_and_alone(encoding: Callable[[str], str]) -> None:
     access = Access((Basic("accounting", PASSWORD),))
-    for repeated in (f"accounting:{PASSWORD}", "accounting", PASSWORD):
+    pair = f"accounting:{PASSWORD}"
+    for repeated in (pair, base64_of(pair), "accounting", PASSWORD):
         answer = masked(access, f"<p>{encoding(repeated)}</p>")
         assert "***" in answer
         assert len(answer) <= len("<p>***</p>") + 8
@@ -175,8 +176,9 @@ def test_what_a_token_request_sent_is_masked(encoding: Callable[[str], str]) -> 
     """Its `Authorization` has the client's id and secret in percent-encoding (RFC 6749, 2.3.1)."""
     client = OAuth2("https://login.example/token", "the client", "cl1ent/secret+ü%41")
     sent = base64_of(f"{quote('the client')}:{quote(client.client_secret, safe='')}")
-    for repeated in (sent, encoding(f"the client:{client.client_secret}")):
-        answer = masked(Access((client,)), f"<p>{repeated}</p>")
+    assert client.authorization == f"Basic {sent}"
+    for repeated in (sent, f"the client:{client.client_secret}"):
+        answer = masked(Access((client,)), f"<p>{encoding(repeated)}</p>")
         assert "***" in answer
         assert len(answer) <= len("<p>***</p>") + 8
 
