@@ -151,13 +151,25 @@ def _masked(name: str, value: Any) -> Any:
     if name.startswith("headers."):
         return MASK
     if name == "url":
-        address, mark, _ = str(value).partition("?")
-        return f"{address}?{MASK}" if mark else address
+        return _without_query(str(value))
     if name == "secrets":
         return [{key: one[key] for key in _VISIBLE_IN_SECRETS if key in one} for one in value]
     if name == "credentials":
-        value = [{key: one[key] for key in _VISIBLE_IN_CREDENTIALS} for one in value]
+        value = [_visible_of(one) for one in value]
     return _bounded(rfc3339(value) if isinstance(value, datetime) else value)
+
+
+def _visible_of(credential: Mapping[str, Any]) -> dict[str, Any]:
+    visible = {key: credential[key] for key in _VISIBLE_IN_CREDENTIALS}
+    if "token_url" in visible["shown"]:
+        url = _without_query(visible["shown"]["token_url"])
+        visible["shown"] = visible["shown"] | {"token_url": url}
+    return visible
+
+
+def _without_query(url: str) -> str:
+    address, mark, _ = url.partition("?")
+    return f"{address}?{MASK}" if mark else address
 
 
 def _bounded(value: Any) -> Any:

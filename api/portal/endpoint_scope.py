@@ -39,7 +39,9 @@ async def _is_about(own: str, path: str, view: View) -> bool:
     """Return whether a page is about this endpoint only, or about none."""
     if path in _ALWAYS_ALLOWED or _CATALOGUE.fullmatch(path):
         return True
-    if path == f"/endpoints/{own}" or path.startswith(f"/endpoints/{own}/"):
+    if path in (f"/endpoints/{own}", f"/live/endpoints/{own}"):
+        return True
+    if path.startswith(f"/endpoints/{own}/"):
         return True
     if path in ("/activity", "/live/activity"):
         return view.request.query_params.getlist("endpoint_id") == [own]

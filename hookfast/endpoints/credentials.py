@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Literal
+from urllib.parse import quote
 
 from hookfast.clock import rfc3339
 from hookfast.endpoints.certificates import (
@@ -82,12 +83,16 @@ class Basic:
     @property
     def secrets(self) -> tuple[str, ...]:
         """What no answer may show."""
-        return (f"{self.username}:{self.password}", self.username, self.password)
+        return (self._pair, _base64(self._pair), self.username, self.password)
 
     @property
     def authorization(self) -> str:
         """The value of the header `Authorization`."""
-        return "Basic " + base64.b64encode(f"{self.username}:{self.password}".encode()).decode()
+        return f"Basic {_base64(self._pair)}"
+
+    @property
+    def _pair(self) -> str:
+        return f"{self.username}:{self.password}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,18 @@ class OAuth2:
     def secrets(self) -> tuple[str, ...]:
         """What no answer may show. The client's id is no secret (RFC 6749, section 2.2), but it is
         one together with its secret, as in a token request."""
-        return (f"{self.client_id}:{self.client_secret}", self.client_secret)
+        pairs = (f"{self.client_id}:{self.client_secret}", self._escaped_pair)
+        return (*pairs, *map(_base64, pairs), self.client_secret)
+
+    @property
+    def authorization(self) -> str:
+        """The value of the header `Authorization` of a token request (section 2.3.1)."""
+        return f"Basic {_base64(self._escaped_pair)}"
+
+    @property
+    def _escaped_pair(self) -> str:
+        # `%20` for a space, because some servers do not decode the form's `+`
+        return f"{quote(self.client_id, safe='')}:{quote(self.client_secret, safe='')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +283,10 @@ def reseal_credentials(
         one | {"sealed": keyring.reseal(one["sealed"], context=_context(endpoint_id, one["kind"]))}
         for one in stored
     ]
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 def _reject_controls(credential: Basic | OAuth2, *names: str) -> None:

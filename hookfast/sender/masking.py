@@ -30,6 +30,7 @@ MIN_SECRET: Final = 8
 """Fewest characters of a secret that is masked wherever it occurs. A shorter one would be found in
 ordinary words; only a credential that was sent is masked at any length."""
 _MAX_PARTS: Final = 8  # of a header's value, the longest ones: each part costs time at each answer
+_MAX_ENCODED_PARTS: Final = 2  # the most that are also looked for in base64 and hexadecimal
 _LOOK_AHEAD: Final = 1_024  # bytes beyond a cut, to find a secret that begins before it
 _KEPT_SECONDS: Final = 60.0
 _KEPT_BYTES: Final = 8 * 1024 * 1024
@@ -46,10 +47,11 @@ _ESCAPED: Final = re.compile(
     rb"|\\x(?P<code>[0-9A-Fa-f]{2})"
     rb"|\\(?P<itself>[\"'/\\])"
     rb"|(?P<entity>&#?[0-9A-Za-z]{1,31};)"
-    rb"|(?P<wrap>(?<=[\w+/-])(?:(?:\r?\n|(?:\\r)?\\n)(?=[\w+/=-]|\Z)|(?:\r|\\r\\?)\Z))"
+    rb"|(?P<wrap>(?<=\S)(?:(?:\r?\n|(?:\\r)?\\n)[ \t]*(?=[^\s\"{}\[\]<>]|\Z)|(?:\r|\\r\\?)\Z))"
 )
 """Percent-encoding, the escapes of JSON and of programming languages, and those of HTML; and line
-breaks within a word, as base64 has them after 76 characters (RFC 2045, section 6.8)."""
+breaks with the next line's indentation, as a long word has them (base64 after 76 characters: RFC
+2045, section 6.8), but not those before JSON's and HTML's punctuation, of which there are many."""
 _CUT_ESCAPE: Final = re.compile(
     rb"(?:\\u[Dd][89ABab][0-9A-Fa-f]{2})?"
     rb"\\*(?:%[0-9A-Fa-f]?|[ux]\{?[0-9A-Fa-f]{0,5}|&#?[0-9A-Za-z]{0,31})?\Z"
@@ -88,9 +90,10 @@ class SecretMask:
         for credential in access.authentication:
             whole.update(credential.secrets)
         for value in access.sealed:
-            whole.add(value)
-            whole.update(_after_scheme(value))
-            parts.update(_parts(value))
+            known = {value, *_after_scheme(value)}
+            whole.update(known)
+            some = _parts(value, known)
+            (whole if len(some) <= _MAX_ENCODED_PARTS else parts).update(some)
         needles = {
             needle
             for values, forms in ((whole, _encoded), (parts, _as_it_is))
@@ -292,10 +295,10 @@ def _after_scheme(value: str) -> Iterator[str]:
     yield from (pair, user, password)
 
 
-def _parts(value: str) -> list[str]:
+def _parts(value: str, known: set[str]) -> list[str]:
     """Return the parts of a header's value that a receiver may repeat alone, such as the value of
-    a cookie: the longest ones."""
-    parts = {*value.split(), *_SEPARATORS.split(value)}
+    a cookie: the longest ones, without those in `known`."""
+    parts = {*value.split(), *_SEPARATORS.split(value)} - known
     return nlargest(_MAX_PARTS, (part for part in parts if len(part) >= MIN_SECRET), key=len)
 
 

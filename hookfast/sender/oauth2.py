@@ -7,11 +7,10 @@ wait for it. Its request goes through the same address guard as every other requ
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from cachetools import TLRUCache
 
@@ -87,9 +86,7 @@ class AccessTokens:
             "User-Agent": f"Hookfast/{VERSION}",
         }
         if client.client_authentication == "basic":
-            # `%20` for a space, because some servers do not decode the form's `+`
-            pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret, safe='')}"
-            headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+            headers["Authorization"] = client.authorization
         else:
             form |= {"client_id": client.client_id, "client_secret": client.client_secret}
         form |= {"scope": client.scope} if client.scope else {}

@@ -54,6 +54,16 @@ def test_query_of_a_url_is_masked(url: str, recorded: str) -> None:
     assert differences({}, {"url": url}) == {"url": {"after": recorded}}
 
 
+@pytest.mark.parametrize(("url", "recorded"), URLS)
+def test_query_of_a_token_url_is_masked(url: str, recorded: str) -> None:
+    shown = {"token_url": url, "client_id": "hookfast"}
+    times = {"created_at": "2026-11-20T11:15:00.000000Z", "expires_at": None}
+    credential = {"kind": "oauth2", "sealed": "c2VhbGVk", "shown": shown, **times}
+    assert differences({}, {"credentials": [credential]})["credentials"]["after"] == [
+        {"kind": "oauth2", "shown": {**shown, "token_url": recorded}, **times}
+    ]
+
+
 def test_changed_query_is_a_difference_although_both_are_masked() -> None:
     found = differences({"url": "https://a.test/?t=1"}, {"url": "https://a.test/?t=2"})
     assert found == {"url": {"before": "https://a.test/?***", "after": "https://a.test/?***"}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +14,7 @@ from fastapi import FastAPI
 from api.access.authentication import Principal
 from api.context.context import Context
 from api.forms.jobs import count, draft_job
+from api.site import live
 from hookfast.deliveries.actions import JOB_STEPS
 from hookfast.deliveries.job import JobKind
 from hookfast.errors import NotFound
@@ -73,6 +76,22 @@ async def test_endpoint_link_sees_no_other_pages(
     assert shop["delivery_id"] in listed.text
     for text in (shop["other_delivery_id"], "other_receiver", shop["other_endpoint_id"]):
         assert text not in listed.text
+
+
+async def test_endpoint_link_sees_the_live_parts_of_its_pages(
+    app: FastAPI,
+    client: httpx2.AsyncClient,
+    shop: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "_LIFETIME_SECONDS", 0.0)
+    own = shop["endpoint_id"]
+    async with customer(app, client, shop["tenant_id"], endpoint_id=own) as visitor:
+        for page in (OWN.format(**shop), f"/portal/activity?endpoint_id={own}"):
+            [part] = re.findall(r'data-live="([^"]+)"', (await visitor.get(page)).text)
+            answer = await visitor.get(html.unescape(part))
+            assert answer.status_code == 200
+            assert answer.headers["content-type"].startswith("text/event-stream")
 
 
 async def endpoint_state(client: httpx2.AsyncClient, endpoint_id: str) -> list[Any]:

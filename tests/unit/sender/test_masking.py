@@ -59,6 +59,7 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
     "base64 in lines": lambda text: "\n".join(wrap(base64_of(text), 8)),
     "base64 in lines of MIME": lambda text: "\r\n".join(wrap(base64_of(text), 8)),
     "base64 in lines in JSON": lambda text: "\\r\\n".join(wrap(base64_of(text), 8)),
+    "base64 in lines that are indented": lambda text: "\n  ".join(wrap(base64_of(text), 8)),
     "hexadecimal": lambda text: text.encode().hex(),
     "hexadecimal in capitals": lambda text: text.encode().hex().upper(),
     "percent": lambda text: quote(text, safe=""),
@@ -110,7 +111,8 @@ def test_a_secret_header_is_masked_in_every_encoding(
 @pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=ENCODINGS)
 def test_user_and_password_are_masked_together_and_alone(encoding: Callable[[str], str]) -> None:
     access = Access((Basic("accounting", PASSWORD),))
-    for repeated in (f"accounting:{PASSWORD}", "accounting", PASSWORD):
+    pair = f"accounting:{PASSWORD}"
+    for repeated in (pair, base64_of(pair), "accounting", PASSWORD):
         answer = masked(access, f"<p>{encoding(repeated)}</p>")
         assert "***" in answer
         assert len(answer) <= len("<p>***</p>") + 8
@@ -153,10 +155,32 @@ def test_every_credential_of_an_endpoint_is_masked() -> None:
         ("basic c2hvcDpwYXNzdzByZA==", "c2hvcDpwYXNzdzByZA", "***"),
         ("Basic not base64, either", "not base64, either", "***"),
         ("Token S2-secret", base64_of("S2-secret"), "***"),
+        ("theme=dark; id=0123456789ab", base64_of("0123456789ab"), "***"),
+        ("theme=dark; id=0123456789ab", b"0123456789ab".hex(), "***"),
     ],
 )
 def test_a_part_of_a_header_is_masked_alone(value: str, repeated: str, answer: str) -> None:
     assert masked(header(value), repeated) == answer
+
+
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\n    ", "\\n"])
+def test_a_long_word_in_lines_is_masked_wherever_it_is_broken(line_break: str) -> None:
+    token = "eyJhbGci.eyJz~dWIi:fQ_-.c2ln,bmF0=="
+    for at in range(1, len(token)):
+        answer = masked(header(token), f"<{token[:at]}{line_break}{token[at:]}>")
+        assert answer == "<***>"
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS.values(), ids=ENCODINGS)
+def test_what_a_token_request_sent_is_masked(encoding: Callable[[str], str]) -> None:
+    """Its `Authorization` has the client's id and secret in percent-encoding (RFC 6749, 2.3.1)."""
+    client = OAuth2("https://login.example/token", "the client", "cl1ent/secret+ü%41")
+    sent = base64_of(f"{quote('the client')}:{quote(client.client_secret, safe='')}")
+    assert client.authorization == f"Basic {sent}"
+    for repeated in (sent, f"the client:{client.client_secret}"):
+        answer = masked(Access((client,)), f"<p>{encoding(repeated)}</p>")
+        assert "***" in answer
+        assert len(answer) <= len("<p>***</p>") + 8
 
 
 def test_ordinary_answers_stay_as_they_are() -> None:
