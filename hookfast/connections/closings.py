@@ -28,7 +28,6 @@ class Reason(StrEnum):
     UNREAD_ANSWER = "unread_answer"
     NO_MEMORY = "no_memory"
     TOO_MANY_AHEAD = "too_many_ahead"
-    SMALL_PIECES = "small_pieces"
     LARGE_HEAD = "large_head"
     INVALID = "invalid"
 
@@ -40,7 +39,6 @@ _SENTENCES: Final = {
     Reason.SLOW_REQUEST: "Connections were closed: their requests' heads did not arrive in time.",
     Reason.UNREAD_ANSWER: "Connections were closed: their clients do not read their answers.",
     Reason.TOO_MANY_AHEAD: "Connections were closed: they sent too many requests at once.",
-    Reason.SMALL_PIECES: "Connections were closed: they sent a body in too many small pieces.",
     Reason.LARGE_HEAD: "Requests were rejected: their heads are too large.",
     Reason.INVALID: "Requests were rejected: they are not valid HTTP.",
 }

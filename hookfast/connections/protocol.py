@@ -28,10 +28,9 @@ _CLOSED: Final = (Phase.REFUSED, Phase.ENDED)
 
 class BoundedHttp(HttpToolsProtocol):
     """Closes a connection whose request line, header fields, chunk extensions or trailers exceed
-    `max_head_bytes` (with 431 if a response is possible), that sends more than
+    `max_head_bytes` (with 431 if a response is possible), or that sends more than
     `max_requests_ahead` requests, or `max_ahead_bytes` of them, before the first of them is
-    answered, or a body in more than `max_small_pieces`. `Connections` closes those that are too
-    many or too slow."""
+    answered. `Connections` closes those that are too many or too slow."""
 
     # Proxies in front allow 8 to 32 KiB. Each field counts `FIELD_BYTES` more than its length.
     max_head_bytes = 65_536
@@ -40,10 +39,6 @@ class BoundedHttp(HttpToolsProtocol):
     max_requests_ahead = 8
     # Heads and bodies, of which one read has up to 256 KiB.
     max_ahead_bytes = 32_768
-    # A body's chunks, and what one read has of it: so many may be of one byte, and all others have
-    # so many on average. Each takes as much time as kilobytes of a body in one piece.
-    max_small_pieces = 2_000
-    least_piece_bytes = 256
     # Of an answer that its client does not read, so much stays with each connection. The API counts
     # the rest (`hookfast.byte_budget`).
     most_unsent_bytes = 16_384
@@ -56,7 +51,6 @@ class BoundedHttp(HttpToolsProtocol):
         self._made_progress = False
         self._in_message = self._in_head = False
         self._head_bytes = 0
-        self._lacking_bytes = 0  # of a body, to the least that its pieces have on average
         self._ahead: deque[int] = deque()  # the bytes of each request in the pipeline
         self._running: RequestResponseCycle | None = None
 
@@ -103,7 +97,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._in_message = self._in_head = True
-        self._head_bytes = self._lacking_bytes = 0
+        self._head_bytes = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -140,10 +134,6 @@ class BoundedHttp(HttpToolsProtocol):
         body = b"".join(self._parts)
         self._parts.clear()
         self._made_progress = True
-        self._lacking_bytes += self.least_piece_bytes - len(body)
-        if self._lacking_bytes > self.max_small_pieces * self.least_piece_bytes:
-            self._connections.drop(self._connection, Reason.SMALL_PIECES)
-            raise _Stop
         if self._ahead:
             self._count_ahead(len(body))
         super().on_body(body)

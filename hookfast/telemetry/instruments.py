@@ -195,8 +195,7 @@ CONNECTIONS_CLOSED = Counter(
     "Connections that the HTTP server closed, by reason: full (answered with 503), "
     "made_room_starting and made_room_idle (for a new one), silent (it sent nothing), "
     "slow_request, unread_answer, no_memory (it was slow and others needed the memory, or its "
-    "answer was cut), too_many_ahead (requests before the first answer), small_pieces (of a body), "
-    "large_head, invalid.",
+    "answer was cut), too_many_ahead (requests before the first answer), large_head, invalid.",
     labels=("reason",),
     by="api worker outbox-relay",
     starts=(
@@ -208,7 +207,6 @@ CONNECTIONS_CLOSED = Counter(
         "unread_answer",
         "no_memory",
         "too_many_ahead",
-        "small_pieces",
         "large_head",
         "invalid",
     ),
