@@ -20,6 +20,7 @@ from api.limits.backlog import Backlog
 from api.limits.failure_limit import FailureLimit
 from api.limits.key_rate import KeyRate
 from api.limits.receiver_checks import ReceiverCheckLimit
+from api.limits.turns import Turns
 from api.stream.hub import StreamHub
 from api.stream.slots import StreamSlots
 from hookfast.byte_budget import ByteBudget
@@ -73,6 +74,7 @@ class Context:
     rejections: InboundRejections
     loop_reports: LoopReports
     inbound_slots: Slots
+    turns: Turns
     bodies: ByteBudget
     parsed_bodies: ByteBudget
     backlog: Backlog
@@ -153,6 +155,7 @@ async def open_context(
             rejections=rejections,
             loop_reports=LoopReports(database, doorbell, clock=clock),
             inbound_slots=Slots(settings.max_inbox_requests, most=settings.max_inbox_requests // 2),
+            turns=Turns(),
             bodies=ByteBudget(
                 settings.max_body_memory,
                 largest=max(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, ClassVar, get_args, get_origin
 
 from fastapi import Depends, Request, Response, params
 from fastapi.dependencies.models import Dependant
@@ -18,6 +18,7 @@ from starlette.datastructures import QueryParams
 from api.access.authentication import authenticate
 from api.answers.problem_responses import problem_responses
 from api.answers.problems import UnsupportedMediaType
+from api.context.context import Context
 from api.http.prefix_router import PrefixRouter
 from api.http.request_body import body_to_parse
 from hookfast.errors import InvalidInput
@@ -30,7 +31,10 @@ Endpoint = Callable[..., Coroutine[Any, Any, Any]]
 
 
 class StrictRoute(APIRoute):
-    """A route that authenticates, and checks the query and the body strictly."""
+    """A route that authenticates, and checks the query and the body strictly. A tenant's requests
+    to read wait for one another."""
+
+    takes_turns: ClassVar[bool] = True
 
     def __init__(self, path: str, endpoint: Endpoint, **options: Any) -> None:
         super().__init__(path, self._with_exact_answer(endpoint), **options)
@@ -59,6 +63,7 @@ class StrictRoute(APIRoute):
         known = known_query(self.dependant)
         takes_json = self.body_field is not None
         needs_json = self.body_field is not None and self.body_field.field_info.is_required()
+        in_turns = self.takes_turns and self.methods == {"GET"}
 
         async def strict(request: Request) -> Response:
             await authenticate(request)
@@ -68,9 +73,19 @@ class StrictRoute(APIRoute):
                 request = _JsonRequest(request.scope, request.receive)
                 if needs_json or await request.body():
                     await request.parse()
-            return await handle(request)
+            if not in_turns:
+                return await handle(request)
+            context: Context = request.app.state.context
+            async with context.turns.of(request.state.principal.tenant_id):
+                return await handle(request)
 
         return strict
+
+
+class WaitingRoute(StrictRoute):
+    """A route whose requests may wait for something, and for no turn."""
+
+    takes_turns = False
 
 
 def router(tag: str, route_class: type[StrictRoute] = StrictRoute) -> PrefixRouter:

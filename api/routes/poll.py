@@ -18,7 +18,7 @@ from api.access.ownership import owned
 from api.context.context import AppContext, Context
 from api.forms.poll import PollView, poll_body
 from api.http.fields import EndpointPath, WholeNumber
-from api.http.routing import router
+from api.http.routing import WaitingRoute, router
 from api.stream.connection import connection_of, until_left
 from api.stream.hub import Follower
 from hookfast import byte_budget
@@ -33,7 +33,7 @@ from hookfast.storage.feed.poll import PollPage
 from hookfast.storage.feed.poll_positions import Acknowledged
 from hookfast.storage.tables import Endpoint
 
-routes = router("Polling")
+routes = router("Polling", WaitingRoute)
 
 MAX_WAIT = 30
 """Seconds; less than the 60 s after which load balancers drop an idle connection."""

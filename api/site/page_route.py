@@ -68,8 +68,10 @@ class PageRoute(_Route):
             view.visitor = await current_visitor(view.request, self.site)
             view.csrf = view.visitor.csrf
             await _read_form(view)
-            run = run_once if view.request.method == "POST" else show_filtered
-            return await self.site.prepare(view) or await run(view, handle)
+            if view.request.method == "POST":
+                return await self.site.prepare(view) or await run_once(view, handle)
+            async with view.context.turns.of(view.visitor.principal.tenant_id):
+                return await self.site.prepare(view) or await show_filtered(view, handle)
         except Unauthenticated:
             return await _redirect_without_session(view)
 
