@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import Executable
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import class_mapper
 from sqlmodel import SQLModel
 
 _Model = TypeVar("_Model", bound=SQLModel)
@@ -15,13 +17,23 @@ async def fetch_one(
     connection: AsyncConnection, statement: Executable, model: type[_Model]
 ) -> _Model | None:
     """Return the first row of a statement that returns all columns of `model`, or None."""
-    row = (await connection.execute(statement)).mappings().first()
-    return None if row is None else model(**row)
+    result = await connection.execute(statement)
+    row = result.first()
+    return None if row is None else _instance(model, result.keys(), row)
 
 
 async def fetch_all(
     connection: AsyncConnection, statement: Executable, model: type[_Model]
 ) -> list[_Model]:
     """Return the rows of a statement that returns all columns of `model`."""
-    rows = await connection.execute(statement)
-    return [model(**row) for row in rows.mappings()]
+    result = await connection.execute(statement)
+    names = tuple(result.keys())
+    return [_instance(model, names, row) for row in result]
+
+
+def _instance(model: type[_Model], names: Iterable[str], row: Sequence[Any]) -> _Model:
+    """Return the instance of a row as SQLAlchemy's sessions make it. Calling the model would set
+    each column by itself: 80 % of the CPU time of a list."""
+    instance: _Model = class_mapper(model).class_manager.new_instance()
+    instance.__dict__.update(zip(names, row, strict=True))
+    return instance
