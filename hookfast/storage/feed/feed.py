@@ -167,6 +167,20 @@ async def read(
     """Return at most `limit` matching events after `after`. A page may be empty and have `more`,
     when many events were scanned that do not match."""
     edge = await horizon(connection)  # first: the statements after it see all events below it
+    return await read_below(connection, edge, chosen, after=after, limit=limit, now=now)
+
+
+async def read_below(
+    connection: AsyncConnection,
+    edge: int | None,
+    chosen: FeedFilter | AnyOf,
+    *,
+    after: Cursor,
+    limit: int,
+    now: datetime,
+) -> FeedPage:
+    """Return what `read` does. `edge` is the `horizon` from before `chosen` was read: what is
+    stored after that selects no event that this page leaves behind."""
     at_once = limit + 1 if chosen.tenant_only else _SCAN_AT_ONCE
     cursor, size, seen = after, 0, 0
     chosen_rows: list[Any] = []
@@ -211,13 +225,19 @@ async def read(
 
 async def end_cursor(connection: AsyncConnection, *, now: datetime) -> Cursor:
     """Return the cursor after all events that can be read now."""
-    edge = await horizon(connection)
+    return await end_below(connection, await horizon(connection), now=now)
+
+
+async def end_below(connection: AsyncConnection, edge: int | None, *, now: datetime) -> Cursor:
+    """Return the cursor after all events below this `horizon`."""
     return Cursor(await newest(connection, _EVENTS) if edge is None else edge - 1, now)
 
 
 async def cursor_since(connection: AsyncConnection, moment: datetime, *, now: datetime) -> Cursor:
-    """Return the cursor before the events created from about this time on. A few older events may
-    come after it, and if transactions took long at that time, a newer one may come before it."""
+    """Return the cursor before the events created from about this time on, also before those whose
+    transactions have not ended. A few older events may come after it, and if transactions took long
+    at that time, a newer one may come before it."""
+    edge = await horizon(connection)  # first: an event that is not seen below is above it
     created = (
         select(_C.id, _C.position)
         .where(_C.id >= first_id_at("evt", moment))
@@ -228,8 +248,8 @@ async def cursor_since(connection: AsyncConnection, moment: datetime, *, now: da
     first = select(created).order_by(created.c.position, created.c.id).limit(1)
     row = (await connection.execute(first)).first()
     if row is None:
-        return await end_cursor(connection, now=now)
-    return Cursor(row.position - 1, moment)
+        return await end_below(connection, edge, now=now)
+    return Cursor((row.position if edge is None else min(row.position, edge)) - 1, moment)
 
 
 async def cursor_of_event(connection: AsyncConnection, event_id: str) -> Cursor | None:

@@ -17,6 +17,7 @@ from sqlalchemy import Table, Text, cast, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.events.event_type import matches
+from hookfast.storage.database.feed_position import horizon
 from hookfast.storage.endpoints import mappings
 from hookfast.storage.events.filtering import Evaluation, StoredData
 from hookfast.storage.feed import feed
@@ -101,22 +102,23 @@ async def read(
 ) -> PollPage:
     """Return the endpoint's items after `after`, of at most `limit` events. A page may be empty and
     have `more`, as with `feed.read`."""
+    edge = await horizon(connection)  # first: a subscription that is not seen has no event below it
     subscriptions = await _subscriptions(connection, endpoint)
     chosen = _feed_filter(endpoint, subscriptions)
     if chosen is None:
-        end = await feed.end_cursor(connection, now=now)
+        end = await feed.end_below(connection, edge, now=now)
         whole = FeedFilter(tenant_id=endpoint.tenant_id)
         return PollPage(items=[], cursor=max(after, end), more=False, filter=whole)
     matches: Mapping[str, Sequence[_Match]]
     if endpoint.mode == "push":
-        page = await feed.read(connection, chosen, after=after, limit=limit, now=now)
+        page = await feed.read_below(connection, edge, chosen, after=after, limit=limit, now=now)
         matches = await _deliveries(connection, endpoint.id, page.events)
     elif all(one.filter is None for one in subscriptions):
-        page = await feed.read(connection, chosen, after=after, limit=limit, now=now)
+        page = await feed.read_below(connection, edge, chosen, after=after, limit=limit, now=now)
         matches, _ = _oldest_matches(page.events, subscriptions, Evaluation())
     else:
         page, matches = await _read_filtered(
-            connection, chosen, subscriptions, after=after, limit=limit, now=now
+            connection, edge, chosen, subscriptions, after=after, limit=limit, now=now
         )
     page = await _within_bytes(connection, page, matches)
     raw_ids = {one for event in page.events for one in _raw_ids(event, matches)}
@@ -208,6 +210,7 @@ async def _subscriptions(connection: AsyncConnection, endpoint: Endpoint) -> Seq
 
 async def _read_filtered(
     connection: AsyncConnection,
+    edge: int | None,
     chosen: FeedFilter,
     subscriptions: Sequence[Any],
     *,
@@ -222,7 +225,9 @@ async def _read_filtered(
     matches: dict[str, Sequence[_Match]] = {}
     read = 0
     while True:
-        page = await feed.read(connection, chosen, after=after, limit=_FILTERED_AT_ONCE, now=now)
+        page = await feed.read_below(
+            connection, edge, chosen, after=after, limit=_FILTERED_AT_ONCE, now=now
+        )
         found, examined = await asyncio.to_thread(
             _oldest_matches, page.events, subscriptions, evaluation
         )

@@ -24,6 +24,7 @@ from hookfast.storage.feed.cursor import START, Cursor
 from hookfast.storage.feed.feed import FeedEvent, FeedFilter, FeedPage
 from hookfast.storage.retention import retention_runs
 from hookfast.storage.tables import Event, InboxEntry, RetentionRun
+from tests.integration.storage.feed.between import after_the_first_statement
 from tests.support.query_plan import explain
 from tests.support.rows import event_row
 
@@ -266,6 +267,36 @@ async def test_reading_begins_at_an_event_or_at_a_time(database: Database) -> No
     assert await ids(database, place) == old[1:]
     assert await ids(database, from_then) == old[1:]
     assert await ids(database, from_now) == []
+
+
+async def test_event_committed_while_a_time_is_looked_up_is_after_its_cursor(
+    database: Database,
+) -> None:
+    since, found = utc_now(), []
+
+    async def emit() -> None:
+        found.extend(await add(database, row()))
+
+    async with database.read() as connection:
+        place = await feed.cursor_since(
+            after_the_first_statement(connection, emit), since, now=utc_now()
+        )
+    assert await ids(database, place) == found
+    assert len(found) == 1
+
+
+async def test_event_whose_transaction_lasts_is_after_the_cursor_of_its_time(
+    postgresql_url: str,
+) -> None:
+    async with Database(postgresql_url) as database:
+        since = utc_now()
+        async with database.write() as slow:
+            early = row()
+            await slow.execute(insert(Event.__table__), early)
+            late = await add(database, row())
+            async with database.read() as connection:
+                place = await feed.cursor_since(connection, since, now=utc_now())
+        assert await ids(database, place) == [early["id"], *late]
 
 
 async def test_positions_rise_after_all_events_were_deleted(database: Database) -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 
 from hookfast.clock import utc_now
 from hookfast.ids import new_id
@@ -19,7 +19,8 @@ from hookfast.storage.endpoints import endpoints
 from hookfast.storage.feed import feed, poll, poll_positions
 from hookfast.storage.feed.cursor import START, Cursor
 from hookfast.storage.feed.poll import PollPage
-from hookfast.storage.tables import Endpoint, Event
+from hookfast.storage.tables import Endpoint, Event, Subscription
+from tests.integration.storage.feed.between import after_the_first_statement
 from tests.support.rows import event_row
 from tests.support.seed import seed_delivery, seed_endpoint
 from tests.support.waiting import PATIENCE
@@ -54,6 +55,37 @@ async def page(database: Database, endpoint: Endpoint, after: Cursor, limit: int
 async def end(database: Database) -> Cursor:
     async with database.read() as connection:
         return await feed.end_cursor(connection, now=utc_now())
+
+
+async def test_event_of_a_subscription_that_begins_during_a_poll_is_polled(
+    database: Database,
+) -> None:
+    endpoint = await endpoint_of(
+        database, await seed_endpoint(database, "http://127.0.0.1:4/", mode="poll")
+    )
+    await set_subscribed(database, False)
+    after, new = await end(database), event(endpoint.tenant_id)
+
+    async def subscribe_and_emit() -> None:
+        await set_subscribed(database, True)
+        await add(database, new)
+
+    async with database.read() as connection:
+        first = await poll.read(
+            after_the_first_statement(connection, subscribe_and_emit),
+            endpoint,
+            after=after,
+            limit=50,
+            now=utc_now(),
+        )
+    assert first.items == []
+    second = await page(database, endpoint, first.cursor)
+    assert [item.event.id for item in second.items] == [new["id"]]
+
+
+async def set_subscribed(database: Database, subscribed: bool) -> None:
+    async with database.write() as connection:
+        await connection.execute(update(Subscription.__table__).values(active=subscribed))
 
 
 @pytest.mark.parametrize("mode", ["poll", "push"])
