@@ -40,7 +40,7 @@ fuzz: $(VENV)/.dev-ready    ## generated requests and values, new ones each time
 
 slow: $(VENV)/.dev-ready    ## outages of days, more kills, the guides; every test on the database that `make test` skips
 	HOOKFAST_EXAMPLES=200 $(BIN)/pytest -n $(JOBS) --dist worksteal -o faulthandler_timeout=0 -m "slow and not alone" tests
-	$(BIN)/pytest -o faulthandler_timeout=0 -m alone tests/integration/delivery
+	$(BIN)/pytest -o faulthandler_timeout=0 -m alone tests/integration/delivery tests/e2e
 	$(BIN)/pytest -n 2 -m alone tests/integration/sender
 
 client-js: $(VENV)/.dev-ready ## build, test and pack the client for TypeScript (needs node)

@@ -18,7 +18,13 @@ from tests.e2e.service_process import NO_TLS, free_ports
 from tests.integration.api.inbound import signed
 from tests.support.waiting import PATIENCE
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(600)]
+# alone: others may not take the time that events may take
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.timeout(600),
+]
 
 INBOX_BYTES = 3_700_000
 

@@ -22,7 +22,12 @@ from tests.support.receiver import Receiver
 from tests.support.seed import seed_delivery, seed_endpoint
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.slow,
+    pytest.mark.alone,
+    pytest.mark.timeout(1800),
+]
 
 COUNT = 400
 WATCH_SECONDS = 90.0

@@ -219,7 +219,8 @@ async def test_streams_that_wait_for_room_keep_no_others_from_reading(server: Se
         await client.put("/event-types/order.invoice.paid", json={})
         event = {"type": "order.invoice.paid", "data": "x" * 50_000}
         assert (await client.post("/events", json=event)).status_code == 202
-    hub = StreamHub(server.database, doorbell_for(server.database))
+    bell = doorbell_for(server.database)
+    hub = StreamHub(server.database, bell)
     budget = ByteBudget(2 * SHARED, largest=SHARED)
 
     async def read(owner: str) -> int:
@@ -235,6 +236,7 @@ async def test_streams_that_wait_for_room_keep_no_others_from_reading(server: Se
         assert not any(task.done() for task in waiting)
         for task in waiting:
             task.cancel()
+    await bell.close()
 
 
 def _unread(port: int, request: bytes) -> socket.socket:

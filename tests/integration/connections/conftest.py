@@ -87,7 +87,8 @@ class Client:
     async def drip(self, data: bytes) -> None:
         """Send this again and again until the server closes the connection."""
         async with asyncio.timeout(PATIENCE):
-            while not self.reader.at_eof():
+            # an exception: the server had closed it before this was sent
+            while not self.reader.at_eof() and self.reader.exception() is None:
                 self.send(data)
                 await asyncio.sleep(0.02)
 
