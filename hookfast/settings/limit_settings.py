@@ -95,13 +95,13 @@ class LimitSettings(BaseModel):
         ge=0,
         le=100_000,
         allow_inf_nan=False,
-        description="Attempts per second that one API key may send to one API process; 0 is no "
+        description="Requests per second that one API key may send to one API process; 0 is no "
         "limit.",
     )
     key_rate_burst: int = Field(
         100,
         ge=1,
-        description="Attempts that one API key may send at once when there is such a limit.",
+        description="Requests that one API key may send at once when there is such a limit.",
     )
     test_sends_per_minute: int = Field(
         60,
