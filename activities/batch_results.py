@@ -20,6 +20,8 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MemberResult:
+    """How one delivery left its batch, and `why`, in words for the batch's result."""
+
     status: Status
     why: str = ""
     unrecorded: Unrecorded | None = None
@@ -29,15 +31,14 @@ GIVEN_UP = MemberResult(Status.CONTINUES, "given up")
 
 
 def with_status(results: dict[str, MemberResult], status: Status) -> list[str]:
+    """Return the ids of the deliveries that left with this status."""
     return [delivery_id for delivery_id, result in results.items() if result.status is status]
 
 
 def result_of(results: dict[str, MemberResult]) -> BatchResult:
-    """The result of the batch."""
-    delivered, returned = (
-        with_status(results, Status.DELIVERED),
-        with_status(results, Status.RETURNED),
-    )
+    """Return the result of the batch."""
+    delivered = with_status(results, Status.DELIVERED)
+    returned = with_status(results, Status.RETURNED)
     unrecorded = [one.unrecorded for one in results.values() if one.unrecorded is not None]
     continued = {
         delivery_id: result.why

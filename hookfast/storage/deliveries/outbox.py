@@ -211,8 +211,9 @@ async def leave_batch(
 async def return_from_batch(
     connection: AsyncConnection, delivery_ids: Sequence[str], *, batch_id: str
 ) -> None:
-    """Put deliveries that their batch has not begun back into the outbox, as if never taken. The
-    workflow of one that was changed meanwhile waits for the batch's end, so it is woken."""
+    """Put deliveries that their batch has not begun back into the outbox, as if never taken. A
+    delivery that was changed meanwhile has a workflow, which waits for the end of the batch's
+    lease: it is woken."""
     wake_count = case((_NOTHING_BEGAN, 0), else_=_C.wake_count + 1)
     await connection.execute(
         update(_DELIVERIES)
