@@ -1,6 +1,6 @@
 """The worker process: three Temporal workers, the outbox relay, and sweeps for lost deliveries.
 
-- `deliveries` runs the delivery workflows and, inside their tasks, the fast lane's first attempts.
+- `deliveries` runs the delivery workflows and, inside their tasks, the fast lane's attempts.
 - `retries` runs all other attempts, so that slow receivers cannot delay first attempts.
 - `control` runs circuits, jobs, mail and retention, so that no flood of deliveries delays them.
 

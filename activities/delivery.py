@@ -35,7 +35,7 @@ from activities.waiting_room import WaitingRoom, postponed
 from hookfast.byte_budget import NoRoom
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.actions import names
-from hookfast.deliveries.facts import AttemptPlan, Trigger, Undeliverable
+from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger, Undeliverable
 from hookfast.deliveries.lane import DeadLetterPolicy, Place
 from hookfast.deliveries.life import Life, Phase, next_step
 from hookfast.deliveries.mapping import MappingFailed
@@ -49,6 +49,7 @@ from hookfast.deliveries.messages import (
 )
 from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Reason
 from hookfast.deliveries.retry_plan import PlanSpec, parse_plan
+from hookfast.deliveries.time_budget import is_for_fast_lane
 from hookfast.deliveries.wording import reason_text
 from hookfast.dispatch.retry_lag import RetryLag
 from hookfast.dispatch.start_window import StartWindow
@@ -74,10 +75,10 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _StepDone:
-    """The delivery after a step. `outcome` is that of the step's attempt, if it made one."""
+    """The delivery after a step, and the attempt that it made, if any."""
 
     life: Life
-    outcome: Outcome | None = None
+    ended: AttemptEnded | None = None
 
 
 class DeliveryActivities:
@@ -92,6 +93,7 @@ class DeliveryActivities:
         runner: AttemptRunner,
         recorder: Recorder,
         fast_lane: Slots,
+        fast_lane_timeout: timedelta,
         held_backstop: timedelta,
         on_commit: Callable[[Wakeup], None],
         retry_lag: RetryLag,
@@ -105,6 +107,7 @@ class DeliveryActivities:
         self._runner = runner
         self._recorder = recorder
         self._fast_lane = fast_lane
+        self._fast_lane_timeout = fast_lane_timeout
         self._waiting_room = WaitingRoom(runner)
         self._held_backstop = held_backstop
         self._on_commit = on_commit
@@ -136,7 +139,7 @@ class DeliveryActivities:
                 change = await self._recorder.record(record)
             except NotFound as error:
                 return _gone(input.delivery_id, error)
-            result = _result_of(change.after, input.ended.plan, after=input.ended.outcome)
+            result = self._result_of(change.after, input.ended.plan, after=input.ended)
             if result.status is DeliveryStatus.CANCELLED:
                 await self._cancel_workflow()
             return result
@@ -181,7 +184,7 @@ class DeliveryActivities:
             step = await self._attempt(AttemptContext(outgoing, attempt, now), left)
         if isinstance(step, StepResult):
             return step
-        return _result_of(step.life, outgoing.plan, after=step.outcome)
+        return self._result_of(step.life, outgoing.plan, after=step.ended)
 
     async def _attempt(self, planned: AttemptContext, left: TimeLeft) -> _StepDone | StepResult:
         """Make the attempt, unless the circuit or the fast lane says no."""
@@ -266,7 +269,7 @@ class DeliveryActivities:
             return await self._give_up(planned, error.error)
         if made.change is None:
             return StepResult(unrecorded=made.ended)
-        return _StepDone(made.change.after, made.outcome)
+        return _StepDone(made.change.after, made.ended)
 
     async def _give_up(self, planned: AttemptContext, error: str) -> _StepDone:
         """Make the delivery a dead letter, because its mapping makes no body."""
@@ -292,6 +295,25 @@ class DeliveryActivities:
         async with self._database.write() as connection:
             await permits.release(connection, [unused])
 
+    def _result_of(self, life: Life, plan: PlanSpec, *, after: AttemptEnded | None) -> StepResult:
+        """The result of a step that left the delivery in this state, after this attempt."""
+        return StepResult(
+            status=life.status,
+            reason=None if life.reason is None else life.reason.value,
+            attempts=life.attempts,
+            retries=life.retries,
+            next_at=life.next_attempt_at,
+            held_since=life.waiting_since,
+            waits_for=_waits_for(life, plan, None if after is None else after.outcome),
+            last_error=life.last_error,
+            fast_lane=after is not None
+            and is_for_fast_lane(
+                after.timeout_seconds,
+                after.outcome.duration_ms,
+                longest=self._fast_lane_timeout,
+            ),
+        )
+
     async def _cancel_workflow(self) -> None:
         """Cancel the workflow in Temporal, so that it ends as Canceled."""
         info = activity.info()
@@ -313,21 +335,6 @@ def _gone(delivery_id: str, error: NotFound) -> StepResult:
     sent or recorded, now or later."""
     log.error("A delivery has no row; its workflow ends.", delivery_id=delivery_id)
     return StepResult(DeliveryStatus.DEAD, "not_found", last_error=error.message)
-
-
-def _result_of(life: Life, plan: PlanSpec, *, after: Outcome | None = None) -> StepResult:
-    """The result of a step that left the delivery in this state; `after` is its attempt's
-    outcome."""
-    return StepResult(
-        status=life.status,
-        reason=None if life.reason is None else life.reason.value,
-        attempts=life.attempts,
-        retries=life.retries,
-        next_at=life.next_attempt_at,
-        held_since=life.waiting_since,
-        waits_for=_waits_for(life, plan, after),
-        last_error=life.last_error,
-    )
 
 
 def _waits_for(life: Life, plan: PlanSpec, after: Outcome | None) -> str:

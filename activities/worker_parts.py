@@ -100,6 +100,7 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
         runner=runner,
         recorder=recorder,
         fast_lane=Slots(settings.max_concurrent_attempts),
+        fast_lane_timeout=settings.fast_lane_timeout,
         held_backstop=settings.held_backstop,
         on_commit=on_commit,
         retry_lag=retry_lag,

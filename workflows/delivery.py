@@ -92,7 +92,7 @@ class DeliveryWorkflow:
         while True:
             await self._wait()
             if self._is_due():
-                await self._step(in_fast_lane=input.fast_lane and steps == 0)
+                await self._step()
                 steps += 1
             if self._is_woken():
                 continue
@@ -100,7 +100,7 @@ class DeliveryWorkflow:
                 return self._end()
             self._show()
             if steps >= _STEPS_PER_RUN:
-                input = replace(input, now=self._now, fast_lane=False, labels=None)
+                input = replace(input, now=self._now, labels=None)
                 workflow.continue_as_new(input)
 
     # -- signals and query: they only record; the loop above acts ------------------------------
@@ -151,7 +151,7 @@ class DeliveryWorkflow:
         if workflow.cancellation_reason() != CANCELLED_IN_ITS_ROW:
             self._signals.append(Action.CANCEL)
 
-    async def _step(self, *, in_fast_lane: bool) -> None:
+    async def _step(self) -> None:
         """Do what the row says now, and keep the result in `_now`."""
         signals = None
         if actions := tuple(self._signals[self._signals_passed :]):
@@ -169,7 +169,7 @@ class DeliveryWorkflow:
         )
         urgency = self._urgency or (Urgency.RETRY if self._now.attempts else Urgency.FIRST)
         self._woken, self._urgency, self._signals_passed = False, None, len(self._signals)
-        result = await self._local_step(input) if in_fast_lane else None
+        result = await self._local_step(input) if self._now.fast_lane else None
         if result is None or result.lane_full:
             result = await self._regular_step(
                 STEP, input, REGULAR_STEP, urgency, self._now.waits_for
@@ -192,6 +192,7 @@ class DeliveryWorkflow:
             result_type=StepResult,
             schedule_to_close_timeout=LOCAL_STEP,
             retry_policy=_ONCE,
+            summary=self._now.waits_for or None,
         )
         try:
             return await self._shielded(stepping)

@@ -119,6 +119,11 @@ class Latency:
     cpu: dict[str, float]
     elsewhere: float
 
+    @property
+    def service_cpu(self) -> float:
+        """Milliseconds of CPU for each delivery, without the sink and the load generator."""
+        return sum(spent for process, spent in self.cpu.items() if process not in BESIDE)
+
 
 @dataclass(frozen=True, slots=True)
 class Burst:

@@ -66,7 +66,8 @@ class StepResult:
     """The delivery's row after a step.
 
     `next_at` is when to step again (None: when a signal comes), and `waits_for` says why, for
-    people. `held_since` is when it began to be held, paused or limited. `lane_full`: nothing was
+    people. `held_since` is when it began to be held, paused or limited. `fast_lane`: the next step
+    begins in the fast lane, as a local activity in the task of its timer. `lane_full`: nothing was
     done because the fast lane is full or too slow; step in the regular lane. `unrecorded`: the
     request was made and its record could not be committed in time; record it, and do not repeat the
     request.
@@ -79,6 +80,7 @@ class StepResult:
     next_at: datetime | None = None
     waits_for: str = ""
     last_error: str | None = None
+    fast_lane: bool = False
     lane_full: bool = False
     unrecorded: AttemptEnded | None = None
     held_since: datetime | None = None
@@ -127,14 +129,12 @@ class Labels:
 @dataclass(frozen=True, slots=True)
 class DeliveryInput:
     """Input of a delivery's workflow. It includes the plan, because a delivery keeps the plan that
-    it started with. `fast_lane`: the first step is a local activity. `now`: the row at the start;
-    the first step is at `now.next_at`, or at once. `labels`: search attributes to set later; None
-    if the workflow was started with them."""
+    it started with. `now`: the row at the start; the first step is at `now.next_at`, or at once.
+    `labels`: search attributes to set later; None if the workflow was started with them."""
 
     delivery_id: str
     endpoint_id: str
     plan: PlanSpec
-    fast_lane: bool = False
     now: StepResult = field(default_factory=StepResult)
     labels: Labels | None = None
 

@@ -34,6 +34,8 @@ RECORD_SHARE: Final = timedelta(seconds=2)
 SLACK: Final = timedelta(seconds=1)
 """Time for the work before the request, and for handing over a record. A step with less time left
 than the request and its record may take does not send."""
+QUICK: Final = timedelta(seconds=1)
+"""A request that took less is quick: the next one to the same endpoint probably is, too."""
 LOCAL_STEP: Final = FAST_LANE + RECORD_SHARE + SLACK
 """Timeout of a step in the fast lane."""
 BATCH_LEASE: Final = timedelta(seconds=20)
@@ -44,3 +46,13 @@ REGULAR_STEP: Final = timedelta(seconds=75)
 the request begins."""
 RECORD_ACTIVITY: Final = timedelta(seconds=30)
 """Timeout of an activity that only records. The database's own timeout is shorter."""
+
+
+def is_for_fast_lane(
+    timeout_seconds: float, last_duration_ms: float | None, *, longest: timedelta
+) -> bool:
+    """Whether a delivery's next attempt begins in the fast lane: its endpoint's timeout is at most
+    `longest`, and its last attempt, if there was one, was quick. One that needs seconds would
+    occupy a workflow task and a slot that others need."""
+    was_quick = last_duration_ms is None or last_duration_ms < QUICK.total_seconds() * 1000
+    return was_quick and timeout_seconds <= longest.total_seconds()

@@ -27,6 +27,7 @@ from hookfast.deliveries.messages import (
     Urgency,
     workflow_id,
 )
+from hookfast.deliveries.time_budget import is_for_fast_lane
 from hookfast.endpoints.short_url import short_url
 from hookfast.storage.deliveries.outbox import PendingDelivery
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
@@ -68,7 +69,9 @@ async def _start(
     fast_lane_timeout: timedelta,
 ) -> bool:
     at_once = row.new and row.deliver_at is None
-    fast_lane = row.new and endpoint.timeout_seconds <= fast_lane_timeout.total_seconds()
+    fast_lane = is_for_fast_lane(
+        endpoint.timeout_seconds, row.last_duration_ms, longest=fast_lane_timeout
+    )
     handle = await client.start_workflow(
         WORKFLOW_TYPE,
         _input(row, endpoint, fast_lane=fast_lane, labelled=not at_once),
@@ -135,7 +138,6 @@ def _input(
         delivery_id=row.delivery_id,
         endpoint_id=row.endpoint_id,
         plan=endpoint.plan,
-        fast_lane=fast_lane,
         now=StepResult(
             status=life.status,
             attempts=life.attempts,
@@ -143,6 +145,7 @@ def _input(
             next_at=next_at,
             waits_for="first attempt, as scheduled" if waits else "",
             last_error=life.last_error,
+            fast_lane=fast_lane,
         ),
         labels=None if labelled else Labels(row.tenant_id, row.event_type),
     )

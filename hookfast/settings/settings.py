@@ -213,8 +213,8 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
     fast_lane_timeout: Seconds = Field(
         timedelta(seconds=5),
         le=FAST_LANE,
-        description="First attempts with a timeout of at most this run as local activities "
-        "(seconds).",
+        description="First attempts with a timeout of at most this run as local activities, as "
+        "do retries whose attempt before took less than a second (seconds).",
     )
     first_attempts: Literal["auto", "workflow", "batch"] = Field(
         "auto",

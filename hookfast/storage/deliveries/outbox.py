@@ -39,7 +39,7 @@ _C = _DELIVERIES.c
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingDelivery:
     """An outbox row, with what the relay needs to start or wake its workflow. `batch_id` is the
-    batch that took its first attempt."""
+    batch that took its first attempt; `last_duration_ms` is how long its last attempt took."""
 
     delivery_id: str
     event_id: str
@@ -53,6 +53,7 @@ class PendingDelivery:
     wake_count: int
     urgency: int
     batch_id: str | None
+    last_duration_ms: float | None
     life: Life
 
     @property

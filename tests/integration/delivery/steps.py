@@ -16,6 +16,7 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.messages import ReceivedSignals, StepInput, StepResult
 from hookfast.deliveries.outcome import DeliveryStatus
+from hookfast.deliveries.time_budget import FAST_LANE
 from hookfast.dispatch.retry_lag import RetryLag
 from hookfast.dispatch.start_window import StartWindow
 from hookfast.sender import Sender
@@ -57,6 +58,7 @@ class Steps:
             runner=self.runner,
             recorder=self.recorder,
             fast_lane=Slots(16),
+            fast_lane_timeout=FAST_LANE,
             held_backstop=timedelta(hours=6),
             on_commit=lambda _: None,
             retry_lag=RetryLag(),

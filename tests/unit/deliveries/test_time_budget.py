@@ -22,6 +22,7 @@ from hookfast.deliveries.time_budget import (
     ROOM,
     SLACK,
     WORKFLOW_TASK,
+    is_for_fast_lane,
 )
 from hookfast.settings.settings import Settings
 from hookfast.storage.deliveries.recorder import _PATIENCE_SECONDS
@@ -51,6 +52,22 @@ def test_fast_lane_timeout_is_bounded_by_its_share() -> None:
     assert default <= FAST_LANE
     assert Settings(fast_lane_timeout=FAST_LANE).fast_lane_timeout == FAST_LANE
     assert default + RECORD_SHARE + SLACK <= LOCAL_STEP
+
+
+@pytest.mark.parametrize(
+    ("timeout", "last_ms", "expected"),
+    [
+        (5, None, True),
+        (5.1, None, False),
+        (5, 999, True),
+        (5, 1_000, False),
+        (30, 10, False),
+    ],
+)
+def test_only_quick_endpoints_with_a_short_timeout_get_the_fast_lane(
+    timeout: float, last_ms: float | None, expected: bool
+) -> None:
+    assert is_for_fast_lane(timeout, last_ms, longest=FAST_LANE) is expected
 
 
 @pytest.mark.parametrize("text", ["5.001", "30", "PT6S"])

@@ -3,6 +3,7 @@ timers, and a database that fails. What is sent and recorded is tested in `step/
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 from unittest.mock import AsyncMock, patch
@@ -39,13 +40,32 @@ async def test_a_long_timeout_takes_the_regular_lane(stack: Stack) -> None:
 
     await stack.until_status(delivery, "delivered")
 
+    assert await _activity_queues(stack, delivery) == ["retries"]
+
+
+async def test_retries_to_a_quick_endpoint_need_no_activity_of_their_own(stack: Stack) -> None:
+    delivery = await stack.deliver(await stack.endpoint("/fail-first/2", plan=QUICK))
+
+    await stack.until_status(delivery, "delivered")
+
+    assert await _activity_queues(stack, delivery) == []
     history = await stack.workflow(delivery).fetch_history()
-    scheduled = [
-        event.activity_task_scheduled_event_attributes
+    summaries = [
+        json.loads(event.user_metadata.summary.data)
         for event in history.events
-        if event.HasField("activity_task_scheduled_event_attributes")
+        if event.HasField("marker_recorded_event_attributes")
+        and event.user_metadata.HasField("summary")
     ]
-    assert [one.task_queue.name for one in scheduled] == ["retries"]
+    assert summaries == ["retry 1 of 3, after 500", "retry 2 of 3, after 500"]
+
+
+async def test_the_retry_of_a_slow_attempt_takes_the_regular_lane(stack: Stack) -> None:
+    endpoint = await stack.endpoint("/slow/2", timeout=1, plan=QUICK | {"delays_seconds": [0.2]})
+    delivery = await stack.deliver(endpoint)
+
+    await stack.until_status(delivery, "dead")
+
+    assert await _activity_queues(stack, delivery) == ["retries"]
 
 
 async def test_scheduled_delivery_waits_and_can_be_resent_early(stack: Stack) -> None:
@@ -118,3 +138,13 @@ async def test_a_delivery_continues_when_the_database_was_unavailable_before_the
 
     assert row.attempts == 1
     assert len(stack.receiver.requests) == 1
+
+
+async def _activity_queues(stack: Stack, delivery: str) -> list[str]:
+    """The task queue of each activity that is not a local one, in order."""
+    history = await stack.workflow(delivery).fetch_history()
+    return [
+        event.activity_task_scheduled_event_attributes.task_queue.name
+        for event in history.events
+        if event.HasField("activity_task_scheduled_event_attributes")
+    ]
