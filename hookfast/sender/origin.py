@@ -1,9 +1,7 @@
 """The connections to one origin, in use or kept idle for the next request.
 
-httpcore2's pool inspects all its connections twice for each request, and polls each idle one. Here
-a request touches only the connection that it uses, and drives h11 directly: with 64 requests at
-once, `Sender.post` takes 0.4 ms of CPU instead of 1.15 ms (`bench/post.py` of commit 217e4a3f,
-measured in turns on a busy machine).
+A request touches only the connection that it uses. httpcore2's pool inspects all its connections
+twice for each request, and polls each idle one.
 """
 
 from __future__ import annotations
@@ -17,8 +15,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-import h11
 
 from hookfast.sender.addresses import Network
 from hookfast.sender.connection import Answer, Connection
@@ -86,16 +82,16 @@ class Origin:
         # the least likely to have closed it.
         self._idle: deque[tuple[float, Connection]] = deque()
 
-    async def exchange(self, request: h11.Request, body: bytes) -> Answer:
+    async def exchange(self, head: bytes, body: bytes) -> Answer:
         """Wait for a free connection, send a request and read its response. Raises the errors of
         `Dialer.dial` and `Connection.exchange`."""
         async with self._slots:
             idle = self._take_idle()
             if idle is None:
-                return await self._exchange(await self._open(), request, body)
+                return await self._exchange(await self._open(), head, body)
             progress = current_progress()
             try:
-                answer = await self._exchange(idle, request, body)
+                answer = await self._exchange(idle, head, body)
             except RequestFailed as failed:
                 if progress.phase is not RequestPhase.WAITING:
                     raise
@@ -106,7 +102,7 @@ class Origin:
                 progress.unanswered = broken(self._peer, RequestPhase.WAITING, None)
             instruments.REPEATED_REQUESTS.add(cause="connection")
             try:
-                return await self._exchange(await self._open(), request, body)
+                return await self._exchange(await self._open(), head, body)
             except Exception as error:
                 # Its first sending cannot be undone by what prevents the second.
                 if progress.phase is RequestPhase.CONFIRMING or isinstance(
@@ -115,9 +111,9 @@ class Origin:
                     raise progress.unanswered from error
                 raise
 
-    async def _exchange(self, connection: Connection, request: h11.Request, body: bytes) -> Answer:
+    async def _exchange(self, connection: Connection, head: bytes, body: bytes) -> Answer:
         try:
-            answer = await connection.exchange(request, body)
+            answer = await connection.exchange(head, body)
         except BaseException:
             connection.close()
             raise
@@ -142,7 +138,7 @@ class Origin:
     def _keep(self, connection: Connection, answer: Answer) -> None:
         self._drop_expired()
         kept = keep_alive_seconds(answer.headers, default=self._limits.idle_seconds)
-        if kept <= 0 or not connection.prepare_reuse():
+        if kept <= 0 or not connection.reusable:
             connection.close()
             return
         self._idle.append((time.monotonic() + kept, connection))

@@ -14,7 +14,6 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from http import HTTPStatus
 
 import httpx2
@@ -26,26 +25,25 @@ from hookfast.endpoints.credentials import PUBLIC, Access
 from hookfast.errors import Unavailable
 from hookfast.sender.address_guard import AddressGuard
 from hookfast.sender.addresses import Network
-from hookfast.sender.authorized import AuthorizedRequests, Build, certificate_problem
+from hookfast.sender.authorized import AuthorizedRequests, certificate_problem
 from hookfast.sender.connection import Answer
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, internal_error, timed_out
+from hookfast.sender.http1 import request_fields
 from hookfast.sender.masking import SecretMasks
 from hookfast.sender.oauth2 import AccessTokens
 from hookfast.sender.phase import RequestPhase
+from hookfast.sender.pool import ConnectionPool
 from hookfast.sender.progress import begin_progress, current_progress
 from hookfast.sender.proxy import STAGGER_SECONDS as TUNNEL_STAGGER
 from hookfast.sender.proxy import Tunnels, not_reached
+from hookfast.sender.request import Request
 from hookfast.sender.resolver import Lookup, Resolver, system_lookup
 from hookfast.sender.retry_after import parse_retry_after
 from hookfast.sender.tls import TlsContexts, default_ssl_context
-from hookfast.sender.transport import NETWORKS, TLS, OriginTransport
-from hookfast.sender.url import Url, parse_url
+from hookfast.sender.url import parse_url
 from hookfast.settings.egress_proxy import EgressProxy
 
-_OWN_HEADERS = frozenset(
-    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "accept-encoding"}
-)
 _RETRY_AFTER_STATUSES = frozenset({429, 503})
 
 
@@ -83,11 +81,11 @@ class Sender:
             self._dialer = Dialer(
                 guard=guard, resolver=self._resolver, connect=self._tunnels, stagger=TUNNEL_STAGGER
             )
-        self._transport = OriginTransport(self._dialer)
+        self._pool = ConnectionPool(self._dialer)
         self._masks = SecretMasks()
         self._tokens = AccessTokens(self._fetch_token)
         self._requests = AuthorizedRequests(
-            self._transport,
+            self._pool,
             contexts=TlsContexts(ssl_context or default_ssl_context()),
             tokens=self._tokens,
         )
@@ -126,9 +124,10 @@ class Sender:
             networks=allowed_networks,
             confirm=confirm,
         )
+        head = current_progress().sent
         evidence = evidence_of(
             url,
-            sent=current_progress().sent,
+            sent=None if head is None else request_fields(head),
             received=None if answer is None else answer.headers,
             public=public_headers,
             limit=self._header_bytes,
@@ -192,7 +191,7 @@ class Sender:
         """Close the idle connections. Those in use are closed when their requests end."""
         self._resolver.close()
         await self._tokens.aclose()
-        await self._transport.aclose()
+        await self._pool.aclose()
 
     async def __aenter__(self) -> Sender:
         return self
@@ -216,8 +215,8 @@ class Sender:
         started = time.perf_counter()
         try:
             target = parse_url(url)
-            build = _builder(method, target, headers=headers, body=body, networks=tuple(networks))
-            answer = await self._answer(build, access, peer=target.peer, timeout=timeout)
+            request = Request(method, target, headers, body, tuple(networks))
+            answer = await self._answer(request, access, timeout)
             return self._outcome(answer, access, _milliseconds_since(started)), answer
         except RequestFailed as error:
             failed = error
@@ -229,26 +228,25 @@ class Sender:
             failed = internal_error(error)
         return _without_answer(failed, progress.accepted, _milliseconds_since(started)), None
 
-    async def _answer(self, build: Build, access: Access, *, peer: str, timeout: float) -> Answer:
+    async def _answer(self, request: Request, access: Access, timeout: float) -> Answer:
         """Return the answer. Raises RequestFailed also when the deadline passes."""
         progress = current_progress()
         try:
             async with asyncio.timeout(timeout) as deadline:
-                return await self._requests.send(build, access)
+                return await self._requests.send(request, access)
         except TimeoutError:
             if not deadline.expired():
                 raise
             if progress.phase not in (RequestPhase.PROXY, RequestPhase.CONFIRMING):
-                raise timed_out(progress.phase, peer, timeout) from None
+                raise timed_out(progress.phase, request.url.peer, timeout) from None
             raise progress.unanswered or self._not_sent(progress.phase) from None
 
     async def _fetch_token(
         self, url: str, headers: dict[str, str], body: bytes
     ) -> tuple[int, bytes]:
         """POST a token request, in a task of its own."""
-        build = _builder("POST", parse_url(url), headers=headers, body=body, networks=())
         begin_progress()
-        answer = await self._requests.send(build, PUBLIC)
+        answer = await self._requests.send(Request("POST", parse_url(url), headers, body), PUBLIC)
         return answer.status, answer.body
 
     def _without_secrets(self, access: Access) -> Start:
@@ -284,38 +282,6 @@ class Sender:
             retry_after_seconds=retry_after,
             response_excerpt=storable_text(excerpt, cut=more),
         )
-
-
-def _builder(
-    method: str, url: Url, *, headers: Mapping[str, str], body: bytes, networks: tuple[Network, ...]
-) -> Build:
-    """Return what builds the request. The caller cannot set the headers in `_OWN_HEADERS`."""
-    lines = [("Host", url.authority), ("Accept-Encoding", "identity")]
-    lines += [(name, value) for name, value in headers.items() if name.lower() not in _OWN_HEADERS]
-    if method == "POST":
-        lines.append(("Content-Length", str(len(body))))
-
-    def build(authorization: str | None, ssl_context: ssl.SSLContext) -> httpx2.Request:
-        sent = lines
-        if authorization is not None:
-            sent = [line for line in lines if line[0].lower() != "authorization"]
-            sent.append(("Authorization", authorization))
-        return httpx2.Request(
-            method,
-            _origin_url(url.scheme, url.authority),
-            # Each character is a byte: a forwarded value may have `obs-text` (RFC 9110, 5.5).
-            headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in sent],
-            stream=httpx2.ByteStream(body),
-            # The target is sent as the endpoint's owner wrote it; httpx2 would normalise it.
-            extensions={"target": url.target, NETWORKS: networks, TLS: ssl_context},
-        )
-
-    return build
-
-
-@lru_cache(maxsize=4096)
-def _origin_url(scheme: str, authority: str) -> httpx2.URL:
-    return httpx2.URL(f"{scheme}://{authority}/")
 
 
 def _without_answer(failed: RequestFailed, accepted: int | None, duration_ms: float) -> Outcome:
