@@ -9,7 +9,7 @@ cookies and secrets are.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -20,7 +20,7 @@ MAX_NAME: Final = 100
 MAX_VALUE: Final = 1024
 """Most headers of a message, and bytes of each name and value. A longer one ends in `…`."""
 
-RawHeaders = Iterable[tuple[bytes, bytes]]
+RawHeaders = Sequence[tuple[bytes, bytes]]
 """Names and values as they were on the wire."""
 
 # What Hookfast itself sets, except signatures. No endpoint may choose these names for its own
@@ -120,20 +120,15 @@ def storable_text(data: bytes, *, cut: bool = False) -> str:
 
 
 def _lines(headers: RawHeaders, limit: int, start: Start) -> str:
-    lines: list[bytes] = []
-    left_out = 0
-    for name, value in headers:
-        if limit < 0 or len(lines) == MAX_FIELDS:
-            left_out += 1
-            continue
-        if len(name) > MAX_NAME or len(value) > MAX_VALUE:
-            name, value = _shortened(name, MAX_NAME, start), _shortened(value, MAX_VALUE, start)
-        line = b"%b: %b" % (name, value)
-        limit -= len(line) + 1
-        if limit >= 0:
-            lines.append(line)
-        else:
-            left_out += 1
+    lines = [
+        b"%b: %b" % (name, value)
+        if len(name) <= MAX_NAME and len(value) <= MAX_VALUE
+        else b"%b: %b" % (_shortened(name, MAX_NAME, start), _shortened(value, MAX_VALUE, start))
+        for name, value in headers[:MAX_FIELDS]
+    ]
+    while sum(map(len, lines)) + len(lines) > limit:
+        lines.pop()
+    left_out = len(headers) - len(lines)
     # All lines at once: one at a time takes four times as long. Joined by line breaks, they would
     # look like base64 in several lines, and cost another search.
     text = b"\0".join(lines)

@@ -19,7 +19,7 @@ from http import HTTPStatus
 import httpx2
 
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.evidence import Start, evidence_of, storable_text
+from hookfast.deliveries.evidence import Evidence, Start, evidence_of, start_of, storable_text
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.endpoints.credentials import PUBLIC, Access
 from hookfast.errors import Unavailable
@@ -29,7 +29,7 @@ from hookfast.sender.authorized import AuthorizedRequests, certificate_problem
 from hookfast.sender.connection import Answer
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, internal_error, timed_out
-from hookfast.sender.http1 import request_fields
+from hookfast.sender.http1 import Header, request_fields
 from hookfast.sender.masking import SecretMasks
 from hookfast.sender.oauth2 import AccessTokens
 from hookfast.sender.phase import RequestPhase
@@ -114,7 +114,7 @@ class Sender:
         egress proxy does not work, OutOfResources when this process cannot open a connection, and
         any error of `confirm`: in all these cases nothing was sent.
         """
-        outcome, answer = await self._send(
+        outcome, _ = await self._send(
             "POST",
             url,
             headers=headers,
@@ -123,17 +123,9 @@ class Sender:
             access=access,
             networks=allowed_networks,
             confirm=confirm,
-        )
-        head = current_progress().sent
-        evidence = evidence_of(
-            url,
-            sent=None if head is None else request_fields(head),
-            received=None if answer is None else answer.headers,
             public=public_headers,
-            limit=self._header_bytes,
-            start=self._without_secrets(access),
         )
-        return replace(outcome, evidence=evidence)
+        return outcome
 
     async def get(
         self,
@@ -210,14 +202,19 @@ class Sender:
         access: Access,
         networks: Sequence[Network],
         confirm: Callable[[], Awaitable[None]] | None = None,
+        public: Collection[str] | None = None,
     ) -> tuple[Outcome, Answer | None]:
+        """Return the outcome, with evidence if `public` is not None."""
         progress = begin_progress(confirm)
         started = time.perf_counter()
         try:
             target = parse_url(url)
             request = Request(method, target, headers, body, tuple(networks))
             answer = await self._answer(request, access, timeout)
-            return self._outcome(answer, access, _milliseconds_since(started)), answer
+            duration_ms = _milliseconds_since(started)
+            start = self._masks.of(access, progress.tokens)
+            evidence = self._evidence(url, answer.headers, public, start)
+            return self._outcome(answer, access, duration_ms, evidence, start), answer
         except RequestFailed as error:
             failed = error
         except Unavailable:
@@ -226,7 +223,9 @@ class Sender:
             if progress.phase is RequestPhase.CONFIRMING:  # an error of `confirm`
                 raise
             failed = internal_error(error)
-        return _without_answer(failed, progress.accepted, _milliseconds_since(started)), None
+        duration_ms = _milliseconds_since(started)
+        evidence = self._evidence(url, None, public, start_of)
+        return _without_answer(failed, progress.accepted, duration_ms, evidence), None
 
     async def _answer(self, request: Request, access: Access, timeout: float) -> Answer:
         """Return the answer. Raises RequestFailed also when the deadline passes."""
@@ -249,9 +248,21 @@ class Sender:
         answer = await self._requests.send(Request("POST", parse_url(url), headers, body), PUBLIC)
         return answer.status, answer.body
 
-    def _without_secrets(self, access: Access) -> Start:
-        """Return how to begin what is kept of the answer to the current request."""
-        return self._masks.of(access, current_progress().tokens)
+    def _evidence(
+        self, url: str, received: list[Header] | None, public: Collection[str] | None, start: Start
+    ) -> Evidence | None:
+        """Return the evidence of the current request; None without `public`."""
+        if public is None:
+            return None
+        head = current_progress().sent
+        return evidence_of(
+            url,
+            sent=None if head is None else request_fields(head),
+            received=received,
+            public=public,
+            limit=self._header_bytes,
+            start=start,
+        )
 
     def _not_sent(self, phase: RequestPhase) -> Unavailable:
         """Return the error when the deadline passed while we waited for a part of our own. That
@@ -262,7 +273,14 @@ class Sender:
         self._tunnels.note(error)
         return error
 
-    def _outcome(self, answer: Answer, access: Access, duration_ms: float) -> Outcome:
+    def _outcome(
+        self,
+        answer: Answer,
+        access: Access,
+        duration_ms: float,
+        evidence: Evidence | None,
+        start: Start,
+    ) -> Outcome:
         success = 200 <= answer.status < 300
         retry_after = error = None
         if not success:
@@ -272,7 +290,6 @@ class Sender:
             value = httpx2.Headers(answer.headers).get("retry-after")
             if value is not None:
                 retry_after = parse_retry_after(value, now=self._clock())
-        start = self._without_secrets(access)
         excerpt, more = start(answer.body, self._excerpt_bytes, cut=answer.cut)
         return Outcome(
             result=Result.SUCCESS if success else Result.STATUS,
@@ -281,20 +298,29 @@ class Sender:
             error=error,
             retry_after_seconds=retry_after,
             response_excerpt=storable_text(excerpt, cut=more),
+            evidence=evidence,
         )
 
 
-def _without_answer(failed: RequestFailed, accepted: int | None, duration_ms: float) -> Outcome:
+def _without_answer(
+    failed: RequestFailed, accepted: int | None, duration_ms: float, evidence: Evidence | None
+) -> Outcome:
     """Return the outcome of a request without a complete answer. `accepted` is the status of an
     answer that began with a 2xx: the receiver has said yes."""
     if accepted is None:
-        return Outcome(result=failed.result, duration_ms=duration_ms, error=failed.sentence)
+        return Outcome(
+            result=failed.result,
+            duration_ms=duration_ms,
+            error=failed.sentence,
+            evidence=evidence,
+        )
     return Outcome(
         result=Result.SUCCESS,
         duration_ms=duration_ms,
         status_code=accepted,
         error=f"The server answered {_named(accepted)}, but the rest of its answer was lost. "
         f"{failed.sentence}",
+        evidence=evidence,
     )
 
 
