@@ -21,7 +21,7 @@ from hookfast.sender.origin import Destination
 from hookfast.sender.phase import RequestPhase
 from hookfast.sender.pool import ConnectionPool
 from hookfast.sender.progress import current_progress
-from hookfast.sender.request import Request
+from hookfast.sender.request import Message, Request
 from hookfast.sender.tls import TlsContexts
 from hookfast.telemetry import instruments
 
@@ -101,13 +101,15 @@ class AuthorizedRequests:
         self, request: Request, authorization: str | None, identities: tuple[TlsIdentity, ...]
     ) -> Answer:
         """Send the request with the first TLS identity that the server accepts."""
-        head = request.head(authorization)
+        message = request.message(authorization)
+        if not identities:
+            return await self._once(request, message, None)
         rejections: list[Answer | RequestFailed] = []
-        for identity in identities or (None,):
+        for identity in identities:
             if rejections:
                 instruments.REPEATED_REQUESTS.add(cause="credentials")
             try:
-                answer = await self._once(request, head, identity)
+                answer = await self._once(request, message, identity)
             except RequestFailed as failed:
                 if not _rejects_certificate(failed):
                     raise
@@ -120,13 +122,15 @@ class AuthorizedRequests:
             raise rejections[0]
         return rejections[0]
 
-    async def _once(self, request: Request, head: bytes, identity: TlsIdentity | None) -> Answer:
+    async def _once(
+        self, request: Request, message: Message, identity: TlsIdentity | None
+    ) -> Answer:
         context = await self._contexts.of(identity)
         url = request.url
         to = Destination(
             url.host, url.port, context if url.scheme == "https" else None, request.networks
         )
-        return await self._pool.exchange(to, head, request.body)
+        return await self._pool.exchange(to, message)
 
 
 def _rejects_certificate(failed: RequestFailed) -> bool:

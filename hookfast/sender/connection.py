@@ -13,13 +13,14 @@ from hookfast.sender.failure import broken, not_http
 from hookfast.sender.http1 import (
     END_OF_HEAD,
     VERSION,
+    Field,
     Head,
-    Header,
     InvalidResponse,
     parse_response,
 )
 from hookfast.sender.phase import RequestPhase
 from hookfast.sender.progress import current_progress
+from hookfast.sender.request import Message
 from hookfast.sender.stream import Stream
 
 MAX_HEAD = 64 * 1024
@@ -32,7 +33,7 @@ class Answer(NamedTuple):
     """A final response with its raw body; `cut` means that only the body's start was read."""
 
     status: int
-    headers: list[Header]
+    headers: list[Field]
     body: bytes
     cut: bool
 
@@ -48,7 +49,7 @@ class Connection:
         self._peer = peer
         self._ended_cleanly = False
 
-    async def exchange(self, head: bytes, body: bytes) -> Answer:
+    async def exchange(self, message: Message) -> Answer:
         """Send a request and read its response. Head and body leave in one segment if they fit.
         Raises RequestFailed and any error of `confirm`."""
         progress = self._progress = current_progress()
@@ -57,8 +58,8 @@ class Connection:
             progress.phase = RequestPhase.CONFIRMING
             await progress.confirm()
             progress.phase = RequestPhase.WAITING
-        progress.sent = head
-        self._stream.write(head, body)
+        progress.sent = message.fields
+        self._stream.write(message.head, message.body)
         try:
             answer = await self._receive_head()
             received, cut = await self._receive_body(answer)

@@ -12,26 +12,27 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-Header = tuple[bytes, bytes]
-"""Name and value as they were on the wire."""
+Field = tuple[str, str]
+"""Name and value as they are on the wire. Each character is a byte (Latin-1)."""
 
 VERSION: Final = b"HTTP/1."
 """How every response begins."""
 END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
 """A line feed alone ends a line, too (section 2.2)."""
 
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 # Bytes beyond ASCII are `obs-text` (RFC 9110, section 5.5). Possessive, so that no value of 64 KiB
 # takes more than linear time.
-_VALUE = rb"(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*)?"
-_LINE = rb"%b:[ \t]*+%b[ \t]*+\r?\n" % (_TOKEN, _VALUE)
-_FIELD = re.compile(rb"(%b):[ \t]*+(%b)[ \t]*+\r?\n" % (_TOKEN, _VALUE))
+_VALUE = r"(?:[^\x00\s]++(?:[ \t]++[^\x00\s]++)*)?"
+_FIELD = re.compile(rf"({_NAME}):[ \t]*+({_VALUE})[ \t]*+\r?\n", re.ASCII)
 _RESPONSE = re.compile(
-    rb"HTTP/1\.([0-9]) ([1-9][0-9]{2})(?: [^\x00\n\r\f\v]*)?\r?\n((?:%b)*)\r?\n" % _LINE
+    r"HTTP/1\.([0-9]) ([1-9][0-9]{2})(?: [^\x00\n\r\f\v]*)?\r?\n"
+    rf"((?:{_NAME}:[ \t]*+{_VALUE}[ \t]*+\r?\n)*)\r?\n",
+    re.ASCII,
 )
-_REQUEST = re.compile(rb"[A-Z]+ [!-~]+ HTTP/1\.1\r\n(?:%b: %b\r\n)*\r\n" % (_TOKEN, _VALUE))
-_FOLD = re.compile(rb"\r?\n[ \t]+")
-_LENGTH = re.compile(rb"[0-9]{1,20}")
+_REQUEST = re.compile(rf"[A-Z]+ [!-~]+ HTTP/1\.1\r\n(?:{_NAME}: {_VALUE}\r\n)*\r\n", re.ASCII)
+_FOLD = re.compile(r"\r?\n[ \t]+")
+_LENGTH = re.compile(r"[0-9]{1,20}")
 
 
 class InvalidRequest(ValueError):
@@ -47,50 +48,45 @@ class Head(NamedTuple):
     connection. `persists`: the connection can be used again after the response."""
 
     status: int
-    headers: list[Header]
+    headers: list[Field]
     length: int | None
     chunked: bool
     persists: bool
 
 
-def request_head(method: str, target: str, fields: Sequence[tuple[str, str]]) -> bytes:
-    """Return the head of a request. Each character of a value is a byte, as in forwarded values.
-    Raises InvalidRequest, which contains nothing of it."""
+def request_head(method: str, target: str, fields: Sequence[Field]) -> bytes:
+    """Return the head of a request. Raises InvalidRequest, which contains nothing of it."""
     lines = "".join([f"{name}: {value}\r\n" for name, value in fields])
+    head = f"{method} {target} HTTP/1.1\r\n{lines}\r\n"
+    # With as many lines as fields, no value has begun a line of its own.
+    if not _REQUEST.fullmatch(head) or head.count("\n") != len(fields) + 2:
+        raise InvalidRequest
     try:
-        head = f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
+        return head.encode("latin-1")
     except UnicodeEncodeError:
         raise InvalidRequest from None
-    # With as many lines as fields, no value has begun a line of its own.
-    if not _REQUEST.fullmatch(head) or head.count(b"\n") != len(fields) + 2:
-        raise InvalidRequest
-    return head
-
-
-def request_fields(head: bytes) -> list[Header]:
-    """Return the fields of a head that `request_head` has written."""
-    return _FIELD.findall(head, head.index(b"\n"))
 
 
 def parse_response(head: bytes) -> Head:
     """Parse a head up to and with its empty line, for a request that is not a HEAD or CONNECT.
     Raises InvalidResponse."""
-    match = _RESPONSE.fullmatch(head) or _RESPONSE.fullmatch(_unfolded(head))
+    text = head.decode("latin-1")
+    match = _RESPONSE.fullmatch(text) or _RESPONSE.fullmatch(_unfolded(text))
     if match is None:
         raise InvalidResponse
     status = int(match[2])
     headers = _FIELD.findall(match[3])
-    lengths: set[bytes] = set()
-    chunked, persists = False, match[1] != b"0"
+    lengths: set[str] = set()
+    chunked, persists = False, match[1] != "0"
     for name, value in headers:
         match name.lower():
-            case b"content-length":
+            case "content-length":
                 lengths.update(_list(value))
-            case b"transfer-encoding":
-                if chunked or value.lower() != b"chunked":
+            case "transfer-encoding":
+                if chunked or value.lower() != "chunked":
                     raise InvalidResponse
                 chunked = True
-            case b"connection" if b"close" in _list(value):
+            case "connection" if "close" in _list(value):
                 persists = False
     if status == 101 or not _agree(lengths):  # we never ask for another protocol
         raise InvalidResponse
@@ -104,16 +100,16 @@ def parse_response(head: bytes) -> Head:
     return Head(status, headers, int(lengths.pop()), False, persists)
 
 
-def _agree(lengths: set[bytes]) -> bool:
+def _agree(lengths: set[str]) -> bool:
     """Whether the lengths of a body are valid: one may be repeated, but not contradicted."""
     return not lengths or (len(lengths) == 1 and all(map(_LENGTH.fullmatch, lengths)))
 
 
-def _list(value: bytes) -> list[bytes]:
-    return [item.strip() for item in value.lower().split(b",")]
+def _list(value: str) -> list[str]:
+    return [item.strip(" \t") for item in value.lower().split(",")]
 
 
-def _unfolded(head: bytes) -> bytes:
+def _unfolded(head: str) -> str:
     """Join lines that were folded (section 5.2). The first field cannot continue a line."""
-    end = head.find(b"\n") + 1
-    return head[:end] + _FOLD.sub(b" ", head[end:])
+    end = head.find("\n") + 1
+    return head[:end] + _FOLD.sub(" ", head[end:])

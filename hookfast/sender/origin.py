@@ -20,14 +20,16 @@ from hookfast.sender.addresses import Network
 from hookfast.sender.connection import Answer, Connection
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import RequestFailed, broken, handshake_failed
+from hookfast.sender.http1 import Field
 from hookfast.sender.phase import RequestPhase
 from hookfast.sender.progress import current_progress
 from hookfast.sender.proxy import EgressUnavailable
+from hookfast.sender.request import Message
 from hookfast.sender.stream import Stream
 from hookfast.sender.url import peer_name
 from hookfast.telemetry import instruments
 
-_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})(?![0-9.])", re.IGNORECASE)
+_TIMEOUT = re.compile(r"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})(?![0-9.])", re.IGNORECASE)
 _MAX_IDLE_SECONDS = 60
 
 
@@ -82,16 +84,16 @@ class Origin:
         # the least likely to have closed it.
         self._idle: deque[tuple[float, Connection]] = deque()
 
-    async def exchange(self, head: bytes, body: bytes) -> Answer:
+    async def exchange(self, message: Message) -> Answer:
         """Wait for a free connection, send a request and read its response. Raises the errors of
         `Dialer.dial` and `Connection.exchange`."""
         async with self._slots:
             idle = self._take_idle()
             if idle is None:
-                return await self._exchange(await self._open(), head, body)
+                return await self._exchange(await self._open(), message)
             progress = current_progress()
             try:
-                answer = await self._exchange(idle, head, body)
+                answer = await self._exchange(idle, message)
             except RequestFailed as failed:
                 if progress.phase is not RequestPhase.WAITING:
                     raise
@@ -102,7 +104,7 @@ class Origin:
                 progress.unanswered = broken(self._peer, RequestPhase.WAITING, None)
             instruments.REPEATED_REQUESTS.add(cause="connection")
             try:
-                return await self._exchange(await self._open(), head, body)
+                return await self._exchange(await self._open(), message)
             except Exception as error:
                 # Its first sending cannot be undone by what prevents the second.
                 if progress.phase is RequestPhase.CONFIRMING or isinstance(
@@ -111,9 +113,9 @@ class Origin:
                     raise progress.unanswered from error
                 raise
 
-    async def _exchange(self, connection: Connection, head: bytes, body: bytes) -> Answer:
+    async def _exchange(self, connection: Connection, message: Message) -> Answer:
         try:
-            answer = await connection.exchange(head, body)
+            answer = await connection.exchange(message)
         except BaseException:
             connection.close()
             raise
@@ -179,11 +181,11 @@ class Origin:
         return Connection(stream, self._peer)
 
 
-def keep_alive_seconds(headers: Sequence[tuple[bytes, bytes]], *, default: float) -> float:
+def keep_alive_seconds(headers: Sequence[Field], *, default: float) -> float:
     """Return how long to keep the connection of an answer with these headers: a second less than
     its `Keep-Alive: timeout` says (RFC 2068, section 19.7.1.1), `default` if it does not say it."""
     for name, value in headers:
-        if name.lower() == b"keep-alive" and (found := _TIMEOUT.search(value)):
+        if name.lower() == "keep-alive" and (found := _TIMEOUT.search(value)):
             return min(int(found[1]) - 1, _MAX_IDLE_SECONDS)
     return default
 
@@ -192,6 +194,5 @@ def _ends_idle_connection(answer: Answer) -> bool:
     """Whether a server ended an idle connection with this answer, which has then crossed the
     request on its way (RFC 9110, section 15.5.9)."""
     return answer.status == 408 and any(
-        name.lower() == b"connection" and b"close" in value.lower()
-        for name, value in answer.headers
+        name.lower() == "connection" and "close" in value.lower() for name, value in answer.headers
     )

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from hookfast.sender.connection import Answer
 from hookfast.sender.dial import Dialer
 from hookfast.sender.origin import DEFAULT_LIMITS, Destination, Origin, PoolLimits
+from hookfast.sender.request import Message
 from hookfast.sender.stream import Stream
 
 
@@ -27,11 +28,11 @@ class ConnectionPool:
         """How many connections are open, in use or idle."""
         return len(self._streams)
 
-    async def exchange(self, to: Destination, head: bytes, body: bytes) -> Answer:
+    async def exchange(self, to: Destination, message: Message) -> Answer:
         """Send a request and return the response. Raises the errors of `Origin.exchange`."""
         origin = self._acquire(to)
         try:
-            return await origin.exchange(head, body)
+            return await origin.exchange(message)
         finally:
             self._release(to, origin)
 

@@ -12,22 +12,22 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from hookfast.sender.failure import RequestFailed
+from hookfast.sender.http1 import Field
 from hookfast.sender.phase import RequestPhase
 
 
 @dataclass(slots=True)
 class Progress:
-    """The state of a request. `ended`: the peer has closed the connection. `confirm` is awaited
-    when a connection is open, before the request is sent on it; it raises to prevent that.
-    `unanswered`: how the request failed on a reused connection, before it was repeated. `sent`: the
-    head that was sent last. `tokens`: the access tokens that were sent. `head`: the status line and
-    headers of the newest answer, as far as they have come."""
+    """The state of a request. `confirm` is awaited when a connection is open, before the request is
+    sent on it; it raises to prevent that. `unanswered`: how the request failed on a reused
+    connection, before it was repeated. `sent`: the headers that were sent last. `tokens`: the
+    access tokens that were sent. `head`: the status line and headers of the newest answer, as far
+    as they have come."""
 
     phase: RequestPhase = RequestPhase.QUEUED
-    ended: bool = False
     confirm: Callable[[], Awaitable[None]] | None = None
     unanswered: RequestFailed | None = None
-    sent: bytes | None = None
+    sent: list[Field] | None = None
     tokens: list[str] = field(default_factory=list)
     head: bytes | bytearray = b""
 

@@ -41,7 +41,7 @@ MAX_HEAD = 16 * 1024
 """Most bytes of the proxy's answer."""
 
 # Of an answer that rejects our credentials: tinyproxy sends the second with wrong ones.
-_CHALLENGES = frozenset({b"proxy-authenticate", b"www-authenticate"})
+_CHALLENGES = frozenset({"proxy-authenticate", "www-authenticate"})
 _LOG_SECONDS = 60.0
 
 log = structlog.get_logger()

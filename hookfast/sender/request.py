@@ -1,4 +1,4 @@
-"""A request to one destination, which may be sent several times with different credentials."""
+"""Requests, which may be sent several times with different credentials."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from hookfast.sender.addresses import Network
-from hookfast.sender.http1 import request_head
+from hookfast.sender.http1 import Field, request_head
 from hookfast.sender.url import Url
 
 _OWN_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "accept-encoding"}
 )
+
+
+class Message(NamedTuple):
+    """A request as it is sent: its header fields, its head with them, and its body."""
+
+    fields: list[Field]
+    head: bytes
+    body: bytes
 
 
 class Request(NamedTuple):
@@ -24,9 +32,8 @@ class Request(NamedTuple):
     body: bytes
     networks: tuple[Network, ...] = ()
 
-    def head(self, authorization: str | None) -> bytes:
-        """Return the request line and headers, with this `Authorization` if there is one. Raises
-        InvalidRequest."""
+    def message(self, authorization: str | None) -> Message:
+        """Return the request with this `Authorization`, if there is one. Raises InvalidRequest."""
         fields = [("Host", self.url.authority), ("Accept-Encoding", "identity")]
         fields += [one for one in self.headers.items() if one[0].lower() not in _OWN_HEADERS]
         if self.method == "POST":
@@ -35,4 +42,4 @@ class Request(NamedTuple):
             fields = [one for one in fields if one[0].lower() != "authorization"]
             fields.append(("Authorization", authorization))
         # The target is sent as the endpoint's owner wrote it.
-        return request_head(self.method, self.url.target, fields)
+        return Message(fields, request_head(self.method, self.url.target, fields), self.body)

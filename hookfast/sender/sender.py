@@ -16,8 +16,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 
-import httpx2
-
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.evidence import Evidence, Start, evidence_of, start_of, storable_text
 from hookfast.deliveries.outcome import Outcome, Result
@@ -29,7 +27,7 @@ from hookfast.sender.authorized import AuthorizedRequests, certificate_problem
 from hookfast.sender.connection import Answer
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, internal_error, timed_out
-from hookfast.sender.http1 import Header, request_fields
+from hookfast.sender.http1 import Field
 from hookfast.sender.masking import SecretMasks
 from hookfast.sender.oauth2 import AccessTokens
 from hookfast.sender.phase import RequestPhase
@@ -155,7 +153,7 @@ class Sender:
             return outcome, {}, ""
         return (
             outcome,
-            dict(httpx2.Headers(answer.headers).items()),
+            _by_name(answer.headers),
             storable_text(answer.body, cut=answer.cut),
         )
 
@@ -249,15 +247,14 @@ class Sender:
         return answer.status, answer.body
 
     def _evidence(
-        self, url: str, received: list[Header] | None, public: Collection[str] | None, start: Start
+        self, url: str, received: list[Field] | None, public: Collection[str] | None, start: Start
     ) -> Evidence | None:
         """Return the evidence of the current request; None without `public`."""
         if public is None:
             return None
-        head = current_progress().sent
         return evidence_of(
             url,
-            sent=None if head is None else request_fields(head),
+            sent=current_progress().sent,
             received=received,
             public=public,
             limit=self._header_bytes,
@@ -287,7 +284,7 @@ class Sender:
             problem = certificate_problem(answer, access, now=self._clock())
             error = _status_sentence(answer.status, problem)
         if answer.status in _RETRY_AFTER_STATUSES:
-            value = httpx2.Headers(answer.headers).get("retry-after")
+            value = _by_name(answer.headers).get("retry-after")
             if value is not None:
                 retry_after = parse_retry_after(value, now=self._clock())
         excerpt, more = start(answer.body, self._excerpt_bytes, cut=answer.cut)
@@ -300,6 +297,16 @@ class Sender:
             response_excerpt=storable_text(excerpt, cut=more),
             evidence=evidence,
         )
+
+
+def _by_name(headers: list[Field]) -> dict[str, str]:
+    """Return the headers by their names in lower case. Repeated ones are joined to a list (RFC
+    9110, section 5.3)."""
+    named: dict[str, str] = {}
+    for name, value in headers:
+        key = name.lower()
+        named[key] = f"{named[key]}, {value}" if key in named else value
+    return named
 
 
 def _without_answer(

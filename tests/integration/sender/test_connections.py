@@ -15,11 +15,11 @@ from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import OutOfResources
-from hookfast.sender.http1 import request_head
 from hookfast.sender.origin import Destination, PoolLimits
 from hookfast.sender.phase import RequestPhase
 from hookfast.sender.pool import ConnectionPool
 from hookfast.sender.progress import begin_progress
+from hookfast.sender.request import Request
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.stream import Stream
 from hookfast.sender.url import parse_url
@@ -220,8 +220,8 @@ async def get(pool: ConnectionPool, url: str) -> None:
 
 async def exchange(pool: ConnectionPool, url: str) -> None:
     to = parse_url(url)
-    head = request_head("GET", to.target, [("Host", to.authority)])
-    await pool.exchange(Destination(to.host, to.port), head, b"")
+    message = Request("GET", to, {}, b"").message(None)
+    await pool.exchange(Destination(to.host, to.port), message)
 
 
 async def _until_closed(receiver: Receiver) -> None:

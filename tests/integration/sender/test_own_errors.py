@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 STEPS = [
     (sender, "parse_url"),
-    (Request, "head"),
+    (Request, "message"),
     (AuthorizedRequests, "send"),
     (AccessTokens, "get"),
     (AccessTokens, "_request"),

@@ -13,7 +13,6 @@ from hookfast.sender.http1 import (
     InvalidRequest,
     InvalidResponse,
     parse_response,
-    request_fields,
     request_head,
 )
 
@@ -49,7 +48,7 @@ LINES = st.one_of(
     ),
     st.text(st.characters(max_codepoint=255), max_size=8),
 )
-SHOWN_OTHERWISE = (b"content-length", b"transfer-encoding")
+SHOWN_OTHERWISE = ("content-length", "transfer-encoding")
 ENDS = st.sampled_from(["\r\n", "\n", "\r\r\n", "\r\n", "\r\n"])
 
 
@@ -81,7 +80,8 @@ def by_h11(head: bytes) -> Head | None:
         has_length = b"content-length" in named and not chunked
         length = int(named[b"content-length"]) if has_length else None
     persists = connection.our_state is h11.DONE and (length is not None or chunked)
-    return Head(answer.status_code, answer.headers.raw_items(), length, chunked, persists)
+    headers = [(n.decode(), v.decode("latin-1")) for n, v in answer.headers.raw_items()]
+    return Head(answer.status_code, headers, length, chunked, persists)
 
 
 def _compared(head: Head) -> tuple[object, ...]:
@@ -136,11 +136,6 @@ def test_a_request_head_has_its_fields_in_order_as_they_are() -> None:
         b"POST /a?b=%20| HTTP/1.1\r\nHost: a.example:80\r\nX-Tab: a\tb  c\r\nX-Empty: \r\n"
         b"X-Name: M\xfcller\r\n\r\n"
     )
-    assert request_fields(head) == [(n.encode(), v.encode("latin-1")) for n, v in FIELDS]
-
-
-def test_a_target_that_looks_like_a_field_is_none() -> None:
-    assert request_fields(request_head("GET", "/a:b", [("Host", "c")])) == [(b"Host", b"c")]
 
 
 @pytest.mark.parametrize(
