@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -99,6 +103,43 @@ def test_too_many_label_sets_are_counted_together() -> None:
     *_, last = exported.data.data_points
     assert len(exported.data.data_points) == metric.MAX_SERIES + 1
     assert (last.attributes, last.count) == ({"otel.metric.overflow": "true"}, 10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "pushed"),
+    [
+        (None, "Histogram"),
+        ("explicit_bucket_histogram", "Histogram"),
+        ("base2_exponential_bucket_histogram", "ExponentialHistogram"),
+    ],
+)
+def test_standard_variable_chooses_the_buckets_that_are_pushed(
+    kind: str | None, pushed: str
+) -> None:
+    """In a new process, because a process is set up only once."""
+    program = """if True:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from hookfast.telemetry import exposition, instruments, providers
+
+        def export(exporter, data, **options):
+            [scope] = data.resource_metrics[0].scope_metrics
+            [one] = [one for one in scope.metrics if one.name == "hookfast.relay.batch"]
+            print(type(one.data).__name__, one.data.data_points[0].count)
+
+        OTLPMetricExporter.export = export
+        telemetry = providers.start("worker")
+        instruments.RELAY_BATCH.record(3)
+        assert "hookfast_relay_batch_count 1.0" in exposition.text(telemetry.registry).decode()
+        providers.finish()
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL")}
+    environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://127.0.0.1:9"
+    environment["OTEL_TRACES_EXPORTER"] = "none"
+    if kind is not None:
+        environment["OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"] = kind
+    command = [sys.executable, "-c", program]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    assert output.stdout == f"{pushed} 1\n"
 
 
 def _meter(reader: InMemoryMetricReader) -> object:
