@@ -88,14 +88,11 @@ def evidence_of(
     shown = _SHOWN_OF_REQUESTS
     if public:
         shown = shown.union(public)
-    masked = [(name, value if name.lower() in shown else MASK) for name, value in sent]
-    request = _lines(masked, limit, start_of)
+    request = _lines(sent, limit, start_of, names=shown, shown=True)
     if received is None:
         return Evidence(url, request)
-    masked = [
-        (name, MASK if name.lower() in _HIDDEN_OF_ANSWERS else value) for name, value in received
-    ]
-    return Evidence(url, request, _lines(masked, limit, start))
+    answer = _lines(received, limit, start, names=_HIDDEN_OF_ANSWERS, shown=False)
+    return Evidence(url, request, answer)
 
 
 def header_pairs(lines: str | None) -> list[tuple[str, str]] | None:
@@ -118,13 +115,18 @@ def storable_text(data: bytes, *, cut: bool = False) -> str:
     return text.replace("\x00", "\ufffd")
 
 
-def _lines(headers: RawHeaders, limit: int, start: Start) -> str:
-    lines = [
-        f"{name}: {value}"
-        if len(name) <= MAX_NAME and len(value) <= MAX_VALUE
-        else f"{_shortened(name, MAX_NAME, start)}: {_shortened(value, MAX_VALUE, start)}"
-        for name, value in headers[:MAX_FIELDS]
-    ]
+def _lines(
+    headers: RawHeaders, limit: int, start: Start, *, names: Collection[str], shown: bool
+) -> str:
+    """Return the headers, with the values of those in `names` shown or masked and all others the
+    other way round."""
+    lines = []
+    for name, value in headers[:MAX_FIELDS]:
+        if (name.lower() in names) is not shown:
+            value = MASK
+        if len(name) > MAX_NAME or len(value) > MAX_VALUE:
+            name, value = _shortened(name, MAX_NAME, start), _shortened(value, MAX_VALUE, start)
+        lines.append(f"{name}: {value}")
     while sum(map(len, lines)) + len(lines) > limit:
         lines.pop()
     left_out = len(headers) - len(lines)
