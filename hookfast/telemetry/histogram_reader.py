@@ -36,22 +36,25 @@ class CountedHistograms(MetricReader):
         self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any
     ) -> None:
         now = time.time_ns()
-        metrics = [
-            Metric(
-                name=histogram.name,
-                description=histogram.description,
-                unit=histogram.unit,
-                data=Histogram(
-                    data_points=[
-                        self._point(histogram, labels, counted, now)
-                        for labels, counted in distributions
-                    ],
-                    aggregation_temporality=self._temporality,
-                ),
+
+        def point(labels: dict[str, str], counted: Distribution) -> HistogramDataPoint:
+            return HistogramDataPoint(
+                attributes=labels,
+                start_time_unix_nano=self._previous or counted.since,
+                time_unix_nano=now,
+                count=sum(counted.buckets),
+                sum=counted.sum,
+                bucket_counts=tuple(counted.buckets),
+                explicit_bounds=one.buckets,
+                min=counted.min,
+                max=counted.max,
             )
-            for histogram, place in self._histograms
-            if (distributions := histogram.read(place, reset=self._resets))
-        ]
+
+        metrics = []
+        for one, place in self._histograms:
+            if points := one.read(place, point, reset=self._resets):
+                data = Histogram(data_points=points, aggregation_temporality=self._temporality)
+                metrics.append(Metric(one.name, one.description, one.unit, data))
         if self._resets:
             self._previous = now
         for resource in metrics_data.resource_metrics:
@@ -59,21 +62,6 @@ class CountedHistograms(MetricReader):
                 if scope.scope.name == metric.SCOPE:
                     scope.metrics.extend(metrics)  # type: ignore[attr-defined] # it is a list
         super()._receive_metrics(metrics_data, timeout_millis, **kwargs)  # type: ignore[safe-super] # the reader has it
-
-    def _point(
-        self, histogram: metric.Histogram, labels: dict[str, str], counted: Distribution, now: int
-    ) -> HistogramDataPoint:
-        return HistogramDataPoint(
-            attributes=labels,
-            start_time_unix_nano=self._previous or counted.since,
-            time_unix_nano=now,
-            count=sum(counted.buckets),
-            sum=counted.sum,
-            bucket_counts=counted.buckets,
-            explicit_bounds=histogram.buckets,
-            min=counted.min,
-            max=counted.max,
-        )
 
 
 class CountedScrape(CountedHistograms, PrometheusMetricReader):

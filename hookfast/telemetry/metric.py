@@ -9,10 +9,9 @@ import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import Counter as Counts
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -29,6 +28,7 @@ CATALOGUE: dict[str, Metric] = {}
 """Every metric, by its OpenTelemetry name."""
 
 _Key: TypeAlias = tuple[tuple[str, str], ...]
+Point = TypeVar("Point")
 
 MAX_SERIES: Final = 1_999
 """Label sets of a count; others are counted together, as the SDK does above 2,000 of its own."""
@@ -146,12 +146,6 @@ class Distribution:
         self.sum = 0.0
         self.min, self.max = inf, -inf
 
-    def __copy__(self) -> Distribution:
-        other = Distribution(0)
-        other.since, other.buckets, other.sum = self.since, self.buckets.copy(), self.sum
-        other.min, other.max = self.min, self.max
-        return other
-
 
 class Histogram(Metric):
     """The distribution of a size, or of a time in seconds. It is counted here for each reader: the
@@ -203,13 +197,16 @@ class Histogram(Metric):
             self._counted.append({})
             return len(self._counted) - 1
 
-    def read(self, place: int, *, reset: bool) -> list[tuple[dict[str, str], Distribution]]:
-        """Return what was counted for a reader, by labels. With `reset`, start again."""
+    def read(
+        self, place: int, point: Callable[[dict[str, str], Distribution], Point], *, reset: bool
+    ) -> list[Point]:
+        """Return a point for each label set that was counted for a reader. With `reset`, start
+        again."""
         with self._lock:
-            counted = self._counted[place]
+            points = [point(dict(key), one) for key, one in self._counted[place].items()]
             if reset:
                 self._counted[place] = {}
-            return [(dict(key), copy(one)) for key, one in counted.items()]
+        return points
 
     def _begin(self, counted: dict[_Key, Distribution], key: _Key) -> Distribution:
         return counted.setdefault(_limited(key, counted), Distribution(len(self.buckets) + 1))
