@@ -1,7 +1,7 @@
-"""HTTP/1.1: writes the heads of requests and reads those of responses (RFC 9112). Pure.
+"""Writes the heads of HTTP/1.1 requests, and parses those of responses (RFC 9112). Pure.
 
-Heads are written and read by three patterns, as strictly as by h11, with which a test compares
-them, for a quarter of its CPU (ADR 56 says why not by httptools).
+Three patterns check them as strictly as h11 does, with which a test compares them, for a quarter of
+its CPU (ADR 56).
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def request_head(method: str, target: str, fields: Sequence[Field]) -> bytes:
 
 
 def parse_response(head: bytes) -> Head:
-    """Parse a head up to and with its empty line, for a request that is not a HEAD or CONNECT.
-    Raises InvalidResponse."""
+    """Parse a head, which ends with an empty line. Its framing is that of a response to a request
+    other than HEAD and CONNECT. Raises InvalidResponse."""
     text = head.decode("latin-1")
     match = _RESPONSE.fullmatch(text) or _RESPONSE.fullmatch(_unfolded(text))
     if match is None:

@@ -151,11 +151,7 @@ class Sender:
             if outcome.succeeded:
                 outcome = replace(outcome, result=Result.PROTOCOL)
             return outcome, {}, ""
-        return (
-            outcome,
-            _by_name(answer.headers),
-            storable_text(answer.body, cut=answer.cut),
-        )
+        return outcome, _by_name(answer.headers), storable_text(answer.body, cut=answer.cut)
 
     async def blocked_reason(
         self, url: str, *, timeout: float, allowed_networks: Sequence[Network] = ()
@@ -302,11 +298,10 @@ class Sender:
 def _by_name(headers: list[Field]) -> dict[str, str]:
     """Return the headers by their names in lower case. Repeated ones are joined to a list (RFC
     9110, section 5.3)."""
-    named: dict[str, str] = {}
+    named: dict[str, list[str]] = {}
     for name, value in headers:
-        key = name.lower()
-        named[key] = f"{named[key]}, {value}" if key in named else value
-    return named
+        named.setdefault(name.lower(), []).append(value)
+    return {name: ", ".join(values) for name, values in named.items()}
 
 
 def _without_answer(
