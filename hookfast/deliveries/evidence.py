@@ -9,7 +9,7 @@ cookies and secrets are.
 from __future__ import annotations
 
 import codecs
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -20,24 +20,23 @@ MAX_NAME: Final = 100
 MAX_VALUE: Final = 1024
 """Most headers of a message, and bytes of each name and value. A longer one ends in `…`."""
 
-RawHeaders = Iterable[tuple[bytes, bytes]]
-"""Names and values as they were on the wire."""
+RawHeaders = Sequence[tuple[str, str]]
+"""Names and values as they were on the wire. Each character is a byte (Latin-1)."""
 
 # What Hookfast itself sets, except signatures. No endpoint may choose these names for its own
 # headers (`api.forms.custom_headers`), whose values are secrets.
 _SHOWN_OF_REQUESTS = frozenset(
     {
-        *(b"host", b"accept-encoding", b"content-type", b"content-length", b"user-agent"),
-        *(b"traceparent", b"x-hook-id", b"x-hook-topic", b"x-hook-attempt", b"x-hook-timestamp"),
-        *(b"x-hook-hops", b"webhook-id", b"webhook-timestamp"),
-        *(b"x-webhook-id", b"x-webhook-event", b"x-webhook-attempt", b"x-webhook-timestamp"),
-        *(b"x-webhook-nonce", b"x-webhook-key-id"),
+        *("host", "accept-encoding", "content-type", "content-length", "user-agent"),
+        *("traceparent", "x-hook-id", "x-hook-topic", "x-hook-attempt", "x-hook-timestamp"),
+        *("x-hook-hops", "webhook-id", "webhook-timestamp"),
+        *("x-webhook-id", "x-webhook-event", "x-webhook-attempt", "x-webhook-timestamp"),
+        *("x-webhook-nonce", "x-webhook-key-id"),
     }
 )
 # The last two are those of receivers that send the request's headers back.
-_HIDDEN_OF_ANSWERS = frozenset({b"set-cookie", b"set-cookie2", b"authorization", b"cookie"})
-_MASKED = MASK.encode()
-_CUT = "…".encode()
+_HIDDEN_OF_ANSWERS = frozenset({"set-cookie", "set-cookie2", "authorization", "cookie"})
+_CUT = "…".encode().decode("latin-1")
 
 
 class Start(Protocol):
@@ -88,15 +87,12 @@ def evidence_of(
         return Evidence(url)
     shown = _SHOWN_OF_REQUESTS
     if public:
-        shown = shown.union(name.encode() for name in public)
-    masked = [(name, value if name.lower() in shown else _MASKED) for name, value in sent]
-    request = _lines(masked, limit, start_of)
+        shown = shown.union(public)
+    request = _lines(sent, limit, start_of, names=shown, shown=True)
     if received is None:
         return Evidence(url, request)
-    masked = [
-        (name, _MASKED if name.lower() in _HIDDEN_OF_ANSWERS else value) for name, value in received
-    ]
-    return Evidence(url, request, _lines(masked, limit, start))
+    answer = _lines(received, limit, start, names=_HIDDEN_OF_ANSWERS, shown=False)
+    return Evidence(url, request, answer)
 
 
 def header_pairs(lines: str | None) -> list[tuple[str, str]] | None:
@@ -119,34 +115,33 @@ def storable_text(data: bytes, *, cut: bool = False) -> str:
     return text.replace("\x00", "\ufffd")
 
 
-def _lines(headers: RawHeaders, limit: int, start: Start) -> str:
-    lines: list[bytes] = []
-    left_out = 0
-    for name, value in headers:
-        if limit < 0 or len(lines) == MAX_FIELDS:
-            left_out += 1
-            continue
+def _lines(
+    headers: RawHeaders, limit: int, start: Start, *, names: Collection[str], shown: bool
+) -> str:
+    """Return the headers, with the values of those in `names` shown or masked and all others the
+    other way round."""
+    lines = []
+    for name, value in headers[:MAX_FIELDS]:
+        if (name.lower() in names) is not shown:
+            value = MASK
         if len(name) > MAX_NAME or len(value) > MAX_VALUE:
             name, value = _shortened(name, MAX_NAME, start), _shortened(value, MAX_VALUE, start)
-        line = b"%b: %b" % (name, value)
-        limit -= len(line) + 1
-        if limit >= 0:
-            lines.append(line)
-        else:
-            left_out += 1
+        lines.append(f"{name}: {value}")
+    while sum(map(len, lines)) + len(lines) > limit:
+        lines.pop()
+    left_out = len(headers) - len(lines)
     # All lines at once: one at a time takes four times as long. Joined by line breaks, they would
     # look like base64 in several lines, and cost another search.
-    text = b"\0".join(lines)
+    text = "\0".join(lines).encode("latin-1")
     if text.count(b"\0") < max(1, len(lines)):
         text = start(text, len(text))[0].replace(b"\0", b"\n")
     else:  # a value has NUL, although none may (RFC 9110, section 5.5)
-        text = b"\n".join(lines)
-        text, _ = start(text, len(text))
+        text, _ = start("\n".join(lines).encode("latin-1"), len(text))
     if left_out:
-        text += b"\n%b: %d more" % (_CUT, left_out)
+        text += f"\n{_CUT}: {left_out} more".encode("latin-1")
     return storable_text(text)
 
 
-def _shortened(data: bytes, length: int, start: Start) -> bytes:
-    kept, more = start(data, length)
-    return kept + _CUT if more else kept
+def _shortened(text: str, length: int, start: Start) -> str:
+    kept, more = start(text.encode("latin-1"), length)
+    return kept.decode("latin-1") + _CUT if more else kept.decode("latin-1")

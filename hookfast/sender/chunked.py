@@ -1,8 +1,7 @@
 """Decodes the chunked transfer coding (RFC 9112, section 7.1).
 
-h11 rejects the white space that the grammar of chunk extensions has, and reads bytes after the last
-chunk as the next response. This decoder ignores extensions, as section 7.1.1 demands, and never
-takes a byte beyond the end of the body.
+The decoder ignores extensions, as section 7.1.1 demands, also with the white space that their
+grammar has, and never takes a byte beyond the end of the body.
 """
 
 from __future__ import annotations

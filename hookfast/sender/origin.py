@@ -1,9 +1,7 @@
 """The connections to one origin, in use or kept idle for the next request.
 
-httpcore2's pool inspects all its connections twice for each request, and polls each idle one. Here
-a request touches only the connection that it uses, and drives h11 directly: with 64 requests at
-once, `Sender.post` takes 0.4 ms of CPU instead of 1.15 ms (`bench/post.py` of commit 217e4a3f,
-measured in turns on a busy machine).
+A request touches only the connection that it uses. httpcore2's pool inspects all its connections
+twice for each request, and polls each idle one.
 """
 
 from __future__ import annotations
@@ -18,20 +16,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import h11
-
 from hookfast.sender.addresses import Network
 from hookfast.sender.connection import Answer, Connection
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import RequestFailed, broken, handshake_failed
+from hookfast.sender.http1 import Field
 from hookfast.sender.phase import RequestPhase
 from hookfast.sender.progress import current_progress
 from hookfast.sender.proxy import EgressUnavailable
+from hookfast.sender.request import Message
 from hookfast.sender.stream import Stream
 from hookfast.sender.url import peer_name
 from hookfast.telemetry import instruments
 
-_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})(?![0-9.])", re.IGNORECASE)
+_TIMEOUT = re.compile(r"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})(?![0-9.])", re.IGNORECASE)
 _MAX_IDLE_SECONDS = 60
 
 
@@ -86,16 +84,16 @@ class Origin:
         # the least likely to have closed it.
         self._idle: deque[tuple[float, Connection]] = deque()
 
-    async def exchange(self, request: h11.Request, body: bytes) -> Answer:
+    async def exchange(self, message: Message) -> Answer:
         """Wait for a free connection, send a request and read its response. Raises the errors of
         `Dialer.dial` and `Connection.exchange`."""
         async with self._slots:
             idle = self._take_idle()
             if idle is None:
-                return await self._exchange(await self._open(), request, body)
+                return await self._exchange(await self._open(), message)
             progress = current_progress()
             try:
-                answer = await self._exchange(idle, request, body)
+                answer = await self._exchange(idle, message)
             except RequestFailed as failed:
                 if progress.phase is not RequestPhase.WAITING:
                     raise
@@ -106,7 +104,7 @@ class Origin:
                 progress.unanswered = broken(self._peer, RequestPhase.WAITING, None)
             instruments.REPEATED_REQUESTS.add(cause="connection")
             try:
-                return await self._exchange(await self._open(), request, body)
+                return await self._exchange(await self._open(), message)
             except Exception as error:
                 # Its first sending cannot be undone by what prevents the second.
                 if progress.phase is RequestPhase.CONFIRMING or isinstance(
@@ -115,9 +113,9 @@ class Origin:
                     raise progress.unanswered from error
                 raise
 
-    async def _exchange(self, connection: Connection, request: h11.Request, body: bytes) -> Answer:
+    async def _exchange(self, connection: Connection, message: Message) -> Answer:
         try:
-            answer = await connection.exchange(request, body)
+            answer = await connection.exchange(message)
         except BaseException:
             connection.close()
             raise
@@ -142,7 +140,7 @@ class Origin:
     def _keep(self, connection: Connection, answer: Answer) -> None:
         self._drop_expired()
         kept = keep_alive_seconds(answer.headers, default=self._limits.idle_seconds)
-        if kept <= 0 or not connection.prepare_reuse():
+        if kept <= 0 or not connection.reusable:
             connection.close()
             return
         self._idle.append((time.monotonic() + kept, connection))
@@ -183,11 +181,11 @@ class Origin:
         return Connection(stream, self._peer)
 
 
-def keep_alive_seconds(headers: Sequence[tuple[bytes, bytes]], *, default: float) -> float:
+def keep_alive_seconds(headers: Sequence[Field], *, default: float) -> float:
     """Return how long to keep the connection of an answer with these headers: a second less than
     its `Keep-Alive: timeout` says (RFC 2068, section 19.7.1.1), `default` if it does not say it."""
     for name, value in headers:
-        if name.lower() == b"keep-alive" and (found := _TIMEOUT.search(value)):
+        if name.lower() == "keep-alive" and (found := _TIMEOUT.search(value)):
             return min(int(found[1]) - 1, _MAX_IDLE_SECONDS)
     return default
 
@@ -196,6 +194,5 @@ def _ends_idle_connection(answer: Answer) -> bool:
     """Whether a server ended an idle connection with this answer, which has then crossed the
     request on its way (RFC 9110, section 15.5.9)."""
     return answer.status == 408 and any(
-        name.lower() == b"connection" and b"close" in value.lower()
-        for name, value in answer.headers
+        name.lower() == "connection" and "close" in value.lower() for name, value in answer.headers
     )

@@ -1,8 +1,7 @@
 """The progress of a request, for the message of its deadline and for reading its response.
 
-httpx2's transport interface, between the sender and the code that dials and reads, has no place for
-state that changes during a request. The whole request runs in one task, so it is a context
-variable.
+The whole request runs in one task, so it is a context variable: the code that dials and reads needs
+it, and most of what is between it and the sender does not.
 """
 
 from __future__ import annotations
@@ -13,24 +12,24 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from hookfast.sender.failure import RequestFailed
+from hookfast.sender.http1 import Field
 from hookfast.sender.phase import RequestPhase
 
 
 @dataclass(slots=True)
 class Progress:
-    """The state of a request. `ended`: the peer has closed the connection. `confirm` is awaited
-    when a connection is open, before the request is sent on it; it raises to prevent that.
-    `unanswered`: how the request failed on a reused connection, before it was repeated. `sent`: the
-    headers that were sent last. `tokens`: the access tokens that were sent. `head`: the status line
-    and headers of the newest answer, as far as they have come."""
+    """The state of a request. `confirm` is awaited when a connection is open, before the request is
+    sent on it; it raises to prevent that. `unanswered`: how the request failed on a reused
+    connection, before it was repeated. `sent`: the headers that were sent last. `tokens`: the
+    access tokens that were sent. `head`: the status line and headers of the newest answer, as far
+    as they have come."""
 
     phase: RequestPhase = RequestPhase.QUEUED
-    ended: bool = False
     confirm: Callable[[], Awaitable[None]] | None = None
     unanswered: RequestFailed | None = None
-    sent: list[tuple[bytes, bytes]] | None = None
+    sent: list[Field] | None = None
     tokens: list[str] = field(default_factory=list)
-    head: bytes = b""
+    head: bytes | bytearray = b""
 
     @property
     def accepted(self) -> int | None:

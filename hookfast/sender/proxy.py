@@ -7,17 +7,23 @@ resolve. What is sent through the tunnel, TLS included, is as on a direct connec
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import time
 from http import HTTPStatus
 
-import h11
 import structlog
 
 from hookfast.errors import Unavailable
 from hookfast.sender.dial import Connect, connect_first, connect_tcp
 from hookfast.sender.failure import OWN_SHORTAGES, TunnelRefused
+from hookfast.sender.http1 import (
+    END_OF_HEAD,
+    VERSION,
+    Head,
+    InvalidResponse,
+    parse_response,
+    request_head,
+)
 from hookfast.sender.phase import RequestPhase
 from hookfast.sender.progress import current_progress
 from hookfast.sender.resolver import Resolver
@@ -34,10 +40,8 @@ an unreachable proxy is never taken for a slow receiver or token endpoint."""
 MAX_HEAD = 16 * 1024
 """Most bytes of the proxy's answer."""
 
-_VERSION = b"HTTP/1."
-_BLANK_LINE = re.compile(rb"\n\r?\n")
 # Of an answer that rejects our credentials: tinyproxy sends the second with wrong ones.
-_CHALLENGES = frozenset({b"proxy-authenticate", b"www-authenticate"})
+_CHALLENGES = frozenset({"proxy-authenticate", "www-authenticate"})
 _LOG_SECONDS = 60.0
 
 log = structlog.get_logger()
@@ -96,7 +100,7 @@ class Tunnels:
         try:
             progress.phase = RequestPhase.TUNNEL
             answer = await self._request(connection, peer_name(address, port))
-            status = answer.status_code
+            status = answer.status
             if _rejects_us(answer):
                 raise EgressUnavailable(
                     f"it rejects our requests ({status} {HTTPStatus(status).phrase})",
@@ -134,24 +138,22 @@ class Tunnels:
                 raise
             raise not_reached() from None
 
-    async def _request(self, connection: socket.socket, target: str) -> h11.Response:
+    async def _request(self, connection: socket.socket, target: str) -> Head:
         """Send the request for a tunnel to `target`, and return the head of the answer."""
-        protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD)
-        headers = [("Host", target)]
+        fields = [("Host", target)]
         if (authorization := self._proxy.authorization) is not None:
-            headers.append(("Proxy-Authorization", authorization))
-        request = h11.Request(method="CONNECT", target=target, headers=headers)
+            fields.append(("Proxy-Authorization", authorization))
+        request = request_head("CONNECT", target, fields)
         try:
-            await asyncio.get_running_loop().sock_sendall(connection, protocol.send(request) or b"")
+            await asyncio.get_running_loop().sock_sendall(connection, request)
             left = MAX_HEAD
             while True:
                 head = await _receive_head(connection, left)
-                protocol.receive_data(head)
-                answer = protocol.next_event()
-                if isinstance(answer, h11.Response):
+                answer = parse_response(head)
+                if answer.status >= 200:
                     return answer
                 left -= len(head)  # it was an interim response
-        except h11.RemoteProtocolError:
+        except InvalidResponse:
             raise EgressUnavailable(
                 "its answer is not valid HTTP/1.1", reason="invalid_answer"
             ) from None
@@ -161,20 +163,20 @@ class Tunnels:
             ) from None
 
 
-def _rejects_us(answer: h11.Response) -> bool:
+def _rejects_us(answer: Head) -> bool:
     """Whether the proxy would reject a request for any address. A 407 without a challenge is about
     the address: Smokescreen answers so to what its rules forbid."""
-    if answer.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+    if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
         return True
-    challenged = any(name in _CHALLENGES for name, _ in answer.headers)
-    return challenged and answer.status_code in (401, 407)
+    challenged = any(name.lower() in _CHALLENGES for name, _ in answer.headers)
+    return challenged and answer.status in (401, 407)
 
 
 async def _receive_head(connection: socket.socket, limit: int) -> bytes:
     """Receive the head of a response, and leave the bytes after it in the socket.
 
-    Raises h11.RemoteProtocolError if it is longer than `limit` or evidently not HTTP, and OSError
-    when the connection ends before.
+    Raises InvalidResponse if it is longer than `limit` or evidently not HTTP, and OSError when the
+    connection ends before.
     """
     head = b""
     while len(head) < limit:
@@ -186,13 +188,13 @@ async def _receive_head(connection: socket.socket, limit: int) -> bytes:
         if not seen:
             raise ConnectionResetError("The connection ended within the head.")
         # A blank line may have begun in what was received before.
-        end = _BLANK_LINE.search(head + seen, max(0, len(head) - 2))
+        end = END_OF_HEAD.search(head + seen, max(0, len(head) - 2))
         head += connection.recv(end.end() - len(head) if end else len(seen))
-        if not _VERSION.startswith(head[: len(_VERSION)]):  # an SSH banner, say
+        if not VERSION.startswith(head[: len(VERSION)]):  # an SSH banner, say
             break
         if end:
             return head
-    raise h11.RemoteProtocolError("It is too long, or not HTTP.")
+    raise InvalidResponse
 
 
 async def _readable(connection: socket.socket) -> None:

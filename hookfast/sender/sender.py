@@ -14,38 +14,34 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from http import HTTPStatus
 
-import httpx2
-
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.evidence import Start, evidence_of, storable_text
+from hookfast.deliveries.evidence import Evidence, Start, evidence_of, start_of, storable_text
 from hookfast.deliveries.outcome import Outcome, Result
 from hookfast.endpoints.credentials import PUBLIC, Access
 from hookfast.errors import Unavailable
 from hookfast.sender.address_guard import AddressGuard
 from hookfast.sender.addresses import Network
-from hookfast.sender.authorized import AuthorizedRequests, Build, certificate_problem
+from hookfast.sender.authorized import AuthorizedRequests, certificate_problem
 from hookfast.sender.connection import Answer
 from hookfast.sender.dial import Connect, Dialer, connect_tcp
 from hookfast.sender.failure import RequestFailed, internal_error, timed_out
+from hookfast.sender.http1 import Field
 from hookfast.sender.masking import SecretMasks
 from hookfast.sender.oauth2 import AccessTokens
 from hookfast.sender.phase import RequestPhase
+from hookfast.sender.pool import ConnectionPool
 from hookfast.sender.progress import begin_progress, current_progress
 from hookfast.sender.proxy import STAGGER_SECONDS as TUNNEL_STAGGER
 from hookfast.sender.proxy import Tunnels, not_reached
+from hookfast.sender.request import Request
 from hookfast.sender.resolver import Lookup, Resolver, system_lookup
 from hookfast.sender.retry_after import parse_retry_after
 from hookfast.sender.tls import TlsContexts, default_ssl_context
-from hookfast.sender.transport import NETWORKS, TLS, OriginTransport
-from hookfast.sender.url import Url, parse_url
+from hookfast.sender.url import parse_url
 from hookfast.settings.egress_proxy import EgressProxy
 
-_OWN_HEADERS = frozenset(
-    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "accept-encoding"}
-)
 _RETRY_AFTER_STATUSES = frozenset({429, 503})
 
 
@@ -83,11 +79,11 @@ class Sender:
             self._dialer = Dialer(
                 guard=guard, resolver=self._resolver, connect=self._tunnels, stagger=TUNNEL_STAGGER
             )
-        self._transport = OriginTransport(self._dialer)
+        self._pool = ConnectionPool(self._dialer)
         self._masks = SecretMasks()
         self._tokens = AccessTokens(self._fetch_token)
         self._requests = AuthorizedRequests(
-            self._transport,
+            self._pool,
             contexts=TlsContexts(ssl_context or default_ssl_context()),
             tokens=self._tokens,
         )
@@ -116,7 +112,7 @@ class Sender:
         egress proxy does not work, OutOfResources when this process cannot open a connection, and
         any error of `confirm`: in all these cases nothing was sent.
         """
-        outcome, answer = await self._send(
+        outcome, _ = await self._send(
             "POST",
             url,
             headers=headers,
@@ -125,16 +121,9 @@ class Sender:
             access=access,
             networks=allowed_networks,
             confirm=confirm,
-        )
-        evidence = evidence_of(
-            url,
-            sent=current_progress().sent,
-            received=None if answer is None else answer.headers,
             public=public_headers,
-            limit=self._header_bytes,
-            start=self._without_secrets(access),
         )
-        return replace(outcome, evidence=evidence)
+        return outcome
 
     async def get(
         self,
@@ -162,11 +151,7 @@ class Sender:
             if outcome.succeeded:
                 outcome = replace(outcome, result=Result.PROTOCOL)
             return outcome, {}, ""
-        return (
-            outcome,
-            dict(httpx2.Headers(answer.headers).items()),
-            storable_text(answer.body, cut=answer.cut),
-        )
+        return outcome, _by_name(answer.headers), storable_text(answer.body, cut=answer.cut)
 
     async def blocked_reason(
         self, url: str, *, timeout: float, allowed_networks: Sequence[Network] = ()
@@ -192,7 +177,7 @@ class Sender:
         """Close the idle connections. Those in use are closed when their requests end."""
         self._resolver.close()
         await self._tokens.aclose()
-        await self._transport.aclose()
+        await self._pool.aclose()
 
     async def __aenter__(self) -> Sender:
         return self
@@ -211,14 +196,19 @@ class Sender:
         access: Access,
         networks: Sequence[Network],
         confirm: Callable[[], Awaitable[None]] | None = None,
+        public: Collection[str] | None = None,
     ) -> tuple[Outcome, Answer | None]:
+        """Return the outcome, with evidence if `public` is not None."""
         progress = begin_progress(confirm)
         started = time.perf_counter()
         try:
             target = parse_url(url)
-            build = _builder(method, target, headers=headers, body=body, networks=tuple(networks))
-            answer = await self._answer(build, access, peer=target.peer, timeout=timeout)
-            return self._outcome(answer, access, _milliseconds_since(started)), answer
+            request = Request(method, target, headers, body, tuple(networks))
+            answer = await self._answer(request, access, timeout)
+            duration_ms = _milliseconds_since(started)
+            start = self._masks.of(access, progress.tokens)
+            evidence = self._evidence(url, answer.headers, public, start)
+            return self._outcome(answer, access, duration_ms, evidence, start), answer
         except RequestFailed as error:
             failed = error
         except Unavailable:
@@ -227,33 +217,45 @@ class Sender:
             if progress.phase is RequestPhase.CONFIRMING:  # an error of `confirm`
                 raise
             failed = internal_error(error)
-        return _without_answer(failed, progress.accepted, _milliseconds_since(started)), None
+        duration_ms = _milliseconds_since(started)
+        evidence = self._evidence(url, None, public, start_of)
+        return _without_answer(failed, progress.accepted, duration_ms, evidence), None
 
-    async def _answer(self, build: Build, access: Access, *, peer: str, timeout: float) -> Answer:
+    async def _answer(self, request: Request, access: Access, timeout: float) -> Answer:
         """Return the answer. Raises RequestFailed also when the deadline passes."""
         progress = current_progress()
         try:
             async with asyncio.timeout(timeout) as deadline:
-                return await self._requests.send(build, access)
+                return await self._requests.send(request, access)
         except TimeoutError:
             if not deadline.expired():
                 raise
             if progress.phase not in (RequestPhase.PROXY, RequestPhase.CONFIRMING):
-                raise timed_out(progress.phase, peer, timeout) from None
+                raise timed_out(progress.phase, request.url.peer, timeout) from None
             raise progress.unanswered or self._not_sent(progress.phase) from None
 
     async def _fetch_token(
         self, url: str, headers: dict[str, str], body: bytes
     ) -> tuple[int, bytes]:
         """POST a token request, in a task of its own."""
-        build = _builder("POST", parse_url(url), headers=headers, body=body, networks=())
         begin_progress()
-        answer = await self._requests.send(build, PUBLIC)
+        answer = await self._requests.send(Request("POST", parse_url(url), headers, body), PUBLIC)
         return answer.status, answer.body
 
-    def _without_secrets(self, access: Access) -> Start:
-        """Return how to begin what is kept of the answer to the current request."""
-        return self._masks.of(access, current_progress().tokens)
+    def _evidence(
+        self, url: str, received: list[Field] | None, public: Collection[str] | None, start: Start
+    ) -> Evidence | None:
+        """Return the evidence of the current request; None without `public`."""
+        if public is None:
+            return None
+        return evidence_of(
+            url,
+            sent=current_progress().sent,
+            received=received,
+            public=public,
+            limit=self._header_bytes,
+            start=start,
+        )
 
     def _not_sent(self, phase: RequestPhase) -> Unavailable:
         """Return the error when the deadline passed while we waited for a part of our own. That
@@ -264,17 +266,23 @@ class Sender:
         self._tunnels.note(error)
         return error
 
-    def _outcome(self, answer: Answer, access: Access, duration_ms: float) -> Outcome:
+    def _outcome(
+        self,
+        answer: Answer,
+        access: Access,
+        duration_ms: float,
+        evidence: Evidence | None,
+        start: Start,
+    ) -> Outcome:
         success = 200 <= answer.status < 300
         retry_after = error = None
         if not success:
             problem = certificate_problem(answer, access, now=self._clock())
             error = _status_sentence(answer.status, problem)
         if answer.status in _RETRY_AFTER_STATUSES:
-            value = httpx2.Headers(answer.headers).get("retry-after")
+            value = _by_name(answer.headers).get("retry-after")
             if value is not None:
                 retry_after = parse_retry_after(value, now=self._clock())
-        start = self._without_secrets(access)
         excerpt, more = start(answer.body, self._excerpt_bytes, cut=answer.cut)
         return Outcome(
             result=Result.SUCCESS if success else Result.STATUS,
@@ -283,52 +291,38 @@ class Sender:
             error=error,
             retry_after_seconds=retry_after,
             response_excerpt=storable_text(excerpt, cut=more),
+            evidence=evidence,
         )
 
 
-def _builder(
-    method: str, url: Url, *, headers: Mapping[str, str], body: bytes, networks: tuple[Network, ...]
-) -> Build:
-    """Return what builds the request. The caller cannot set the headers in `_OWN_HEADERS`."""
-    lines = [("Host", url.authority), ("Accept-Encoding", "identity")]
-    lines += [(name, value) for name, value in headers.items() if name.lower() not in _OWN_HEADERS]
-    if method == "POST":
-        lines.append(("Content-Length", str(len(body))))
-
-    def build(authorization: str | None, ssl_context: ssl.SSLContext) -> httpx2.Request:
-        sent = lines
-        if authorization is not None:
-            sent = [line for line in lines if line[0].lower() != "authorization"]
-            sent.append(("Authorization", authorization))
-        return httpx2.Request(
-            method,
-            _origin_url(url.scheme, url.authority),
-            # Each character is a byte: a forwarded value may have `obs-text` (RFC 9110, 5.5).
-            headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in sent],
-            stream=httpx2.ByteStream(body),
-            # The target is sent as the endpoint's owner wrote it; httpx2 would normalise it.
-            extensions={"target": url.target, NETWORKS: networks, TLS: ssl_context},
-        )
-
-    return build
+def _by_name(headers: list[Field]) -> dict[str, str]:
+    """Return the headers by their names in lower case. Repeated ones are joined to a list (RFC
+    9110, section 5.3)."""
+    named: dict[str, list[str]] = {}
+    for name, value in headers:
+        named.setdefault(name.lower(), []).append(value)
+    return {name: ", ".join(values) for name, values in named.items()}
 
 
-@lru_cache(maxsize=4096)
-def _origin_url(scheme: str, authority: str) -> httpx2.URL:
-    return httpx2.URL(f"{scheme}://{authority}/")
-
-
-def _without_answer(failed: RequestFailed, accepted: int | None, duration_ms: float) -> Outcome:
+def _without_answer(
+    failed: RequestFailed, accepted: int | None, duration_ms: float, evidence: Evidence | None
+) -> Outcome:
     """Return the outcome of a request without a complete answer. `accepted` is the status of an
     answer that began with a 2xx: the receiver has said yes."""
     if accepted is None:
-        return Outcome(result=failed.result, duration_ms=duration_ms, error=failed.sentence)
+        return Outcome(
+            result=failed.result,
+            duration_ms=duration_ms,
+            error=failed.sentence,
+            evidence=evidence,
+        )
     return Outcome(
         result=Result.SUCCESS,
         duration_ms=duration_ms,
         status_code=accepted,
         error=f"The server answered {_named(accepted)}, but the rest of its answer was lost. "
         f"{failed.sentence}",
+        evidence=evidence,
     )
 
 

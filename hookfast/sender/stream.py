@@ -48,7 +48,8 @@ class Stream(asyncio.Protocol):
             self._unsent = memoryview(body)[_PIECE:]
             body = body[:_PIECE]
         self._transport.write(head + body)
-        self._feed()
+        if self._unsent:
+            self._feed()
 
     @property
     def sending(self) -> bool:
@@ -69,12 +70,13 @@ class Stream(asyncio.Protocol):
         finally:
             self._feeding = False
 
-    async def wait_for_data(self) -> bool:
-        """Wait, and return True when `buffer` has data, False at the end of the stream.
+    async def wait_for_data(self, beyond: int = 0) -> bool:
+        """Wait, and return True when `buffer` has more bytes than `beyond`, False at the end of the
+        stream. `beyond` is less than `_HIGH_WATER`.
 
         Raises OSError (including `ssl.SSLError`) when the connection broke.
         """
-        while not self.buffer:
+        while len(self.buffer) <= beyond:
             if self._error is not None:
                 raise self._error
             if self._ended:

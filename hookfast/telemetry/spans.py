@@ -120,8 +120,8 @@ def start_of_delivery(
     traceparent: str | None, *, event_type: str, since: datetime, ids: Mapping[str, str]
 ) -> Iterator[None]:
     """Trace the time from a delivery's commit to the start of its workflow."""
-    parent = _remote(traceparent) if traceparent is not None else None
-    if not _Switch.on or parent is None:
+    parent = _remote(traceparent) if _Switch.on and traceparent is not None else None
+    if parent is None:
         yield
         return
     with _current_span(

@@ -9,19 +9,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
 
-import httpx2
 import pytest
 
 from hookfast.deliveries.outcome import Result
 from hookfast.sender import AddressGuard, Sender
 from hookfast.sender.dial import Dialer
 from hookfast.sender.failure import OutOfResources
-from hookfast.sender.origin import PoolLimits
+from hookfast.sender.origin import Destination, PoolLimits
 from hookfast.sender.phase import RequestPhase
+from hookfast.sender.pool import ConnectionPool
 from hookfast.sender.progress import begin_progress
+from hookfast.sender.request import Request
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.stream import Stream
-from hookfast.sender.transport import OriginTransport
+from hookfast.sender.url import parse_url
 from tests.integration.sender.conftest import LOOPBACK, post
 from tests.support.closing_receiver import ClosingReceiver
 from tests.support.receiver import Receiver
@@ -94,36 +95,34 @@ async def test_a_request_in_progress_completes_when_the_sender_closes(
 
 
 async def test_an_idle_connection_closes_after_its_time(receiver: Receiver) -> None:
-    async with transporting(idle_seconds=0.05) as transport:
-        await get(transport, receiver.url())
-        assert transport.open_connections == 1
+    async with pooling(idle_seconds=0.05) as pool:
+        await get(pool, receiver.url())
+        assert pool.open_connections == 1
         await asyncio.sleep(0.1)
-        assert transport.open_connections == 0
+        assert pool.open_connections == 0
         await _until_closed(receiver)
 
 
 async def test_an_idle_connection_closes_after_its_time_beside_one_in_use(
     receiver: Receiver,
 ) -> None:
-    async with transporting(idle_seconds=0.05) as transport:
-        await asyncio.gather(
-            get(transport, receiver.url("/slow/0.15")), get(transport, receiver.url())
-        )
-        assert transport.open_connections == 1
+    async with pooling(idle_seconds=0.05) as pool:
+        await asyncio.gather(get(pool, receiver.url("/slow/0.15")), get(pool, receiver.url()))
+        assert pool.open_connections == 1
 
 
 async def test_an_idle_connection_is_kept_for_a_second_less_than_the_server_says() -> None:
     async with (
         ClosingReceiver(keep_alive=PATIENCE) as receiver,
-        transporting(idle_seconds=0.05) as transport,
+        pooling(idle_seconds=0.05) as pool,
     ):
         receiver.head = b"Keep-Alive: timeout=1, max=100\r\n"
-        await get(transport, receiver.url)
-        assert transport.open_connections == 0
+        await get(pool, receiver.url)
+        assert pool.open_connections == 0
         receiver.head = b"Keep-Alive: timeout=60\r\n"
-        await get(transport, receiver.url)
+        await get(pool, receiver.url)
         await asyncio.sleep(0.1)  # longer than without the header
-        await get(transport, receiver.url)
+        await get(pool, receiver.url)
         assert receiver.connections == 2
 
 
@@ -131,59 +130,59 @@ async def test_the_pool_keeps_a_few_connections_per_origin_and_drops_the_oldest(
     receiver: Receiver,
 ) -> None:
     slow = receiver.url("/slow/0.3")
-    async with transporting(max_idle_per_origin=2) as transport:
+    async with pooling(max_idle_per_origin=2) as pool:
         running = []
         for count in (1, 2, 3):
-            running.append(asyncio.create_task(get(transport, slow)))
+            running.append(asyncio.create_task(get(pool, slow)))
             await receiver.wait_for(count)
         await asyncio.gather(*running)
-        assert transport.open_connections == 2
-        await asyncio.gather(*(get(transport, slow) for _ in range(2)))
+        assert pool.open_connections == 2
+        await asyncio.gather(*(get(pool, slow) for _ in range(2)))
     assert {request.connection for request in receiver.requests[3:]} == {2, 3}
 
 
 async def test_the_next_request_takes_the_connection_that_became_idle_last(
     receiver: Receiver,
 ) -> None:
-    async with transporting() as transport:
+    async with pooling() as pool:
         running = []
         for count in (1, 2, 3):
-            running.append(asyncio.create_task(get(transport, receiver.url("/slow/0.3"))))
+            running.append(asyncio.create_task(get(pool, receiver.url("/slow/0.3"))))
             await receiver.wait_for(count)
         await asyncio.gather(*running)
         for _ in range(2):
-            await get(transport, receiver.url())
+            await get(pool, receiver.url())
     assert [request.connection for request in receiver.requests] == [1, 2, 3, 3, 3]
 
 
 async def test_a_connection_with_bytes_after_its_response_is_closed(
     receiver: Receiver,
 ) -> None:
-    async with transporting() as transport:
-        await get(transport, receiver.url("/extra-chunked"))
-        assert transport.open_connections == 0
+    async with pooling() as pool:
+        await get(pool, receiver.url("/extra-chunked"))
+        assert pool.open_connections == 0
 
 
 async def test_the_pool_drops_the_origin_that_was_used_longest_ago(receiver: Receiver) -> None:
-    async with transporting(max_open=2) as transport:
+    async with pooling(max_open=2) as pool:
         for name in ("a", "b", "c", "b", "c", "a"):
-            await get(transport, receiver.url(host=f"{name}.example"))
-        assert transport.open_connections == 2
+            await get(pool, receiver.url(host=f"{name}.example"))
+        assert pool.open_connections == 2
     assert [request.connection for request in receiver.requests] == [1, 2, 3, 2, 3, 4]
 
 
 async def test_a_request_waits_for_a_connection_at_the_origins_limit(
     receiver: Receiver,
 ) -> None:
-    async with transporting(max_per_origin=1) as transport:
-        first = asyncio.create_task(get(transport, receiver.url("/slow/1")))
+    async with pooling(max_per_origin=1) as pool:
+        first = asyncio.create_task(get(pool, receiver.url("/slow/1")))
         await receiver.wait_for(1)
         progress = begin_progress()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.02):
-                await transport.handle_async_request(httpx2.Request("GET", receiver.url()))
+                await exchange(pool, receiver.url())
         assert progress.phase is RequestPhase.QUEUED
-        await get(transport, receiver.url())
+        await get(pool, receiver.url())
         await first
     assert [request.connection for request in receiver.requests] == [1, 1]
 
@@ -204,19 +203,25 @@ async def test_a_shortage_of_file_descriptors_is_raised_and_not_an_outcome(
 
 
 @asynccontextmanager
-async def transporting(**limits: float) -> AsyncIterator[OriginTransport]:
-    """A transport for which every name is this machine."""
+async def pooling(**limits: float) -> AsyncIterator[ConnectionPool]:
+    """A pool for which every name is this machine."""
     resolver = Resolver(lambda host: ["127.0.0.1"])
     dialer = Dialer(guard=AddressGuard(LOOPBACK), resolver=resolver)
-    async with OriginTransport(dialer, PoolLimits(**limits)) as transport:
-        yield transport
+    pool = ConnectionPool(dialer, PoolLimits(**limits))
+    yield pool
+    await pool.aclose()
     resolver.close()
 
 
-async def get(transport: OriginTransport, url: str) -> None:
+async def get(pool: ConnectionPool, url: str) -> None:
     begin_progress()
-    response = await transport.handle_async_request(httpx2.Request("GET", url))
-    await response.aread()
+    await exchange(pool, url)
+
+
+async def exchange(pool: ConnectionPool, url: str) -> None:
+    to = parse_url(url)
+    message = Request("GET", to, {}, b"").message(None)
+    await pool.exchange(Destination(to.host, to.port), message)
 
 
 async def _until_closed(receiver: Receiver) -> None:

@@ -43,7 +43,7 @@ async def post(sender: Sender, url: str, body: bytes) -> Outcome:
 
 
 def only_stream(sender: Sender) -> Stream:
-    [stream] = sender._transport._streams
+    [stream] = sender._pool._streams
     return stream
 
 
@@ -160,4 +160,4 @@ async def test_an_answer_before_the_end_of_a_long_body_counts_and_ends_the_conne
             outcome = await post(sender, receiver.url(), body_of(40_000_000))
             assert outcome.status_code == 413
             assert receiver.connections == connections
-            assert sender._transport.open_connections == 0
+            assert sender._pool.open_connections == 0

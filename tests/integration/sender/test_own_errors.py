@@ -18,9 +18,10 @@ from hookfast.sender.connection import Connection
 from hookfast.sender.dial import Dialer
 from hookfast.sender.oauth2 import AccessTokens
 from hookfast.sender.origin import Origin
+from hookfast.sender.pool import ConnectionPool
+from hookfast.sender.request import Request
 from hookfast.sender.resolver import Resolver
 from hookfast.sender.tls import TlsContexts
-from hookfast.sender.transport import OriginTransport
 from tests.integration.sender.conftest import LOOPBACK, post
 from tests.support.certificates import SHA1_IDENTITY, client_identity, demanding_context, pem
 from tests.support.receiver import Receiver
@@ -29,12 +30,12 @@ pytestmark = pytest.mark.anyio
 
 STEPS = [
     (sender, "parse_url"),
-    (sender, "_builder"),
+    (Request, "message"),
     (AuthorizedRequests, "send"),
     (AccessTokens, "get"),
     (AccessTokens, "_request"),
     (TlsContexts, "of"),
-    (OriginTransport, "handle_async_request"),
+    (ConnectionPool, "exchange"),
     (Origin, "exchange"),
     (Dialer, "dial"),
     (Dialer, "allowed_addresses"),

@@ -175,25 +175,25 @@ async def test_a_receiver_that_closes_idle_connections_soon_loses_no_attempt() -
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [
-        (b"timeout=5", 4),
-        (b"timeout=5, max=1000", 4),
-        (b"max=1000,TIMEOUT = 5", 4),
-        (b'timeout="5"', 4),
-        (b"timeout=1", 0),
-        (b"timeout=0", -1),
-        (b"timeout=75", 60),
-        (b"timeout=999999999", 60),
-        (b"timeout=9999999999", 2),
-        (b"timeout=1.5", 2),
-        (b"timeout=-5", 2),
-        (b"timeout=", 2),
-        (b"xtimeout=5", 2),
-        (b"\xff\x00", 2),
-        (b"", 2),
+        ("timeout=5", 4),
+        ("timeout=5, max=1000", 4),
+        ("max=1000,TIMEOUT = 5", 4),
+        ('timeout="5"', 4),
+        ("timeout=1", 0),
+        ("timeout=0", -1),
+        ("timeout=75", 60),
+        ("timeout=999999999", 60),
+        ("timeout=9999999999", 2),
+        ("timeout=1.5", 2),
+        ("timeout=-5", 2),
+        ("timeout=", 2),
+        ("xtimeout=5", 2),
+        ("\xff\x00", 2),
+        ("", 2),
     ],
 )
-async def test_keep_alive_header_is_read_and_garbage_ignored(value: bytes, seconds: float) -> None:
-    headers = [(b"Server", b"x"), (b"Keep-Alive", value)]
+async def test_keep_alive_header_is_read_and_garbage_ignored(value: str, seconds: float) -> None:
+    headers = [("Server", "x"), ("Keep-Alive", value)]
     assert keep_alive_seconds(headers, default=2) == seconds
 
 

@@ -72,7 +72,7 @@ async def test_a_header_that_would_split_the_request_is_a_failed_attempt_that_se
         receiver.url(), headers={"X": "secret\r\nY: b"}, body=b"", timeout=PATIENCE
     )
     assert (outcome.result, outcome.status_code) == (Result.INTERNAL, None)
-    assert "(LocalProtocolError)" in (outcome.error or "")
+    assert "(InvalidRequest)" in (outcome.error or "")
     assert "secret" not in (outcome.error or "")
     assert receiver.requests == []
 

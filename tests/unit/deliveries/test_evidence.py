@@ -26,8 +26,7 @@ SECRET = "4f3c2b1a"
 
 
 def shown_of_request(*headers: tuple[str, str], **options: object) -> list[tuple[str, str]]:
-    raw = [(name.encode(), value.encode()) for name, value in headers]
-    evidence = evidence_of(URL, sent=raw, received=None, **{"limit": 4096, **options})  # type: ignore[arg-type]
+    evidence = evidence_of(URL, sent=headers, received=None, **{"limit": 4096, **options})  # type: ignore[arg-type]
     shown = header_pairs(evidence.request_headers)
     assert shown is not None
     return shown
@@ -75,12 +74,12 @@ def test_a_header_that_is_sent_on_is_shown() -> None:
 
 def test_cookies_of_an_answer_are_masked_and_all_else_is_shown_in_order() -> None:
     raw = [
-        (b"Set-Cookie", b"session=" + SECRET.encode()),
-        (b"X-Cache", b"HIT"),
-        (b"set-cookie", b"other=" + SECRET.encode()),
-        (b"WWW-Authenticate", b'Bearer realm="a"'),
-        (b"X-Cache", b"MISS: b"),
-        (b"X-Empty", b""),
+        ("Set-Cookie", f"session={SECRET}"),
+        ("X-Cache", "HIT"),
+        ("set-cookie", f"other={SECRET}"),
+        ("WWW-Authenticate", 'Bearer realm="a"'),
+        ("X-Cache", "MISS: b"),
+        ("X-Empty", ""),
     ]
     assert shown_of_answer(raw) == [
         ("Set-Cookie", MASK),
@@ -100,7 +99,7 @@ def test_nothing_is_known_of_a_request_that_was_not_sent() -> None:
 
 
 def test_with_a_limit_of_zero_no_headers_are_kept() -> None:
-    evidence = evidence_of(URL, sent=[(b"Host", b"a")], received=[(b"Date", b"b")], limit=0)
+    evidence = evidence_of(URL, sent=[("Host", "a")], received=[("Date", "b")], limit=0)
     assert (evidence.url, evidence.request_headers, evidence.response_headers) == (URL, None, None)
 
 
@@ -116,28 +115,29 @@ def test_with_a_limit_of_zero_no_headers_are_kept() -> None:
     ],
 )
 def test_a_value_is_text_of_limited_length(value: bytes, shown: str) -> None:
-    assert shown_of_answer([(b"X-A", value), (b"X-B", b"1")]) == [("X-A", shown), ("X-B", "1")]
+    raw = [("X-A", value.decode("latin-1")), ("X-B", "1")]
+    assert shown_of_answer(raw) == [("X-A", shown), ("X-B", "1")]
 
 
 def test_a_long_name_is_cut() -> None:
-    [(name, value)] = shown_of_answer([(b"n" * (MAX_NAME + 1), b"1")])
+    [(name, value)] = shown_of_answer([("n" * (MAX_NAME + 1), "1")])
     assert (name, value) == ("n" * MAX_NAME + "…", "1")
 
 
 def test_too_many_headers_are_counted() -> None:
-    raw = [(b"X-%d" % number, b"1") for number in range(MAX_FIELDS + 3)]
+    raw = [(f"X-{number}", "1") for number in range(MAX_FIELDS + 3)]
     *shown, last = shown_of_answer(raw)
-    assert shown == [(name.decode(), "1") for name, _ in raw[:MAX_FIELDS]]
+    assert shown == raw[:MAX_FIELDS]
     assert last == ("…", "3 more")
 
 
 def test_headers_beyond_the_limit_are_counted_and_none_after_them_is_kept() -> None:
-    raw = [(b"X-A", b"x" * 50), (b"X-B", b"x" * 50), (b"X-C", b"1")]
+    raw = [("X-A", "x" * 50), ("X-B", "x" * 50), ("X-C", "1")]
     assert shown_of_answer(raw, limit=100) == [("X-A", "x" * 50), ("…", "2 more")]
 
 
-_NAMES = st.from_regex(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,120}", fullmatch=True)
-_VALUES = st.binary(max_size=1500).map(lambda data: data.translate(None, b"\r\n"))
+_NAMES = st.from_regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,120}", fullmatch=True)
+_VALUES = st.binary(max_size=1500).map(lambda data: data.translate(None, b"\r\n").decode("latin-1"))
 
 
 @given(
@@ -145,7 +145,7 @@ _VALUES = st.binary(max_size=1500).map(lambda data: data.translate(None, b"\r\n"
     limit=st.integers(min_value=1, max_value=65_536),
 )
 def test_every_answer_has_evidence_of_limited_length(
-    raw: list[tuple[bytes, bytes]], limit: int
+    raw: list[tuple[str, str]], limit: int
 ) -> None:
     shown = shown_of_answer(raw, limit=limit)
     kept = [pair for pair in shown if pair[0] != "…"]
