@@ -16,8 +16,7 @@ from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.messages import ReceivedSignals, StepInput, StepResult
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.dispatch.retry_lag import RetryLag
-from hookfast.dispatch.start_window import StartWindow
+from hookfast.dispatch.pace import Pace
 from hookfast.sender import Sender
 from hookfast.slots import Slots
 from hookfast.storage.database.engine import Database
@@ -59,8 +58,7 @@ class Steps:
             fast_lane=Slots(16),
             held_backstop=timedelta(hours=6),
             on_commit=lambda _: None,
-            retry_lag=RetryLag(),
-            window=StartWindow(),
+            pace=Pace(),
         )
         self._runs = count()
 
