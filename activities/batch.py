@@ -247,13 +247,14 @@ class BatchActivities:
         """Plan the first attempt, if the batch may make it; otherwise return how the delivery
         leaves."""
         life, now = outgoing.life, self._clock()
-        if outgoing.batch_id != batch_id or life.batch_until is None or life.batch_until <= now:
+        until = life.batched_until
+        if outgoing.batch_id != batch_id or until is None or until <= now:
             # Attempted before a crash, or another worker's by now.
             if life.phase is Phase.DELIVERED:
                 return MemberResult(Status.DELIVERED)
             return MemberResult(Status.CONTINUES, life.status.value)
         member.take(outgoing.endpoint)
-        member.extend(life.batch_until, now=now)
+        member.extend(until, now=now)
         attempt = next_step(life, now, in_batch=True)
         if not isinstance(attempt, AttemptPlan) or attempt.trigger is not Trigger.FIRST:
             return MemberResult(Status.LEAVES_UNSAVED, life.status.value)

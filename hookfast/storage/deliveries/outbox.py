@@ -214,7 +214,7 @@ def _in_batch(delivery_ids: Sequence[str], batch_id: str) -> Select[tuple[str]]:
     held = (
         select(_C.id)
         .where(_C.id.in_(sorted(delivery_ids)), _C.batch_id == batch_id)
-        .where(_C.batch_until.is_not(None))
+        .where(_C.batch_until.is_not(None), _C.attempts == 0)
         .order_by(_C.id)
         .with_for_update()
         .cte("held")
