@@ -30,7 +30,7 @@ A dot means no change, a dash that it cannot happen yet. Its deliveries:
 - *answered* also ends the turn of a request that is BEHIND: a batch never has more requests to one
   endpoint at once than `PER_ENDPOINT`.
 - *is slow*: a request without an answer for a second. Time in which the worker was too busy to see
-  an answer, because `next_step` was called later than it had asked for, does not count.
+  an answer does not count: that is how much later than it had asked for it was called.
 - *only slow left*: each request has had no answer for a tenth of a second, and the others wait
   behind those of their endpoint. The worker has room for another batch then.
 - *given up*: Temporal waits for the batch no longer, so another worker may have it. The deliveries
@@ -41,13 +41,14 @@ A dot means no change, a dash that it cannot happen yet. Its deliveries:
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
 from hookfast.deliveries.batch_messages import MOST, PER_ENDPOINT, SLOW
+from hookfast.deliveries.turns import Turns
 
 OPEN_SECONDS: Final = 1.0
 """How long a batch takes deliveries. At 50 deliveries a second that is one workflow for 50."""
@@ -141,15 +142,13 @@ Step: TypeAlias = "Attempt | Leave | GiveUp | Wait | End"
 
 @dataclass(slots=True)
 class _Member:
-    """A delivery of the batch. `since` is when its request began; `turn`: it has one of the turns
-    of its endpoint."""
+    """A delivery of the batch. `since` is when its request began."""
 
     delivery_id: str
     endpoint_id: str
     leased_until: float
     stage: Stage = Stage.WAITING
     since: float = math.inf
-    turn: bool = False
 
 
 class BatchLife:
@@ -165,9 +164,7 @@ class BatchLife:
         self._most = most
         self._members: dict[str, _Member] = {}
         self._in_hand = 0
-        self._turns: list[str] = []  # whose turn it is, and who do not know yet
-        self._queues: defaultdict[str, deque[str]] = defaultdict(deque)
-        self._taken: Counter[str] = Counter()  # turns of each endpoint
+        self._turns = Turns(PER_ENDPOINT)
         self._leasing = 0
         self._given_up = False
         self._opened_at = math.inf
@@ -208,7 +205,7 @@ class BatchLife:
     @property
     def has_news(self) -> bool:
         """Whether `next_step` has something to do before the time for which it waits."""
-        return bool(self._turns) or self._given_up or self._is_complete or self._has_ended
+        return self._turns.are_due or self._given_up or self._is_complete or self._has_ended
 
     @property
     def arrived(self) -> list[str]:
@@ -273,7 +270,7 @@ class BatchLife:
         if member.stage is Stage.REQUESTED:
             member.stage = Stage.RECORDING
         if member.stage in (Stage.RECORDING, Stage.BEHIND):
-            self._end_turn(member)
+            self._turns.end(delivery_id)
 
     def done(self, delivery_id: str) -> None:
         """Nothing is left to do for it here."""
@@ -298,7 +295,6 @@ class BatchLife:
         self._end(now)
         for member in self._members.values():
             self._leave(member, Stage.LEFT)
-        self._turns.clear()
 
     # -- the next step -----------------------------------------------------------------------------
 
@@ -321,7 +317,7 @@ class BatchLife:
             if (leave := self._leave_slow(now)) is not None:
                 return leave
             self._rest_if_slow(now)
-        if self._turns:
+        if self._turns.are_due:
             return Attempt(self._begin_turns())
         if self._has_ended or self._is_complete:
             self._end(now)
@@ -392,7 +388,7 @@ class BatchLife:
         return [one.delivery_id for one in members]
 
     def _begin_turns(self) -> list[str]:
-        turns, self._turns = self._turns, []
+        turns = self._turns.take()
         for delivery_id in turns:
             self._members[delivery_id].stage = Stage.LOADING
         return turns
@@ -407,35 +403,17 @@ class BatchLife:
             self._members[one.delivery_id] = member
             self._in_hand += 1
             self.in_progress[one.endpoint_id] += 1
-            self._queues[one.endpoint_id].append(one.delivery_id)
-            self._give_turns(one.endpoint_id)
-
-    def _give_turns(self, endpoint_id: str) -> None:
-        queue = self._queues[endpoint_id]
-        while queue and self._taken[endpoint_id] < PER_ENDPOINT:
-            member = self._members[queue.popleft()]
-            if member.stage is Stage.WAITING:
-                member.turn = True
-                self._taken[endpoint_id] += 1
-                self._turns.append(member.delivery_id)
-
-    def _end_turn(self, member: _Member) -> None:
-        if member.turn:
-            member.turn = False
-            self._taken[member.endpoint_id] -= 1
-            self._give_turns(member.endpoint_id)
+            self._turns.join(one.delivery_id, one.endpoint_id)
 
     def _leave(self, member: _Member, stage: Stage) -> None:
         """Move the delivery out of the batch. One that was left behind can only be done."""
         if member.stage.in_hand:
             self._in_hand -= 1
             self.in_progress[member.endpoint_id] -= 1
-            if member.stage is Stage.WAITING and member.turn:
-                self._turns.remove(member.delivery_id)
             member.stage = stage
         if stage is Stage.LEFT:
             member.stage = stage
-            self._end_turn(member)  # the request of one that is behind keeps its turn
+            self._turns.end(member.delivery_id)  # one that is behind keeps its turn
 
     def _rest(self, phase: Phase, now: float) -> None:
         self.phase = phase

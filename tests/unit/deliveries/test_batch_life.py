@@ -425,10 +425,13 @@ class Walk(Batch):
         """Whatever happens, these hold."""
         life = self.life
         assert len(life._members) <= MOST
-        requests: Counter[str] = Counter()
-        for one in life._members.values():
-            requests[one.endpoint_id] += one.stage in (Stage.LOADING, Stage.REQUESTED) or one.turn
-        assert not requests or max(requests.values()) <= PER_ENDPOINT
+        requests = Counter(
+            one.endpoint_id
+            for one in life._members.values()
+            if one.stage in (Stage.LOADING, Stage.REQUESTED)
+        )
+        for endpoint, count in requests.items():
+            assert count <= life._turns.of(endpoint) <= PER_ENDPOINT
         in_hand = self.at(Stage.WAITING, Stage.LOADING, Stage.REQUESTED, Stage.RECORDING)
         assert life.in_progress.total() == len(in_hand)
         assert set(self.left.values()) <= {1}
