@@ -11,7 +11,7 @@ seconds of any monotonic clock, and `next_step` says what the batch does next.
     all left           –          ·          ENDED      ENDED      ·
     open for 1 s       –          CLOSED     ·          ·          ·
     open for 5 s       –          ENDED      ENDED      ENDED      ·
-    given up           ENDED      ENDED      ENDED      ENDED      ·
+    given up, ended    ENDED      ENDED      ENDED      ENDED      ·
 
 A dot means no change, a dash that it cannot happen yet. Its deliveries:
 
@@ -23,7 +23,7 @@ A dot means no change, a dash that it cannot happen yet. Its deliveries:
     is slow            ·          ·          BEHIND     ·          ·          ·
     endpoint is slow   LEFT       LEFT       ·          ·          ·          ·
     open for 5 s       LEFT       LEFT       BEHIND     BEHIND     ·          ·
-    given up           LEFT       LEFT       LEFT       LEFT       ·          ·
+    given up, ended    LEFT       LEFT       LEFT       LEFT       ·          ·
 
 - *joined*: a closed batch still takes the deliveries that were being leased for it when it closed.
   It ends when none are being leased any more, and all have left.
@@ -34,7 +34,7 @@ A dot means no change, a dash that it cannot happen yet. Its deliveries:
 - *only slow left*: each request has had no answer for a tenth of a second, and the others wait
   behind those of their endpoint. The worker has room for another batch then.
 - *given up*: Temporal waits for the batch no longer, so another worker may have it. The deliveries
-  leave it without a change of their rows.
+  leave it without a change of their rows. *ended*: its activity has, whatever the reason.
 - A request begins only while the delivery's lease lasts for it and its record.
 """
 
@@ -293,8 +293,7 @@ class BatchLife:
         """Nobody attempts its deliveries any more. Those that did not leave belong to it until
         their leases end."""
         self._end(now)
-        for member in self._members.values():
-            self._leave(member, Stage.LEFT)
+        self._let_go()
 
     # -- the next step -----------------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ class Claim:
         # by lease: another relay may have leased them meanwhile
         self._failed: defaultdict[datetime, list[str]] = defaultdict(list)
         self._behind = True  # more rows may wait than one quick transaction finds
+        self._found = 0  # by the last claim
         self.was_limited = False
         """Whether the last claim may have left rows because their endpoint has many in progress."""
 
@@ -96,7 +97,7 @@ class Claim:
         async with self._database.write(quick=not self._behind) as connection:
             await self._mark(connection)
             free = await self._find(connection, allowed, now)
-            self._behind = free.more
+            self._behind, self._found = free.more, len(free.rows)
             if not free.rows:
                 return Claimed(until, batch_until, more=free.more)
             found = await self._loader.with_endpoints(connection, free.rows)
@@ -125,7 +126,7 @@ class Claim:
         find = partial(self._fair.find, connection, now=now, room=self._room)
         self.was_limited = False
         few = min(allowed.own, allowed.new) if allowed.least_urgent == Urgency.RETRY else 0
-        if allowed.batched and few and not self._behind:
+        if allowed.batched and not self._behind and self._found < few // 2:
             # Few rows wait: one search finds them all, which saves a statement of six.
             found = await find(limit=few)
             self._note_new(found, now)

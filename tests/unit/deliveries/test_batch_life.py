@@ -78,10 +78,15 @@ def table(title: str) -> list[tuple[str, str, str]]:
     rows = [line.split() for line in itertools.takewhile(str.strip, lines)]
     width = len(columns)
     return [
-        (" ".join(row[:-width]), column, cell)
+        (fact, column, cell)
         for row in rows
+        for fact in _facts(" ".join(row[:-width]))
         for column, cell in zip(columns, row[-width:], strict=True)
     ]
+
+
+def _facts(text: str) -> list[str]:
+    return text.split(", ") if text == "given up, ended" else [text]
 
 
 def in_phase(phase: str, *, most: int) -> Batch:
@@ -136,6 +141,7 @@ FACTS: dict[str, tuple[Callable[[Batch], object], int]] = {
     "open for 1 s": (lambda batch: batch.run(OPEN_SECONDS), MOST),
     "open for 5 s": (lambda batch: batch.run(LONGEST_SECONDS), MOST),
     "given up": (give_up, MOST),
+    "ended": (lambda batch: batch.life.ended(batch.now), MOST),
 }
 
 
@@ -201,6 +207,7 @@ MEMBER_FACTS: dict[str, Callable[[Batch, str], object]] = {
     "endpoint is slow": endpoint_is_slow,
     "open for 5 s": lambda batch, one: batch.run(LONGEST_SECONDS),
     "given up": given_up,
+    "ended": lambda batch, one: batch.life.ended(batch.now),
 }
 
 
@@ -325,13 +332,15 @@ def test_request_begins_only_if_its_lease_lasts_for_it(now: float, begins: bool)
     assert batch.life.begin(ONE, now, needs=7.0) is begins
 
 
-def test_lease_of_a_request_left_behind_may_be_longer() -> None:
+@pytest.mark.parametrize("how", ["given up", "ended"])
+def test_request_left_behind_outlives_its_batch(how: str) -> None:
+    """It may still be connecting: whether its lease lasts is asked again before its first byte."""
     batch = Batch()
     batch.open()
     batch.request(ONE)
     batch.run(1.2)
     batch.life.extended(ONE, 30.0)
-    batch.life.given_up()  # that concerns the batch, which it has left
+    MEMBER_FACTS[how](batch, ONE)
     assert batch.life.fits(ONE, 28.0, 2.0)
     assert not batch.life.fits(ONE, 28.1, 2.0)
 
