@@ -99,7 +99,7 @@ async def running_worker(
                 parts.relay.run(),
                 parts.workflow_starter.run(),
                 folding.fold_forever(database),
-                send_heartbeats(database, worker_id, parts.first_attempts),
+                send_heartbeats(database, worker_id, parts.pace),
                 requeue_lost(database),
                 lane_sweep.move_up_forever(database, doorbell),
                 lane_sweep.inspect_forever(

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -28,11 +28,12 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
-from activities.batch_member import BatchMember, EndpointSlots
+from activities.batch_member import BatchMember, BatchRows
 from activities.batch_results import GIVEN_UP, MemberResult, Status, result_of, with_status
 from activities.heartbeat import TimeLeft, heartbeat
 from hookfast.byte_budget import NoRoom
 from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.batch_life import Attempt, End, GiveUp, Leave, Wait
 from hookfast.deliveries.batch_messages import (
     ATTEMPT,
     RECORD,
@@ -48,24 +49,17 @@ from hookfast.deliveries.life import Phase, next_step
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
 from hookfast.deliveries.time_budget import RECORD_SHARE, SLACK
-from hookfast.dispatch.batches import Batch, Batches, closed_batch
-from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
+from hookfast.dispatch.batches import Batch, Batches, batch_of_another
+from hookfast.dispatch.pace import Pace
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.errors import HookfastError, NotFound
 from hookfast.outage_log import DATABASE
 from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
-from hookfast.storage.deliveries.outgoing import OutgoingLoader
+from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
 from hookfast.storage.endpoints import endpoints
-
-_CHECK_SECONDS = 0.1
-"""How often a batch checks for slow requests. When only slow ones are left, the worker may start
-another batch after this long: otherwise the first deliveries to an endpoint that never answers
-would delay all others by a second."""
-_LONGEST = timedelta(seconds=5)
-"""A batch that has not ended after this long leaves all its deliveries: its worker is too busy."""
 
 log = structlog.get_logger()
 
@@ -78,7 +72,11 @@ class _Write(Protocol):
     async def __call__(self, connection: AsyncConnection, *, batch_id: str) -> None: ...
 
 
-_Tasks = dict["asyncio.Task[MemberResult]", BatchMember]
+class _Attempted(NamedTuple):
+    """A delivery whose turn has come, and the task of its attempt."""
+
+    member: BatchMember
+    task: asyncio.Task[MemberResult]
 
 
 class BatchActivities:
@@ -92,7 +90,7 @@ class BatchActivities:
         loader: OutgoingLoader,
         runner: AttemptRunner,
         recorder: Recorder,
-        unhealthy: UnhealthyEndpoints,
+        pace: Pace,
         batches: Batches,
         on_commit: Callable[[Wakeup], None],
         clock: Clock = utc_now,
@@ -102,7 +100,7 @@ class BatchActivities:
         self._loader = loader
         self._runner = runner
         self._recorder = recorder
-        self._unhealthy = unhealthy
+        self._pace = pace
         self._on_commit = on_commit
         self._batches = batches
         self._clock = clock
@@ -114,61 +112,60 @@ class BatchActivities:
         Deliveries that no longer belong to this batch are skipped."""
         async with heartbeat() as heartbeats:
             left = TimeLeft(heartbeats)
-            batch = self._batches.get(input.batch_id) or closed_batch(input.batch_id)
+            batch = await self._batch_of(input)
             try:
-                results = await self._attempt_all(input, batch, left)
+                results = await self._attempt_all(batch, left)
             finally:
                 batch.end()
             if left.fits(0):
-                await self._settle(results, input.batch_id)
+                await self._settle(results, batch.id)
             return result_of(results)
 
-    async def _attempt_all(
-        self, input: BatchInput, batch: Batch, left: TimeLeft
-    ) -> dict[str, MemberResult]:
-        """Attempt the deliveries of the batch. Return the result of each, in order of arrival."""
-        slots = EndpointSlots(self._loader, batch.id)
-        arrived: list[str] = []
-        pending: _Tasks = {}
+    async def _batch_of(self, input: BatchInput) -> Batch:
+        """Return the batch that this worker started; or, if another did or this one has attempted
+        it already, one of the deliveries that were there when it began."""
+        batch = self._batches.get(input.batch_id)
+        if batch is not None and not batch.life.has_begun:
+            return batch
+        found = await self._loader.load_many(input.delivery_ids)
+        return batch_of_another(input.batch_id, input.delivery_ids, found)
 
-        def take(delivery_ids: Sequence[str]) -> None:
-            arrived.extend(delivery_ids)
-            slots.add(delivery_ids)
-            endpoints = self._loader.endpoints_of(delivery_ids)
-            for one in delivery_ids:
-                member = BatchMember(one, endpoints.get(one, ""), left)
-                pending[
-                    self._track(asyncio.create_task(self._attempt_first(member, batch.id, slots)))
-                ] = member
-
-        await self._loader.renew(input.delivery_ids, batch_id=batch.id)
-        take(input.delivery_ids)
-        batch.open(take)
+    async def _attempt_all(self, batch: Batch, left: TimeLeft) -> dict[str, MemberResult]:
+        """Do what the batch says until it ends. Return the result of each delivery, in order of
+        arrival."""
+        rows = BatchRows(self._loader, batch)
         results: dict[str, MemberResult] = {}
-        ends_at = asyncio.get_running_loop().time() + _LONGEST.total_seconds()
-        while pending or not batch.complete.done():
-            due = asyncio.get_running_loop().time() + _CHECK_SECONDS
-            awaited: set[asyncio.Future[Any]] = {*pending, batch.complete}
-            await asyncio.wait(awaited, timeout=_CHECK_SECONDS)
-            ended = {
-                pending.pop(task).delivery_id: task.result()
-                for task in [task for task in pending if task.done()]
-            }
-            now = asyncio.get_running_loop().time()
+        attempts: dict[str, _Attempted] = {}
+
+        def begin(delivery_id: str) -> None:
+            member = BatchMember(delivery_id, batch, left)
+            task = self._track(asyncio.create_task(self._attempt_first(member, batch.id, rows)))
+            attempts[delivery_id] = _Attempted(member, task)
+            task.add_done_callback(partial(done, delivery_id))
+
+        def done(delivery_id: str, task: asyncio.Task[MemberResult]) -> None:
+            if batch.life.stage(delivery_id).in_hand:  # it did not leave before
+                results[delivery_id] = task.result()
+            batch.life.done(delivery_id)
+            batch.wake()
+
+        batch.open()
+        while True:
             if not left.fits(0):
                 # This worker was frozen and another has the batch now: it changes the rows.
-                given_up = {member.delivery_id: GIVEN_UP for member in pending.values()}
-                return results | ended | given_up
-            for member in pending.values():
-                member.extend_deadline(now - due)
-            ended |= await self._leave_behind(pending, input.batch_id, everything=now > ends_at)
-            results |= ended
-            batch.finished(ended)
-            if now > ends_at:
-                batch.end()
-            elif pending and _only_slow_left(pending.values()):
-                batch.rest()
-        return {one: results[one] for one in arrived}
+                batch.life.given_up()
+            match batch.next_step():
+                case Attempt(delivery_ids):
+                    for one in delivery_ids:
+                        begin(one)
+                case Leave() as leave:
+                    results |= await self._let_leave(leave, attempts, batch)
+                case GiveUp(delivery_ids):
+                    results |= dict.fromkeys(delivery_ids, GIVEN_UP)
+                case Wait(until):
+                    await batch.news(until)
+                case End():
+                    return {one: results[one] for one in batch.life.arrived}
 
     @activity.defn(name=RECORD)
     async def record_batch(self, input: RecordBatchInput) -> None:
@@ -196,19 +193,17 @@ class BatchActivities:
     # -- one delivery --------------------------------------------------------------------------
 
     async def _attempt_first(
-        self, member: BatchMember, batch_id: str, slots: EndpointSlots
+        self, member: BatchMember, batch_id: str, rows: BatchRows
     ) -> MemberResult:
         try:
-            async with slots.turn(member):
-                planned = await self._plan(member, batch_id)
-                if isinstance(planned, MemberResult):
-                    return planned
-                async with self._runner.room(planned) as room:
-                    await self._runner.load(planned, room)
-                    if not member.fits(planned.time_needed):
-                        return MemberResult(Status.RETURNED)
-                    member.begin()
-                    made = await self._runner.send_and_record(planned, room, member)
+            planned = self._plan(await rows.take(member.delivery_id), member, batch_id)
+            if isinstance(planned, MemberResult):
+                return planned
+            async with self._runner.room(planned) as room:
+                await self._runner.load(planned, room)
+                if not member.begin(planned.time_needed):
+                    return MemberResult(Status.RETURNED)
+                made = await self._runner.send_and_record(planned, room, member)
         except NotFound:
             log.error("A delivery has no row; it is left out.", delivery_id=member.delivery_id)
             return MemberResult(Status.CONTINUES, "it has no row")
@@ -239,28 +234,27 @@ class BatchActivities:
         if made.change is None:
             late = Unrecorded.of(member.delivery_id, planned.endpoint_id, made.ended)
             return MemberResult(Status.UNRECORDED, "recorded late", late)
-        if made.outcome.healthy:
-            self._unhealthy.mark_healthy(planned.endpoint_id)
-        else:
-            self._unhealthy.mark_unhealthy(planned.endpoint_id)
+        self._pace.attempted(planned.endpoint_id, healthy=made.outcome.healthy)
         if made.change.after.phase is Phase.DELIVERED:
             return MemberResult(Status.DELIVERED)
         return MemberResult(
             Status.CONTINUES, str(made.outcome.status_code or made.outcome.result.value)
         )
 
-    async def _plan(self, member: BatchMember, batch_id: str) -> AttemptContext | MemberResult:
+    def _plan(
+        self, outgoing: Outgoing, member: BatchMember, batch_id: str
+    ) -> AttemptContext | MemberResult:
         """Plan the first attempt, if the batch may make it; otherwise return how the delivery
         leaves."""
-        outgoing = await self._loader.load(member.delivery_id, fresh=True)
         life, now = outgoing.life, self._clock()
-        if outgoing.batch_id != batch_id or life.batch_until is None or life.batch_until <= now:
+        until = life.batched_until
+        if outgoing.batch_id != batch_id or until is None or until <= now:
             # Attempted before a crash, or another worker's by now.
             if life.phase is Phase.DELIVERED:
                 return MemberResult(Status.DELIVERED)
             return MemberResult(Status.CONTINUES, life.status.value)
         member.take(outgoing.endpoint)
-        member.extend(life.batch_until, now=now)
+        member.extend(until, now=now)
         attempt = next_step(life, now, in_batch=True)
         if not isinstance(attempt, AttemptPlan) or attempt.trigger is not Trigger.FIRST:
             return MemberResult(Status.LEAVES_UNSAVED, life.status.value)
@@ -286,40 +280,35 @@ class BatchActivities:
 
     # -- leaving the batch ---------------------------------------------------------------------
 
-    async def _leave_behind(
-        self, pending: _Tasks, batch_id: str, *, everything: bool
+    async def _let_leave(
+        self, leave: Leave, attempts: Mapping[str, _Attempted], batch: Batch
     ) -> dict[str, MemberResult]:
-        """Remove deliveries to slow endpoints from the batch and from `pending`. Requests that have
-        begun continue; the others to the same endpoint are not made here."""
-        slow = {member.endpoint_id for member in pending.values() if member.slow}
-        leaving = {
-            task: member
-            for task, member in pending.items()
-            if everything or (member.endpoint_id in slow and (member.slow or not member.begun))
-        }
+        """Let the requests of these deliveries continue without the batch, and return what was not
+        begun. Return their results."""
         now = self._clock()
-        results: dict[str, MemberResult] = {}
+        results = dict.fromkeys(leave.back, MemberResult(Status.RETURNED))
+        for one in leave.back:
+            batch.read.pop(one, None)
+            if one in attempts:
+                attempts[one].task.cancel()
         by_until: defaultdict[datetime, list[str]] = defaultdict(list)
-        for task, member in leaving.items():
-            del pending[task]
-            if member.endpoint is None or not member.begun:
-                task.cancel()
-                results[member.delivery_id] = MemberResult(Status.RETURNED)
-                continue
+        for one in leave.behind:
+            member, task = attempts[one]
+            assert member.endpoint is not None  # noqa: S101 - its request began
             until = now + timedelta(seconds=member.endpoint.timeout_seconds) + RECORD_SHARE + SLACK
             # Before the row says so: the request checks the row right before its first byte.
-            member.leave(until, now=now)
-            if member.slow:
-                self._unhealthy.mark_unhealthy(member.endpoint.endpoint_id)
-            by_until[until].append(member.delivery_id)
-            results[member.delivery_id] = MemberResult(Status.CONTINUES, "no answer yet")
-            self._track(asyncio.create_task(self._late(task, member, batch_id)))
+            member.extend(until, now=now)
+            if one in leave.slow:
+                self._pace.attempted(member.endpoint.endpoint_id, healthy=False)
+            by_until[until].append(one)
+            results[one] = MemberResult(Status.CONTINUES, "no answer yet")
+            self._track(asyncio.create_task(self._late(task, member, batch.id)))
         await self._write(
             [
                 partial(outbox.leave_batch, delivery_ids=ids, under_way_until=at)
                 for at, ids in by_until.items()
             ],
-            batch_id,
+            batch.id,
         )
         return results
 
@@ -383,12 +372,3 @@ class BatchActivities:
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return task
-
-
-def _only_slow_left(members: Collection[BatchMember]) -> bool:
-    """Whether only requests to slow receivers are left, or deliveries that wait behind them."""
-    slow = {member.endpoint_id for member in members if member.waits_for(_CHECK_SECONDS)}
-    return all(
-        member.endpoint_id in slow and (not member.begun or member.waits_for(_CHECK_SECONDS))
-        for member in members
-    )

@@ -51,8 +51,7 @@ from hookfast.deliveries.outcome import DeliveryStatus, Outcome, Reason
 from hookfast.deliveries.retry_plan import PlanSpec, parse_plan
 from hookfast.deliveries.time_budget import is_for_fast_lane
 from hookfast.deliveries.wording import reason_text
-from hookfast.dispatch.retry_lag import RetryLag
-from hookfast.dispatch.start_window import StartWindow
+from hookfast.dispatch.pace import Pace
 from hookfast.endpoints.circuit import Admission, admit
 from hookfast.endpoints.limits import Granted
 from hookfast.errors import NotFound, Unavailable
@@ -96,8 +95,7 @@ class DeliveryActivities:
         fast_lane_timeout: timedelta,
         held_backstop: timedelta,
         on_commit: Callable[[Wakeup], None],
-        retry_lag: RetryLag,
-        window: StartWindow,
+        pace: Pace,
         dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
         clock: Clock = utc_now,
     ) -> None:
@@ -111,8 +109,7 @@ class DeliveryActivities:
         self._waiting_room = WaitingRoom(runner)
         self._held_backstop = held_backstop
         self._on_commit = on_commit
-        self._retry_lag = retry_lag
-        self._window = window
+        self._pace = pace
         self._dead_letters = dead_letters
         self._clock = clock
 
@@ -120,7 +117,7 @@ class DeliveryActivities:
     async def step(self, input: StepInput) -> StepResult:
         """Do what the delivery's row says: make the attempt that is due, or nothing."""
         if activity.info().is_local:
-            self._window.step_begins(input.delivery_id)
+            self._pace.step_begins(input.delivery_id)
         # From the first line on: a worker that waits for the database is alive. A second try would
         # wait beside it and send the same when the database is back.
         async with heartbeat() as heartbeats:
@@ -172,7 +169,7 @@ class DeliveryActivities:
             raise postponed(activity.info().attempt) from None
 
     async def _read_and_attempt(self, input: StepInput, left: TimeLeft) -> StepResult:
-        outgoing = await self._loader.load(input.delivery_id, plan=input.plan, fresh=input.fresh)
+        outgoing = await self._loader.load(input.delivery_id, plan=input.plan)
         now = _clock_of(input.now, self._clock)
         attempt = next_step(outgoing.life, now(), probe=outgoing.gate.probes(input.delivery_id))
         step: _StepDone | StepResult = _StepDone(outgoing.life)
@@ -180,7 +177,7 @@ class DeliveryActivities:
             is_first_try = activity.info().attempt == 1  # later ones are late by design
             if attempt.trigger is Trigger.RETRY and input.due is not None and is_first_try:
                 # both by Temporal's clock, which fired the timer; ours may differ
-                self._retry_lag.note(activity.info().started_time - input.due)
+                self._pace.retry_began(activity.info().started_time - input.due)
             step = await self._attempt(AttemptContext(outgoing, attempt, now), left)
         if isinstance(step, StepResult):
             return step

@@ -17,12 +17,8 @@ from activities.job import JobActivities
 from activities.owner_mail import MailActivities
 from activities.retention import RetentionActivities
 from hookfast.byte_budget import ByteBudget
-from hookfast.dispatch.batches import Batches
-from hookfast.dispatch.first_attempts import FirstAttempts
+from hookfast.dispatch.pace import Pace
 from hookfast.dispatch.relay import Relay
-from hookfast.dispatch.retry_lag import RetryLag
-from hookfast.dispatch.start_window import StartWindow
-from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.dispatch.workflow_starter import WorkflowStarter, workflow_starter_for
 from hookfast.mail import transport_of
 from hookfast.sender import Sender, sender_of
@@ -52,7 +48,7 @@ class WorkerParts:
     relay: Relay
     workflow_starter: WorkflowStarter
     doorbell: Doorbell
-    first_attempts: FirstAttempts
+    pace: Pace
     recorder: Recorder
     runner: AttemptRunner
     sender: Sender
@@ -72,7 +68,6 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
 
     def on_commit(news: Wakeup) -> None:
         if news & Wakeup.CIRCUIT:
-            loader.forget_primed()
             workflow_starter.wake()
         if news & Wakeup.OUTBOX:
             doorbell.ring()
@@ -83,9 +78,7 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
         dead_letters=settings.ordered_dead_letters,
         on_commit=on_commit,
     )
-    retry_lag, window = RetryLag(), StartWindow()
-    first_attempts = FirstAttempts(settings.first_attempts)
-    unhealthy = UnhealthyEndpoints()
+    pace = Pace(settings.first_attempts, most_claimed=settings.relay_batch)
     runner = AttemptRunner(
         loader=loader,
         bodies=bodies,
@@ -103,34 +96,27 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
         fast_lane_timeout=settings.fast_lane_timeout,
         held_backstop=settings.held_backstop,
         on_commit=on_commit,
-        retry_lag=retry_lag,
-        window=window,
+        pace=pace,
         dead_letters=settings.ordered_dead_letters,
-    )
-    batches = Batches(client, on_room=doorbell.wake)
-    batch_activities = BatchActivities(
-        client=client,
-        database=database,
-        loader=loader,
-        runner=runner,
-        recorder=recorder,
-        unhealthy=unhealthy,
-        batches=batches,
-        on_commit=on_commit,
     )
     relay = Relay(
         client=client,
         database=database,
         loader=loader,
         doorbell=doorbell,
-        batch=settings.relay_batch,
         lease=settings.relay_lease,
         fast_lane_timeout=settings.fast_lane_timeout,
-        retry_lag=retry_lag,
-        first_attempts=first_attempts,
-        batches=batches,
-        window=window,
-        unhealthy=unhealthy,
+        pace=pace,
+    )
+    batch_activities = BatchActivities(
+        client=client,
+        database=database,
+        loader=loader,
+        runner=runner,
+        recorder=recorder,
+        pace=pace,
+        batches=relay.batches,
+        on_commit=on_commit,
     )
     return WorkerParts(
         deliveries=deliveries,
@@ -139,7 +125,7 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
         relay=relay,
         workflow_starter=workflow_starter,
         doorbell=doorbell,
-        first_attempts=first_attempts,
+        pace=pace,
         recorder=recorder,
         runner=runner,
         sender=sender,

@@ -161,9 +161,6 @@ class DeliveryWorkflow:
             self._input.plan,
             workflow.now(),
             due=None if self._is_woken() else self._now.next_at,
-            # the start, its task, the task's start; after that, a step may have run and its result
-            # be lost
-            fresh=workflow.info().get_current_history_length() <= 3,
             cancelled=workflow.cancellation_reason() is not None,
             signals=signals,
         )

@@ -28,7 +28,8 @@ and the next step is an attempt. "+ released": the phase stays until that attemp
   attempt of an earlier round, or another try of an attempt that has counted, changes nothing.
 - Time that is paused, held or limited does not use up the plan.
 - While a batch makes the first attempt (`batch_until`), nobody else makes one: a delivery that is
-  cancelled and resent meanwhile waits for its end.
+  cancelled and resent meanwhile waits for its end. That lease is the outbox's: no fact changes it,
+  and it means nothing once an attempt is recorded.
 - A queued delivery is never attempted: a resend or resume of it takes effect when it is the head.
   Its plan has not begun, so waiting in line uses up none of it.
 """
@@ -103,8 +104,8 @@ class Life:
     itself whether it may be sent. `began_at` is when the plan's first attempt began. `excluded` is
     the time since then that does not use up the plan, without the current wait (`waiting_since`).
     `released`: the draining circuit has released it. `round` counts how often the plan was started
-    again. `batch_until`: until then only a batch may make the first attempt. `place` is its place
-    in its lane, None if it is delivered in any order.
+    again. `batch_until`: until then only a batch may make the first attempt; the outbox writes it.
+    `place` is its place in its lane, None if it is delivered in any order.
     """
 
     phase: Phase = Phase.WAITING
@@ -150,9 +151,14 @@ class Life:
         ):
             moments.append(self.resend.at)
         earliest = min((moment for moment in moments if moment is not None), default=None)
-        if earliest is None or self.batch_until is None:
+        if earliest is None or self.batched_until is None:
             return earliest
-        return max(earliest, self.batch_until)
+        return max(earliest, self.batched_until)
+
+    @property
+    def batched_until(self) -> datetime | None:
+        """Until when only a batch may attempt it; None if any worker may."""
+        return None if self.attempts else self.batch_until
 
     @property
     def blocks_lane(self) -> bool:
@@ -192,7 +198,7 @@ def next_step(life: Life, now: datetime, *, probe: bool = False, in_batch: bool 
         return End()
     if life.place is Place.QUEUED:
         return Wait(None)
-    if not in_batch and life.batch_until is not None and now < life.batch_until:
+    if not in_batch and life.batched_until is not None and now < life.batched_until:
         return Wait(life.next_attempt_at)
     resend, held = life.resend, life.phase is Phase.HELD
     if resend is not None and resend.at <= now and not (resend.yields_to_circuit and held):
@@ -374,7 +380,7 @@ def _after_attempt(life: Life, fact: AttemptEnded, now: datetime) -> Life:
         is_new = life.resend is not None and life.resend.asked_at == attempt.resend_asked_at
     else:
         is_new = attempt.number > life.attempts
-    counted = replace(life, attempts=max(life.attempts, attempt.number), batch_until=None)
+    counted = replace(life, attempts=max(life.attempts, attempt.number))
     if life.phase.ended or attempt.round != life.round:
         return counted
     if is_new and attempt.trigger is Trigger.RETRY and life.began_at is not None:

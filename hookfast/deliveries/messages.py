@@ -163,14 +163,12 @@ class ReceivedSignals:
 @dataclass(frozen=True, slots=True)
 class StepInput:
     """Input of the step activity. `now` is the workflow's time, which the worker's clock may not
-    have reached. `due` is the time of the timer that fired, if one did. `fresh`: the workflow has
-    just been started, so the row as the relay read it is used. `cancelled`: the workflow's
+    have reached. `due` is the time of the timer that fired, if one did. `cancelled`: the workflow's
     cancellation was already requested in Temporal."""
 
     delivery_id: str
     plan: PlanSpec
     now: datetime
     due: datetime | None = None
-    fresh: bool = False
     cancelled: bool = False
     signals: ReceivedSignals | None = None

@@ -2,16 +2,15 @@
 
 A batch starts with the waiting deliveries. It stays open while it attempts them, and the relay adds
 new ones, which need no workflow and do not wait for one. If the worker dies, a relay takes the
-added deliveries again as soon as the time in their rows ends.
+added deliveries again as soon as the time in their rows ends. `hookfast.deliveries.batch_life` says
+when a batch takes deliveries, and what becomes of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -19,173 +18,144 @@ from temporalio.client import Client, WorkflowFailureError
 from temporalio.service import RPCError
 
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.batch_messages import MOST, PER_ENDPOINT
+from hookfast.deliveries.batch_life import BatchLife, Joining, Step
 from hookfast.deliveries.time_budget import LOCAL_STEP
+from hookfast.dispatch.pace import Pace
 from hookfast.dispatch.start import start_batch
-from hookfast.storage.deliveries.outbox import PendingDelivery
+from hookfast.storage.deliveries.outgoing import Outgoing
 from hookfast.telemetry import instruments
 
-Take = Callable[[Sequence[str]], None]
 OnStart = Callable[[RPCError | None], None]
 
-_OPEN_SECONDS = 1.0
-"""How long a batch stays open. At 50 deliveries a second that is one workflow for 50 of them."""
-_NEXT_SECONDS = 0.85
-"""The next batch is started when one has been open for so long, or is half full, so that nothing
-waits for a workflow to start. At 350 deliveries a second p99 fell from 26 to 17 ms."""
 _PAUSE = timedelta(seconds=1)  # between two tries to start a batch
 _LONGEST_SECONDS = 10.0  # a batch that takes longer has lost its worker
-_TOO_LONG_SECONDS = 2.5
-"""A batch that takes longer is too large for this worker. After 5 s it gives its deliveries back,
-to be claimed again, so that a worker with 0.15 cores fell from 60 deliveries a second to 10."""
-_FEWEST = 2 * PER_ENDPOINT  # fewer would not use all requests that an endpoint may get at once
 
 
 class Batch:
-    """A batch of this worker. `in_progress` counts its unfinished deliveries by endpoint.
-
-    `opens` is done once deliveries may be added, or never can be. `complete` is done when no more
-    can be added, and `rests` when only requests to slow receivers are left. `most` is how many
-    deliveries it takes, and `took` the seconds from its first attempts until it rested.
-    """
+    """A batch of this worker. `read` has its deliveries as they were read, until it is their turn;
+    `on_change` is called when it may have room, or leave room for another."""
 
     def __init__(
-        self, batch_id: str, rows: Sequence[PendingDelivery] = (), *, most: int = MOST
+        self,
+        batch_id: str,
+        deliveries: Sequence[Outgoing] = (),
+        *,
+        life: BatchLife,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        loop = asyncio.get_running_loop()
         self.id = batch_id
-        self.took: float | None = None
-        self._most = most
-        self._opened_at: float | None = None
-        self.in_progress: Counter[str] = Counter()
-        self._endpoints: dict[str, str] = {}
-        self.opens: asyncio.Future[None] = loop.create_future()
-        self.complete: asyncio.Future[None] = loop.create_future()
-        self.rests: asyncio.Future[None] = loop.create_future()
-        self._take: Take | None = None
-        self._next_at = math.inf
-        self._closed = False
-        self._adding = 0
-        self._note(rows)
+        self.life = life
+        self.read = {one.delivery_id: one for one in deliveries}
+        self._on_change = on_change
+        self._woken = asyncio.Event()
 
-    @property
-    def room(self) -> int:
-        """How many more deliveries fit into it."""
-        return 0 if self._closed else max(0, self._most - len(self._endpoints))
-
-    @property
-    def is_opening(self) -> bool:
-        """Whether deliveries can be added as soon as its attempts begin."""
-        return not self.opens.done() and self.room > 0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether deliveries can be added now."""
-        return self._take is not None and self.room > 0
-
-    @property
-    def closes_soon(self) -> bool:
-        """Whether it is time to start the next batch."""
-        return self.room <= self._most // 2 or asyncio.get_running_loop().time() > self._next_at
-
-    def open(self, take: Take) -> None:
-        """Let deliveries be added from now on: `take` is called with their ids to attempt them."""
-        loop = asyncio.get_running_loop()
-        self._take, self._opened_at = take, loop.time()
-        _done(self.opens)
-        if self.room:
-            self._next_at = loop.time() + _NEXT_SECONDS
-            loop.call_later(_OPEN_SECONDS, self.close)
-        else:
-            self.close()
+    def open(self) -> None:
+        """Let its attempts begin, and deliveries be added."""
+        self.life.opened(_now())
+        self._changed()
 
     @contextmanager
-    def adding(self) -> Iterator[None]:
-        """Keep the batch from being complete while deliveries are being leased for it."""
-        self._adding += 1
+    def leasing(self) -> Iterator[None]:
+        """Keep the batch from ending while deliveries are being leased for it."""
+        self.life.leasing()
         try:
             yield
         finally:
-            self._adding -= 1
-            if self._closed and not self._adding:
-                _done(self.complete)
+            self.life.leased()
+            self.wake()
 
-    def add(self, rows: Sequence[PendingDelivery]) -> bool:
+    def add(self, deliveries: Sequence[Outgoing], *, leased_until: float) -> bool:
         """Attempt these deliveries, which were leased for this batch. Return False if the batch has
         ended."""
-        if self._take is None:
+        joining = [_joining(one, leased_until) for one in deliveries]
+        if not self.life.joined(joining, _now()):
             return False
-        self._note(rows)
-        self._take([row.delivery_id for row in rows])
-        if not self.room:
-            self.close()
+        self.read |= {one.delivery_id: one for one in deliveries}
+        self.wake()
         return True
 
-    def finished(self, delivery_ids: Iterable[str]) -> None:
-        """Stop counting these deliveries: they were attempted, or have left the batch."""
-        self.in_progress.subtract(
-            self._endpoints[one] for one in delivery_ids if one in self._endpoints
-        )
+    def next_step(self) -> Step:
+        """Return what to do now."""
+        phase = self.life.phase
+        step = self.life.next_step(_now())
+        if self.life.phase is not phase:
+            self._changed()
+        return step
+
+    async def news(self, until: float) -> None:
+        """Wait for something that changes the next step, or until this time."""
+        self._woken.clear()
+        if not self.life.has_news:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await self._woken.wait()
+
+    def wake(self) -> None:
+        """Take the next step now, if something has changed it."""
+        if self.life.has_news:
+            self._woken.set()
 
     def close(self) -> None:
         """Add no more deliveries, except those that are being leased for it already."""
-        self._closed = True
-        _done(self.opens)
-        if not self._adding:
-            _done(self.complete)
-
-    def rest(self) -> None:
-        """Make room for another batch: only requests to slow receivers are left of this one."""
-        self.close()
-        if self.took is None and self._opened_at is not None:
-            self.took = asyncio.get_running_loop().time() - self._opened_at
-        _done(self.rests)
+        self.life.stopped()
+        self.wake()
 
     def end(self) -> None:
         """End the batch, even if deliveries are being leased for it."""
-        self._take = None
-        self.in_progress.clear()
-        self.rest()
-        _done(self.complete)
+        self.life.ended(_now())
+        self.read.clear()
+        self._changed()
 
-    def _note(self, rows: Sequence[PendingDelivery]) -> None:
-        self._endpoints |= {row.delivery_id: row.endpoint_id for row in rows}
-        self.in_progress.update(row.endpoint_id for row in rows)
+    def _changed(self) -> None:
+        self._woken.set()
+        self._on_change()
 
 
 class Batches:
-    """The batches of one worker. `on_room` is called when one has ended and there is room. `most`
-    is how many deliveries the next one takes: fewer while this worker is slow."""
+    """The batches of one worker. `on_change` is called when one takes deliveries, has closed, or
+    leaves room for another; `on_end` when one has ended."""
 
     def __init__(
-        self, client: Client, *, on_room: Callable[[], None], clock: Clock = utc_now
+        self,
+        client: Client,
+        *,
+        pace: Pace,
+        on_change: Callable[[], None],
+        on_end: Callable[[], None],
+        clock: Clock = utc_now,
     ) -> None:
         self.running: set[asyncio.Task[None]] = set()
-        self.most = MOST
         self._client = client
-        self._on_room = on_room
+        self._pace = pace
+        self._on_change = on_change
+        self._on_end = on_end
         self._clock = clock
         self._known: dict[str, Batch] = {}
 
     @property
-    def at_work(self) -> list[Batch]:
-        """The batches that keep the worker busy."""
-        return [one for one in self._known.values() if not one.rests.done()]
+    def busy(self) -> int:
+        """How many batches keep the worker busy."""
+        return sum(one.life.is_busy for one in self._known.values())
 
     @property
     def open(self) -> Batch | None:
         """The first batch that deliveries can be added to now."""
-        return next((one for one in self._known.values() if one.is_open), None)
+        return next((one for one in self._known.values() if one.life.is_open), None)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a batch takes deliveries as soon as its attempts begin."""
+        return any(one.life.is_starting for one in self._known.values())
 
     @property
     def next_is_due(self) -> bool:
         """Whether the batch that takes deliveries closes soon, and none is there to follow it."""
-        usable = [one for one in self._known.values() if one.is_open or one.is_opening]
-        return len(usable) == 1 and usable[0].is_open and usable[0].closes_soon
+        batch = self.open
+        return batch is not None and batch.life.closes_soon(_now()) and not self._has_another(batch)
 
     def in_progress(self, endpoint_id: str) -> int:
         """How many deliveries of this endpoint are in batches."""
-        return sum(one.in_progress[endpoint_id] for one in self._known.values())
+        return sum(one.life.in_progress[endpoint_id] for one in self._known.values())
 
     def get(self, batch_id: str) -> Batch | None:
         """The batch with this id, or None if another worker started it."""
@@ -194,25 +164,31 @@ class Batches:
     def begin(
         self,
         batch_id: str,
-        rows: Sequence[PendingDelivery],
+        deliveries: Sequence[Outgoing],
         *,
         leased_until: datetime,
         on_start: OnStart,
     ) -> None:
-        """Start a batch of these rows, which belong to it until `leased_until`; without rows it
-        waits for deliveries to be added. `on_start` is called after each try to start it, with None
-        or with Temporal's error."""
-        self._known[batch_id] = batch = Batch(batch_id, rows, most=self.most)
-        ids = [row.delivery_id for row in rows]
+        """Start a batch of these deliveries, which belong to it until `leased_until`; without any,
+        it waits for deliveries to be added. `on_start` is called after each try to start it, with
+        None or with Temporal's error."""
+        until = _now() + (leased_until - self._clock()).total_seconds()
+        first = [_joining(one, until) for one in deliveries]
+        life = BatchLife(first, most=self._pace.batch_size)
+        batch = Batch(batch_id, deliveries, life=life, on_change=self._on_change)
+        self._known[batch_id] = batch
+        ids = [one.delivery_id for one in deliveries]
         task = asyncio.create_task(self._run(batch_id, ids, leased_until, on_start), name=batch_id)
         self.running.add(task)
 
         def over(task: asyncio.Task[None]) -> None:
             self.running.discard(task)
             del self._known[batch_id]
-            batch.end()
-            self._learn(batch.took)
-            self._on_room()  # its endpoints may have deliveries that waited for this
+            batch.close()  # if its attempts go on without a workflow, they end soon
+            if life.took is not None:
+                self._pace.batch_rested(life.took)
+            self._on_change()
+            self._on_end()
 
         task.add_done_callback(over)
 
@@ -221,15 +197,9 @@ class Batches:
         for one in self._known.values():
             one.close()
 
-    def _learn(self, took: float | None) -> None:
-        """Halve the size after a batch that took too long; double it when twice as many would not
-        have."""
-        if took is None:
-            return
-        if took > _TOO_LONG_SECONDS:
-            self.most = max(_FEWEST, self.most // 2)
-        elif took < _TOO_LONG_SECONDS / 2:
-            self.most = min(MOST, 2 * self.most)
+    def _has_another(self, batch: Batch) -> bool:
+        others = (one.life for one in self._known.values() if one is not batch)
+        return any(one.is_open or one.is_starting for one in others)
 
     async def _run(
         self, batch_id: str, ids: Sequence[str], leased_until: datetime, on_start: OnStart
@@ -254,13 +224,19 @@ class Batches:
                 await handle.result()
 
 
-def closed_batch(batch_id: str) -> Batch:
-    """A batch that another worker started. Nothing can be added to it here."""
-    batch = Batch(batch_id)
-    batch.close()
-    return batch
+def batch_of_another(
+    batch_id: str, delivery_ids: Sequence[str], deliveries: Sequence[Outgoing]
+) -> Batch:
+    """Return a batch that another worker started, of those of its deliveries that have a row and of
+    those that have none. Nothing can be added to it here."""
+    endpoints = {one.delivery_id: one.endpoint.endpoint_id for one in deliveries}
+    first = [Joining(one, endpoints.get(one, "")) for one in delivery_ids]
+    return Batch(batch_id, deliveries, life=BatchLife(first, closed=True))
 
 
-def _done(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def _joining(one: Outgoing, leased_until: float) -> Joining:
+    return Joining(one.delivery_id, one.endpoint.endpoint_id, leased_until)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -10,7 +10,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookfast.clock import utc_now
-from hookfast.dispatch.first_attempts import FirstAttempts
+from hookfast.dispatch.pace import Pace
 from hookfast.outage_log import DATABASE
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
@@ -27,9 +27,7 @@ _UNMOVED_AFTER = timedelta(hours=1)
 log = structlog.get_logger()
 
 
-async def send_heartbeats(
-    database: Database, worker_id: str, first_attempts: FirstAttempts
-) -> None:
+async def send_heartbeats(database: Database, worker_id: str, pace: Pace) -> None:
     """Report every few seconds that this worker is alive."""
     while True:
         try:
@@ -39,7 +37,7 @@ async def send_heartbeats(
                     worker_id,
                     version=VERSION,
                     now=utc_now(),
-                    batching=first_attempts.batched,
+                    batching=pace.batched,
                 )
         except SQLAlchemyError as error:
             DATABASE.failed(

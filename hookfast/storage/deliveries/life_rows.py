@@ -21,14 +21,16 @@ _C = _DELIVERIES.c
 
 _SAME = (
     *("attempts", "retries", "due_at", "recheck_at", "began_at", "waiting_since", "round"),
-    *("last_error", "finished_at", "batch_until"),
+    *("last_error", "finished_at"),
 )
 """The fields of a life that are columns as they are."""
 _CONVERTED = (
     *("status", "reason", "excluded_seconds", "released", "place"),
     *("resend_asked_at", "resend_yields", "resend_not_before"),
 )
-_READ = (*_CONVERTED, *_SAME)
+_LEASE = "batch_until"
+"""The field of a life that is the outbox's."""
+_READ = (*_CONVERTED, *_SAME, _LEASE)
 COLUMNS = tuple(_C[name] for name in _READ)
 """The columns that `life_of` reads, in this order."""
 _PHASES = {
@@ -39,9 +41,8 @@ _PHASES = {
 }
 _NOTHING = timedelta(0)
 _ANSWER = ("last_attempt_at", "last_result", "last_status_code", "last_duration_ms")
-WRITTEN = frozenset({*_READ, *_ANSWER, "next_attempt_at", "updated_at"})
-"""The columns with a delivery's state. After the row's insert, only `lives` writes them; the outbox
-also writes `batch_until`, to give a delivery to a batch or take it back."""
+WRITTEN = frozenset({*_CONVERTED, *_SAME, *_ANSWER, "next_attempt_at", "updated_at"})
+"""The columns with a delivery's state. After the row's insert, only `lives` writes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ def life_of(row: Sequence[Any]) -> Life:
         resend=None if asked_at is None else Resend(asked_at, bool(yields), not_before),
         released=bool(released),
         place=None if place is None else Place(place),
-        **dict(zip(_SAME, state[len(_CONVERTED) :], strict=True)),
+        **dict(zip((*_SAME, _LEASE), state[len(_CONVERTED) :], strict=True)),
     )
 
 

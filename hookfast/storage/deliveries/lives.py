@@ -1,15 +1,14 @@
 """The stored lives of deliveries. `apply` is the only code that writes a delivery's state: it locks
-the rows, applies facts to the current lives, and saves the results. One column of the state has a
-second writer: the outbox gives a delivery to a batch, or takes it back, by `batch_until`.
+the rows, applies facts to the current lives, and saves the results.
 
 Rows are locked in the order of their ids, before anything else that is locked with them: endpoints,
 circuits, limits. Two transactions that share rows always wait for each other in the same order.
 
 The outbox columns (`started_at`, `leased_until`, `wake_count`, `urgency`) say whether the workflow
-knows of a change. Code that changes a life from outside its workflow puts the row into the outbox
-in the same transaction (`wake`), so that a crash right after the commit loses no action. A batch
-does so after each first attempt that does not finish its delivery, which then gets its own
-workflow.
+knows of a change; `batch_id` and `batch_until` lease a delivery to a batch. Code that changes a
+life from outside its workflow puts the row into the outbox in the same transaction (`wake`), so
+that a crash right after the commit loses no action. A batch does so after each first attempt that
+does not finish its delivery, which then gets its own workflow.
 
 If the head of a lane leaves it, the next delivery moves up in the same transaction, so that a crash
 at any line leaves either the old head or the new one, which is in the outbox.

@@ -76,6 +76,14 @@ class PendingDelivery:
         return self.wake_count > (0 if self.batch_id is None else 1)
 
 
+@dataclass(frozen=True, slots=True)
+class BatchLease:
+    """A batch's lease of deliveries: only this batch may make their first attempts until then."""
+
+    batch_id: str
+    until: datetime
+
+
 _NAMES = tuple(field.name for field in fields(PendingDelivery) if field.name != "life")
 PENDING = (_C.id.label("delivery_id"), *(_C[name] for name in _NAMES[1:]), *COLUMNS)
 """The columns that `pending_from_row` reads, in this order."""
@@ -83,12 +91,6 @@ PENDING = (_C.id.label("delivery_id"), *(_C[name] for name in _NAMES[1:]), *COLU
 _TIME = _C.leased_until.type
 _IDS: BindParameter[Any] = bindparam("ids", expanding=True)
 _FIND_ALL = select(*PENDING).where(_C.id.in_(_IDS))
-_UNCHANGED = select(_C.id).where(
-    _C.id.in_(_IDS),
-    _C.wake_count == 0,
-    _C.batch_id == bindparam("batch"),
-    _C.batch_until.is_not(None),
-)
 _LEASE = (
     update(_DELIVERIES).where(_C.id.in_(_IDS)).values(leased_until=bindparam("until", type_=_TIME))
 )
@@ -143,30 +145,15 @@ async def lease(
         await connection.execute(_GIVE_TO_BATCH, given | {"batch": batch_id})
 
 
-async def find_pending(connection: AsyncConnection, delivery_id: str) -> PendingDelivery | None:
-    """Return a delivery in the form that the relay uses, whether it is in the outbox or not."""
-    found = await connection.execute(select(*PENDING).where(_C.id == delivery_id))
-    row = found.first()
-    return None if row is None else pending_from_row(row)
-
-
 async def find_many_pending(
     connection: AsyncConnection, delivery_ids: Sequence[str]
 ) -> list[PendingDelivery]:
-    """Return several deliveries as `find_pending` does. Those without a row are left out."""
+    """Return deliveries in the form that the relay uses, whether they are in the outbox or not.
+    Those without a row are left out."""
     if not delivery_ids:
         return []
     found = await connection.execute(_FIND_ALL, {"ids": list(delivery_ids)})
     return [pending_from_row(row) for row in found]
-
-
-async def find_unchanged(
-    connection: AsyncConnection, delivery_ids: Sequence[str], *, batch_id: str
-) -> set[str]:
-    """Return the ids of the deliveries that have not changed since this batch took them. A change
-    from outside always increments `wake_count`, and only the batch attempts them meanwhile."""
-    found = await connection.execute(_UNCHANGED, {"ids": list(delivery_ids), "batch": batch_id})
-    return set(found.scalars())
 
 
 async def mark_started(
@@ -228,7 +215,7 @@ def _in_batch(delivery_ids: Sequence[str], batch_id: str) -> Select[tuple[str]]:
     held = (
         select(_C.id)
         .where(_C.id.in_(sorted(delivery_ids)), _C.batch_id == batch_id)
-        .where(_C.batch_until.is_not(None))
+        .where(_C.batch_until.is_not(None), _C.attempts == 0)
         .order_by(_C.id)
         .with_for_update()
         .cte("held")

@@ -1,10 +1,11 @@
 """Loads what an attempt needs: the delivery, its event, and the endpoint with decrypted secrets.
 Bodies of more than 16 KiB are left to `bodies`.
 
-The relay has just read all of this for the deliveries that it starts, so it primes the loader, and
-their first attempts, run eagerly in the same process, need no query at all. Whether a delivery may
-be sent (its life, its endpoint's gate) is read again for each attempt, except one that begins a
-moment after the relay read it. The rest is cached until it changes, events within a size limit.
+The relay loads the deliveries of a batch all at once, in the transaction that leases them, and
+hands them over as values: alone, each costs 20 times as much (0.41 ms of CPU where 32 together cost
+0.02 ms each on SQLite; 0.75 and 0.03 ms on PostgreSQL). Whether a delivery may be sent (its life,
+its endpoint's gate) is read again before an attempt that begins later than a moment after it was
+read. The rest is cached until it changes, events within a size limit.
 """
 
 from __future__ import annotations
@@ -29,12 +30,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.database.small_body import small_body
 from hookfast.storage.deliveries import life_rows
 from hookfast.storage.deliveries.bodies import StoredBody
-from hookfast.storage.deliveries.outbox import (
-    PendingDelivery,
-    find_many_pending,
-    find_pending,
-    find_unchanged,
-)
+from hookfast.storage.deliveries.outbox import BatchLease, PendingDelivery, find_many_pending
 from hookfast.storage.endpoints import mappings
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint, EndpointCache
 from hookfast.storage.inbox import inbox_entries
@@ -51,7 +47,6 @@ _FIND_EVENTS = select(
 _CACHE_BYTES = 8 * 1024 * 1024
 _EVENT_BYTES = 700  # memory of a cached event, without its body
 _RAW_BYTES = 2_000  # memory of a cached request with its headers, without its body
-_PRIMED_LIMIT = 10_000
 FRESH_SECONDS = 0.5
 """Seconds for which a read of a delivery and its endpoint is valid. Before a request that begins
 later, both are read again (see `activities.delivery`), so nothing is sent that long after a cancel,
@@ -116,27 +111,12 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Primed:
-    """A delivery as the relay read it, whose first attempt begins at once."""
-
-    row: PendingDelivery
-    gate: Gate
-    mapping: str | None
-    read_at: float
-
-
-@dataclass(frozen=True, slots=True)
 class DeliveryWithEndpoint:
     """An outbox row, with its endpoint and the endpoint's gate as they are now."""
 
     row: PendingDelivery
     endpoint: CachedEndpoint
     gate: Gate
-
-    def in_batch(self, batch_id: str, until: datetime) -> DeliveryWithEndpoint:
-        """Return the delivery as it is after a batch has taken it."""
-        life = replace(self.row.life, batch_until=until)
-        return replace(self, row=replace(self.row, batch_id=batch_id, life=life))
 
 
 class OutgoingLoader:
@@ -145,7 +125,6 @@ class OutgoingLoader:
 
     def __init__(self, database: Database, keyring: Keyring, *, clock: Clock = utc_now) -> None:
         self._database = database
-        self._clock = clock
         self._endpoints = EndpointCache(keyring, clock=clock)
         self._events: LRUCache[str, OutgoingEvent] = LRUCache(
             _CACHE_BYTES, getsizeof=lambda event: len(event.body or b"") + _EVENT_BYTES
@@ -153,7 +132,6 @@ class OutgoingLoader:
         self._raws: LRUCache[str, RawHead] = LRUCache(
             _CACHE_BYTES, getsizeof=lambda raw: len(raw.body or b"") + _RAW_BYTES
         )
-        self._primed: LRUCache[str, _Primed] = LRUCache(_PRIMED_LIMIT)
 
     async def with_endpoints(
         self, connection: AsyncConnection, deliveries: Sequence[PendingDelivery]
@@ -166,84 +144,80 @@ class OutgoingLoader:
             for row in deliveries
         ]
 
-    async def prime(
+    async def read_events(
+        self, connection: AsyncConnection, deliveries: Sequence[PendingDelivery]
+    ) -> None:
+        """Read the events of these deliveries, for their starts and their first attempts."""
+        await self._load_events(connection, {row.event_id for row in deliveries})
+
+    async def of_rows(
         self,
         connection: AsyncConnection,
         deliveries: Sequence[DeliveryWithEndpoint],
         *,
         read_at: float,
-    ) -> None:
-        """Read the events of these deliveries, and remember both for their first attempts. The
-        deliveries were read at `read_at`."""
-        new = [one.row for one in deliveries if one.row.new]
-        events = await self._load_events(connection, {row.event_id for row in new})
-        await self._load_raws(connection, new, events)
-        mapped = await _load_mappings(connection, new)
-        now = self._clock()
-        for one in deliveries:
-            row = one.row
-            if row.new and (row.deliver_at is None or row.deliver_at <= now):
-                self._primed[row.delivery_id] = _Primed(
-                    row, one.gate, mapped.get(row.subscription_id), read_at
-                )
-
-    async def renew(self, delivery_ids: Sequence[str], *, batch_id: str) -> None:
-        """Read these deliveries of a batch again, all at once, unless they were read just now. For
-        an unchanged delivery, only the fact that it has not changed is read."""
-        now = asyncio.get_running_loop().time()
-        stale = [
-            one
-            for one in delivery_ids
-            if (primed := self._primed.get(one)) is None or now - primed.read_at > FRESH_SECONDS / 2
+        plan: PlanSpec | None = None,
+        batch: BatchLease | None = None,
+    ) -> list[Outgoing]:
+        """Return what the attempts of these deliveries need, without those whose event is missing.
+        They were read at `read_at`, and are about to be given to `batch`. `plan` is the retry plan
+        that they started with (None: their endpoint's)."""
+        rows = [one.row for one in deliveries]
+        events = await self._load_events(connection, {row.event_id for row in rows})
+        raws = await self._load_raws(connection, rows, events)
+        mapped = await _load_mappings(connection, rows)
+        return [
+            _outgoing(
+                one,
+                event,
+                raw=raws.get(_raw_id(one.row, event) or ""),
+                mapping=mapped.get(one.row.subscription_id),
+                plan=plan,
+                batch=batch,
+                read_at=read_at,
+            )
+            for one in deliveries
+            if (event := events.get(one.row.event_id)) is not None
         ]
-        if not stale:
-            return
-        async with self._database.read(quick=True) as connection:
-            same = await find_unchanged(connection, stale, batch_id=batch_id)
-            known = {
-                one: self._primed[one].row for one in stale if one in same and one in self._primed
-            }
-            others = [one for one in stale if one not in known]
-            rows = [*known.values(), *await find_many_pending(connection, others)]
-            await self.prime(connection, await self.with_endpoints(connection, rows), read_at=now)
 
-    def endpoints_of(self, delivery_ids: Iterable[str]) -> dict[str, str]:
-        """Return the endpoint ids of those deliveries whose first attempt is about to begin."""
-        primed = ((one, self._primed.get(one)) for one in delivery_ids)
-        return {one: known.row.endpoint_id for one, known in primed if known is not None}
-
-    async def load(
-        self, delivery_id: str, *, plan: PlanSpec | None = None, fresh: bool = False
-    ) -> Outgoing:
+    async def load(self, delivery_id: str, *, plan: PlanSpec | None = None) -> Outgoing:
         """Return what the next attempt of this delivery needs. `plan` is the retry plan that it
-        started with (None: its endpoint's). `fresh`: no attempt was made before, so what the relay
-        read is valid."""
-        primed = self._primed.pop(delivery_id, None)
-        if primed is not None and fresh and (known := self._from_memory(primed, plan)) is not None:
-            return known if known.is_recent else await self.refresh(known)
+        started with (None: its endpoint's)."""
+        found = await self.load_many([delivery_id], plan=plan)
+        if not found:
+            raise NotFound(f"There is no delivery {delivery_id}, or its event is missing.")
+        return found[0]
+
+    async def load_many(
+        self, delivery_ids: Sequence[str], *, plan: PlanSpec | None = None
+    ) -> list[Outgoing]:
+        """Return what the attempts of these deliveries need, as `load` does. Those without a row or
+        an event are left out."""
         read_at = asyncio.get_running_loop().time()
         async with self._database.read(quick=True) as connection:
-            row = await find_pending(connection, delivery_id)
-            if row is None:
-                raise NotFound(f"There is no delivery {delivery_id}.")
-            current = await gates(connection, {row.endpoint_id})
-            endpoints = await self._endpoints.load(connection, current)
-            events = await self._load_events(connection, {row.event_id})
-            raws = await self._load_raws(connection, [row], events)
-            mapped = await _load_mappings(connection, [row])
-        if row.event_id not in events:
-            raise NotFound(f"The event of {delivery_id} is missing.")
-        event = events[row.event_id]
-        return _outgoing(
-            row,
-            event,
-            endpoints[row.endpoint_id],
-            current[row.endpoint_id].gate,
-            raw=raws.get(_raw_id(row, event) or ""),
-            mapping=mapped.get(row.subscription_id),
-            plan=plan,
-            read_at=read_at,
-        )
+            rows = await find_many_pending(connection, delivery_ids)
+            known = await self.with_endpoints(connection, rows)
+            return await self.of_rows(connection, known, read_at=read_at, plan=plan)
+
+    async def refresh_many(self, deliveries: Iterable[Outgoing]) -> dict[str, Outgoing]:
+        """Read again, all at once, what may have changed of these deliveries. Those that no longer
+        exist are left out."""
+        before = {one.delivery_id: one for one in deliveries}
+        read_at = asyncio.get_running_loop().time()
+        async with self._database.read(quick=True) as connection:
+            rows = await find_many_pending(connection, list(before))
+            known = await self.with_endpoints(connection, rows)
+        return {
+            one.row.delivery_id: replace(
+                before[one.row.delivery_id],
+                life=one.row.life,
+                batch_id=one.row.batch_id,
+                gate=one.gate,
+                endpoint=one.endpoint,
+                read_at=read_at,
+            )
+            for one in known
+        }
 
     async def refresh(self, outgoing: Outgoing) -> Outgoing:
         """Read again what may have changed: the life, the gate and the endpoint. Raises NotFound if
@@ -261,28 +235,6 @@ class OutgoingLoader:
             gate=current[endpoint_id].gate,
             endpoint=endpoints[endpoint_id],
             read_at=read_at,
-        )
-
-    def _from_memory(self, primed: _Primed, plan: PlanSpec | None) -> Outgoing | None:
-        """Return what an attempt needs from the caches, or None if a part is no longer cached."""
-        row = primed.row
-        event = self._events.get(row.event_id)
-        endpoint = self._endpoints.get(row.endpoint_id)
-        if event is None or endpoint is None:
-            return None
-        inbox_id = _raw_id(row, event)
-        raw = None if inbox_id is None else self._raws.get(inbox_id)
-        if inbox_id is not None and raw is None:
-            return None
-        return _outgoing(
-            row,
-            event,
-            endpoint,
-            primed.gate,
-            raw=raw,
-            mapping=primed.mapping,
-            plan=plan,
-            read_at=primed.read_at,
         )
 
     async def load_endpoint(self, endpoint_id: str) -> CachedEndpoint:
@@ -304,11 +256,6 @@ class OutgoingLoader:
         self._events.pop(outgoing.event.event_id, None)
         if outgoing.raw is not None:
             self._raws.pop(outgoing.raw.inbox_id, None)
-
-    def forget_primed(self) -> None:
-        """Forget the primed deliveries, because a circuit changed in this process: first attempts
-        that have not begun read again whether they may be sent."""
-        self._primed.clear()
 
     async def _load_events(
         self, connection: AsyncConnection, event_ids: set[str]
@@ -358,16 +305,16 @@ def _raw_id(row: PendingDelivery, event: OutgoingEvent) -> str | None:
 
 
 def _outgoing(
-    row: PendingDelivery,
+    one: DeliveryWithEndpoint,
     event: OutgoingEvent,
-    endpoint: CachedEndpoint,
-    gate: Gate,
     *,
     raw: RawHead | None,
     mapping: str | None,
     plan: PlanSpec | None,
+    batch: BatchLease | None,
     read_at: float,
 ) -> Outgoing:
+    row, endpoint = one.row, one.endpoint
     return Outgoing(
         delivery_id=row.delivery_id,
         event_type=row.event_type,
@@ -376,11 +323,11 @@ def _outgoing(
         payload=row.payload,
         event=event,
         endpoint=endpoint,
-        gate=gate,
+        gate=one.gate,
         raw=raw,
         mapping=mapping,
         plan=endpoint.plan if plan is None else plan,
-        batch_id=row.batch_id,
-        life=row.life,
+        batch_id=row.batch_id if batch is None else batch.batch_id,
+        life=row.life if batch is None else replace(row.life, batch_until=batch.until),
         read_at=read_at,
     )

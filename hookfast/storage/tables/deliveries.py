@@ -26,8 +26,7 @@ _CHECKED = ("event_type", "reason", "last_result", "last_status_code")
 class Delivery(Record, table=True):
     """One (event, subscription) pair, its workflow and its message id.
 
-    Its state is a `hookfast.deliveries.life.Life`, which `storage.deliveries.lives` alone writes,
-    except `batch_until`, which is also the outbox's.
+    Its state is a `hookfast.deliveries.life.Life`, which `storage.deliveries.lives` alone writes.
     `next_attempt_at` is derived from it, for lists and for the sweep. `signals_applied` counts the
     signals that were applied, and names the run that received them. `last_result`,
     `last_status_code` and `last_duration_ms` are the answer to the newest recorded attempt, which
@@ -35,7 +34,8 @@ class Delivery(Record, table=True):
 
     Also the outbox: a row whose `started_at` is NULL still needs its workflow started or woken, in
     the order of `urgency`. `wake_count` is how often it was put back; 0: it was never started.
-    `batch_id` is the batch that took its first attempt, and is kept afterwards.
+    `batch_id` is the batch that took its first attempt, until `batch_until`; both are kept
+    afterwards.
 
     With ordered delivery, `lane` is its lane (`hookfast.deliveries.lane`), NULL without.
     `lane_position` is the order in which the deliveries of a lane were committed.

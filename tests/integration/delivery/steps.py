@@ -17,8 +17,7 @@ from hookfast.deliveries.facts import Action
 from hookfast.deliveries.messages import ReceivedSignals, StepInput, StepResult
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.deliveries.time_budget import FAST_LANE
-from hookfast.dispatch.retry_lag import RetryLag
-from hookfast.dispatch.start_window import StartWindow
+from hookfast.dispatch.pace import Pace
 from hookfast.sender import Sender
 from hookfast.slots import Slots
 from hookfast.storage.database.engine import Database
@@ -61,8 +60,7 @@ class Steps:
             fast_lane_timeout=FAST_LANE,
             held_backstop=timedelta(hours=6),
             on_commit=lambda _: None,
-            retry_lag=RetryLag(),
-            window=StartWindow(),
+            pace=Pace(),
         )
         self._runs = count()
 

@@ -13,11 +13,10 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities import batch_member
 from activities.attempt import AttemptRunner
-from activities.batch import BatchActivities
+from activities.batch_member import BatchRows
 from hookfast.clock import utc_now
-from hookfast.deliveries import batch_messages
+from hookfast.deliveries import batch_life, batch_messages
 from hookfast.deliveries.batch_messages import BatchResult
 from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.dispatch import batches
@@ -25,7 +24,6 @@ from hookfast.dispatch.start import start_batch
 from hookfast.ids import new_id
 from hookfast.storage.database.availability import connection_lost
 from hookfast.storage.deliveries import outbox, outgoing
-from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import Recorder
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.tables import Delivery
@@ -174,7 +172,7 @@ async def test_slow_receivers_leave_room_for_another_batch(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both batches that may run at once wait for slow receivers, for longer than this test."""
-    monkeypatch.setattr(batch_member, "SLOW", timedelta(minutes=1))
+    monkeypatch.setattr(batch_life, "SLOW", timedelta(minutes=1))
     late: list[str] = []
     for _ in range(2):
         late += await stack.deliver_together(await stack.endpoint("/slow/4"))
@@ -200,16 +198,15 @@ async def test_action_requested_before_the_first_attempt_takes_effect(
     stack: Stack, action: Any
 ) -> None:
     """The batch reads the row again right before it sends the first byte."""
-    requested, plan = asyncio.Event(), BatchActivities._plan
+    requested, load = asyncio.Event(), AttemptRunner.load
 
-    async def slow_plan(self: BatchActivities, *arguments: Any) -> Any:
-        planned = await plan(self, *arguments)
+    async def slow_load(self: AttemptRunner, *arguments: Any) -> None:
+        await load(self, *arguments)
         await requested.wait()
-        return planned
 
     with (
         patch.object(outgoing, "FRESH_SECONDS", 0.0),  # a read row is out of date at once
-        patch.object(BatchActivities, "_plan", slow_plan),
+        patch.object(AttemptRunner, "load", slow_load),
     ):
         [delivery] = await stack.deliver_together(await stack.endpoint("/ok"))
 
@@ -294,28 +291,28 @@ async def test_a_batch_hands_records_that_fail_to_temporal(stack: Stack) -> None
 async def test_a_batch_without_a_database_returns_its_deliveries_for_another_try(
     stack: Stack,
 ) -> None:
-    load, failures = OutgoingLoader.load, iter(range(20))
+    take, failures = BatchRows.take, iter(range(20))
 
-    async def failing(self: OutgoingLoader, *given: Any, **options: Any) -> Any:
+    async def failing(self: BatchRows, delivery_id: str) -> Any:
         for _ in failures:
             raise connection_lost(OSError("the database is away"))
-        return await load(self, *given, **options)
+        return await take(self, delivery_id)
 
-    with patch.object(OutgoingLoader, "load", failing):
+    with patch.object(BatchRows, "take", failing):
         ids = await stack.deliver_together(await stack.endpoint("/ok"), 20)
         await stack.until_all(ids, "delivered")
     assert sent(stack) == Counter(ids)
 
 
 async def test_an_unexpected_error_with_one_delivery_does_not_stop_its_batch(stack: Stack) -> None:
-    load, failures = OutgoingLoader.load, iter([KeyError("a bug")])
+    take, failures = BatchRows.take, iter([KeyError("a bug")])
 
-    async def failing(self: OutgoingLoader, *given: Any, **options: Any) -> Any:
+    async def failing(self: BatchRows, delivery_id: str) -> Any:
         for error in failures:
             raise error
-        return await load(self, *given, **options)
+        return await take(self, delivery_id)
 
-    with patch.object(OutgoingLoader, "load", failing):
+    with patch.object(BatchRows, "take", failing):
         ids = await stack.deliver_together(await stack.endpoint("/ok"), 10)
         await stack.until_all(ids, "delivered")
     assert sent(stack) == Counter(ids)

@@ -15,7 +15,7 @@ from temporalio.testing import WorkflowEnvironment
 from activities import job as job_module
 from hookfast.clock import utc_now
 from hookfast.deliveries.job import JobProgress
-from hookfast.dispatch import relay, sweep
+from hookfast.dispatch import starts, sweep
 from hookfast.dispatch.workflow_starter import stopped
 from hookfast.settings.settings import Settings
 from hookfast.storage.database.engine import Database
@@ -228,14 +228,14 @@ async def test_a_job_waits_for_temporal_and_loses_no_delivery(
     """Temporal fails for the first eight starts."""
     ids = await seed_ended(stack.database, await stack.endpoint("/ok"), 10)
     away = iter(range(8))
-    start_or_wake = relay.start_or_wake
+    start_or_wake = starts.start_or_wake
 
     async def flaky(*args: Any, **options: Any) -> bool:
         if next(away, None) is not None:
             raise RPCError("Temporal is away.", RPCStatusCode.UNAVAILABLE, b"")
         return await start_or_wake(*args, **options)
 
-    monkeypatch.setattr(relay, "start_or_wake", flaky)
+    monkeypatch.setattr(starts, "start_or_wake", flaky)
 
     job = await until_ended(stack, await start(stack))
 

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 import pytest
 
-from hookfast.deliveries import batch_messages
+from hookfast.deliveries import batch_life, batch_messages
 from hookfast.deliveries.batch_messages import BatchResult
-from hookfast.dispatch import batches, relay
+from hookfast.dispatch import claim
 from hookfast.dispatch.batches import Batch
 from tests.integration.delivery.conftest import Stack
 from tests.integration.delivery.plans import PATIENT
@@ -28,7 +28,7 @@ def first_attempts() -> str:
 @pytest.fixture(autouse=True)
 def open_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep batches open for 3 s, so that on a busy machine the next delivery still joins one."""
-    monkeypatch.setattr(batches, "_OPEN_SECONDS", 3.0)
+    monkeypatch.setattr(batch_life, "OPEN_SECONDS", 3.0)
 
 
 async def batches_of(stack: Stack, ids: list[str]) -> set[str]:
@@ -137,17 +137,17 @@ async def test_deliveries_that_never_reached_their_batch_are_taken_by_another(
     first = await stack.deliver_together(endpoint)
     await stack.until_all(first, "delivered")
     add, results = Batch.add, iter([batch == "crashed"])
-    lease = relay.BATCH_LEASE
+    lease = claim.BATCH_LEASE
 
-    def losing(self: Batch, rows: Any) -> bool:
-        monkeypatch.setattr(relay, "BATCH_LEASE", lease)
+    def losing(self: Batch, rows: Any, **lease_end: float) -> bool:
+        monkeypatch.setattr(claim, "BATCH_LEASE", lease)
         for added in results:
             self.close()  # so that they cannot join this one again
             return added
-        return add(self, rows)
+        return add(self, rows, **lease_end)
 
     with patch.object(Batch, "add", losing):
-        monkeypatch.setattr(relay, "BATCH_LEASE", timedelta(seconds=1))
+        monkeypatch.setattr(claim, "BATCH_LEASE", timedelta(seconds=1))
         second = await stack.deliver_together(endpoint)
         await stack.until_all(second, "delivered")
     [before, after] = [(await stack.row(one)).batch_id for one in (*first, *second)]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -19,12 +19,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.messages import Urgency
-from hookfast.dispatch.batches import Batches
-from hookfast.dispatch.first_attempts import FirstAttempts, Setting
+from hookfast.dispatch.pace import MOST_STARTS, Pace, Setting
 from hookfast.dispatch.relay import Relay
-from hookfast.dispatch.retry_lag import RetryLag
-from hookfast.dispatch.start_window import StartWindow
-from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
 from hookfast.settings.settings import Settings
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.database.doorbell import doorbell_for
@@ -65,14 +61,9 @@ async def make_relay(database: Database) -> AsyncIterator[MakeRelay]:
             database=database,
             loader=OutgoingLoader(database, KEYRING),
             doorbell=bells[-1],
-            batch=batch,
             lease=lease,
             fast_lane_timeout=timedelta(seconds=5),
-            retry_lag=RetryLag(),
-            window=StartWindow(),
-            first_attempts=FirstAttempts(first),
-            batches=Batches(client, on_room=bells[-1].wake),
-            unhealthy=UnhealthyEndpoints(),
+            pace=Pace(first, most_claimed=batch),
         )
 
     yield make
@@ -189,7 +180,13 @@ async def test_first_steps_are_expected_in_the_process_that_starts_them(
 ) -> None:
     """Temporal's SDK says whether the first task came to this process."""
     expected: list[str] = []
-    monkeypatch.setattr(StartWindow, "expect_step", lambda _, one: expected.append(one))
+    ended = Pace.start_ended
+
+    def note(pace: Pace, delivery_id: str, **how: bool) -> None:
+        expected.extend([delivery_id] if how["step_here"] else [])
+        ended(pace, delivery_id, **how)
+
+    monkeypatch.setattr(Pace, "start_ended", note)
     endpoint = await stack.endpoint("/ok")
     delivery = await stack.deliver(endpoint)
     await stack.until_status(delivery, "delivered")
@@ -333,13 +330,16 @@ async def test_start_that_got_its_turn_late_is_not_made(
     relay = make_relay(client)  # type: ignore[arg-type] # the one call it makes
     now = utc_now()
     async with database.write() as connection:
-        (row,) = await claim(connection, limit=1, lease=LEASE, now=now)
-    outgoing = await relay._loader.load(delivery, fresh=True)
+        rows = await claim(connection, limit=1, lease=LEASE, now=now)
+        claimed = await OutgoingLoader(database, KEYRING).with_endpoints(connection, rows)
 
-    late = await relay._start_workflow(row, outgoing.endpoint, now + LEASE / 5)
-    assert (late, client.calls) == ("failed", 0)
-    in_time = await relay._start_workflow(row, outgoing.endpoint, now + LEASE)
-    assert (in_time, client.calls) == ("started", 1)
+    async def start(*, lease: datetime) -> bool:
+        relay._starts.add(claimed, lease=lease)
+        await relay._wait_for_starts()
+        return client.calls == 1
+
+    assert not await start(lease=now + LEASE / 5)
+    assert await start(lease=now + LEASE)
     await temporal.client.get_workflow_handle(f"delivery/{delivery}").terminate()
 
 
@@ -356,7 +356,7 @@ async def test_requests_of_people_are_leased_only_as_they_can_be_started(
     async with relaying(relay):
         await asyncio.sleep(2)
         assert await count_leased(database) == 20
-        assert client.calls <= StartWindow().size
+        assert client.calls <= MOST_STARTS / 4
         client.answer.set()
 
         async def none_left() -> bool:

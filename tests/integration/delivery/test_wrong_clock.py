@@ -9,7 +9,7 @@ import pytest
 
 from hookfast import clock
 from hookfast.clock import machine_now
-from hookfast.dispatch.retry_lag import LATE, RetryLag
+from hookfast.dispatch.pace import RETRY_LATE, Pace
 from hookfast.storage.database import server_clock
 from tests.integration.delivery.conftest import Stack
 
@@ -29,7 +29,7 @@ async def test_retry_follows_and_does_not_look_like_an_overload(
     ahead: int, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted: list[timedelta] = []
-    monkeypatch.setattr(RetryLag, "note", lambda _, late: noted.append(late))
+    monkeypatch.setattr(Pace, "retry_began", lambda _, late: noted.append(late))
     plan = {"delays_seconds": [1], "jitter": 0.0, "retry_on": "all"}
     endpoint = await stack.endpoint("/fail-first/1", plan=plan)
     delivery = await stack.deliver(endpoint)
@@ -37,4 +37,4 @@ async def test_retry_follows_and_does_not_look_like_an_overload(
     first, second = await stack.attempts(delivery)
     assert second.started_at - first.started_at > timedelta(seconds=0.9)
     assert len(stack.receiver.requests_for(delivery)) == 2
-    assert [late < LATE for late in noted] == [True]
+    assert [late < RETRY_LATE for late in noted] == [True]

@@ -927,6 +927,13 @@ def test_delivery_resent_after_its_cancel_waits_for_the_end_of_its_batched_attem
     assert planned(life, 4).number == 2
 
 
+def test_lease_of_a_batch_means_nothing_once_its_attempt_is_recorded() -> None:
+    first = ended(planned(NEW, 0), answer(503), started=0)
+    life = apply(replace(NEW, batch_until=at(30_000)), (1, first))
+    assert life.batch_until == at(30_000)  # only the outbox writes it
+    assert (life.next_attempt_at, planned(life, 61).number) == (at(61), 2)
+
+
 def test_retry_counts_if_a_resend_had_its_number() -> None:
     """The retry's worker is frozen while another makes the resend. If the retry did not count, it
     would be made once more."""

@@ -1,141 +1,70 @@
-"""The batches of a worker: which deliveries may be added to a batch, and until when."""
+"""The batches of a worker: what wakes a batch, and what it tells the relay."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from temporalio.client import Client
 
 from hookfast.clock import utc_now
+from hookfast.deliveries.batch_life import Attempt, BatchLife, End
 from hookfast.deliveries.batch_messages import MOST
-from hookfast.dispatch import batches
-from hookfast.dispatch.batches import Batch, Batches, closed_batch
-from hookfast.storage.deliveries.outbox import PendingDelivery
+from hookfast.dispatch.batches import Batch, Batches, batch_of_another
+from hookfast.dispatch.pace import Pace
+from hookfast.storage.deliveries.outgoing import Outgoing
 
 pytestmark = pytest.mark.anyio
 
 
-def rows(count: int, *, first: int = 0) -> list[PendingDelivery]:
-    fields: dict[str, Any] = {name: None for name in PendingDelivery.__slots__}
+def deliveries(count: int, *, first: int = 0) -> list[Outgoing]:
+    endpoint = SimpleNamespace(endpoint_id="ep_1")
+    fields: dict[str, Any] = {name: None for name in Outgoing.__slots__}
     return [
-        PendingDelivery(**fields | {"delivery_id": f"dlv_{number}", "endpoint_id": "ep_1"})
+        Outgoing(**fields | {"delivery_id": f"dlv_{number}", "endpoint": endpoint})
         for number in range(first, first + count)
     ]
 
 
-class Taken:
-    """Records the deliveries that a batch is to attempt."""
-
-    def __init__(self) -> None:
-        self.ids: list[str] = []
-
-    def __call__(self, delivery_ids: Sequence[str]) -> None:
-        self.ids.extend(delivery_ids)
-
-
-async def test_batch_takes_no_deliveries_before_it_is_open() -> None:
-    batch = Batch("btc_1", rows(1))
-    assert batch.is_opening
-    assert not batch.is_open
-    assert not batch.add(rows(1))
-    batch.open(Taken())
-    assert batch.is_open
-    assert batch.opens.done()
-
-
-async def test_added_deliveries_are_attempted() -> None:
-    batch, taken = Batch("btc_1", rows(1)), Taken()
-    batch.open(taken)
-    assert batch.add(rows(2, first=1))
-    assert taken.ids == ["dlv_1", "dlv_2"]
-    assert batch.in_progress == {"ep_1": 3}
-    assert batch.room == MOST - 3
-    assert not batch.complete.done()
-
-
-async def test_finished_delivery_keeps_its_place_but_is_not_in_progress() -> None:
-    """Otherwise a batch that waits for one slow receiver would keep a busy endpoint out."""
-    batch = Batch("btc_1", rows(3))
-    batch.open(Taken())
-    batch.finished(["dlv_0", "dlv_2", "dlv_unknown"])
-    assert batch.in_progress["ep_1"] == 1
-    assert batch.room == MOST - 3
-
-
-async def test_empty_batch_waits_for_deliveries() -> None:
-    batch, taken = Batch("btc_1"), Taken()
-    batch.open(taken)
-    assert batch.add(rows(1))
-    assert taken.ids == ["dlv_0"]
-
-
-async def test_next_batch_is_due_when_one_is_half_full() -> None:
-    batch = Batch("btc_1", rows(1))
-    batch.open(Taken())
-    assert not batch.closes_soon
-    batch.add(rows(MOST // 2, first=1))
-    assert batch.closes_soon
-    assert batch.is_open
-
-
-async def test_next_batch_is_due_shortly_before_one_closes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "_NEXT_SECONDS", -0.001)
-    batch = Batch("btc_1", rows(1))
-    assert not batch.closes_soon  # nothing can be added yet
-    batch.open(Taken())
-    assert batch.closes_soon
-    assert batch.is_open
-
-
-async def test_full_batch_is_complete() -> None:
-    full, filled = Batch("btc_1", rows(MOST)), Batch("btc_2", rows(1))
-    for one in (full, filled):
-        one.open(Taken())
-    assert full.complete.done()
-    assert filled.add(rows(MOST - 1, first=1))
-    assert filled.complete.done()
-    assert not filled.is_open
-
-
-async def test_batch_closes_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "_OPEN_SECONDS", 0.01)
-    batch = Batch("btc_1", rows(1))
-    batch.open(Taken())
+async def until_news(batch: Batch) -> None:
     async with asyncio.timeout(10):
-        await batch.complete
-    assert not batch.is_open
+        await batch.news(asyncio.get_running_loop().time() + 3600)
 
 
-async def test_closing_batch_waits_for_deliveries_that_are_being_leased() -> None:
-    batch, taken = Batch("btc_1", rows(1)), Taken()
-    batch.open(taken)
-    with batch.adding():
+async def test_added_deliveries_wake_the_batch() -> None:
+    batch = Batch("btc_1", life=BatchLife())
+    assert not batch.add(deliveries(1), leased_until=0.0)  # it is not open yet
+    batch.open()
+    batch.next_step()
+    waiting = asyncio.create_task(until_news(batch))
+    await asyncio.sleep(0)
+    assert batch.add(deliveries(2), leased_until=0.0)
+    await waiting
+    assert batch.next_step() == Attempt(["dlv_0", "dlv_1"])
+    assert list(batch.read) == ["dlv_0", "dlv_1"]
+
+
+async def test_lease_that_ends_wakes_a_closed_batch() -> None:
+    batch = Batch("btc_1", life=BatchLife())
+    batch.open()
+    with batch.leasing():
         batch.close()
-        assert not batch.complete.done()
-        assert batch.room == 0
-        assert batch.add(rows(1))
-    assert batch.complete.done()
-    assert taken.ids == ["dlv_0"]
+        batch.next_step()
+        waiting = asyncio.create_task(until_news(batch))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    await waiting
+    assert batch.next_step() == End()
+    assert not batch.add(deliveries(1), leased_until=0.0)
 
 
-async def test_ended_batch_takes_no_deliveries() -> None:
-    batch, taken = Batch("btc_1", rows(1)), Taken()
-    batch.open(taken)
-    with batch.adding():
-        batch.end()
-        assert batch.complete.done()
-        assert not batch.add(rows(1))
-    assert taken.ids == []
-
-
-async def test_batch_of_another_worker_takes_no_deliveries() -> None:
-    batch = closed_batch("btc_1")
-    batch.open(Taken())
-    assert batch.complete.done()
-    assert not batch.is_open
+async def test_batch_of_another_worker_has_the_deliveries_of_its_start() -> None:
+    batch = batch_of_another("btc_1", ["dlv_0", "dlv_gone"], deliveries(1))
+    batch.open()
+    assert batch.next_step() == Attempt(["dlv_0", "dlv_gone"])
+    assert not batch.life.is_open
 
 
 class Temporal:
@@ -151,27 +80,48 @@ class Temporal:
         await self.ended.wait()
 
 
-async def test_slow_worker_takes_fewer_deliveries_at_once_and_recovers() -> None:
-    loop = asyncio.get_running_loop()
-    temporal = Temporal()
-    all_batches = Batches(cast("Client", temporal), on_room=lambda: None)
+async def test_batches_say_when_they_change_and_end() -> None:
+    temporal, changes = Temporal(), list[str]()
+    pace = Pace()
+    batches = Batches(
+        cast("Client", temporal),
+        pace=pace,
+        on_change=lambda: changes.append("change"),
+        on_end=lambda: changes.append("end"),
+    )
+    batches.begin("btc_1", deliveries(1), leased_until=utc_now(), on_start=lambda _: None)
+    batch = batches.get("btc_1")
+    assert batch is not None
+    assert (batches.open, batches.is_starting, batches.busy) == (None, True, 1)
+    assert batches.in_progress("ep_1") == 1
+    batch.open()
+    assert changes == ["change"]
+    assert batches.open is batch
+    assert not batches.next_is_due
+    batch.add(deliveries(MOST // 2, first=1), leased_until=0.0)
+    assert batches.next_is_due
+    batches.begin("btc_2", (), leased_until=utc_now(), on_start=lambda _: None)
+    assert not batches.next_is_due  # it is there
+    temporal.ended.set()
+    await asyncio.wait(batches.running)
+    await asyncio.sleep(0)
+    assert changes[-1] == "end"
+    assert (batches.get("btc_1"), batches.busy) == (None, 0)
 
-    async def run_batch(name: str, *, took: float | None) -> None:
-        temporal.ended.clear()
-        all_batches.begin(name, rows(1), leased_until=utc_now(), on_start=lambda _: None)
-        batch = all_batches.get(name)
-        assert batch is not None
-        assert batch.room == all_batches.most - 1
-        if took is not None:
-            batch.open(Taken())
-            batch._opened_at = loop.time() - took
-        temporal.ended.set()
-        await asyncio.wait(all_batches.running)
-        await asyncio.sleep(0)
 
-    sizes = []
-    for number, took in enumerate((0.2, 2.0, 3.0, 3.0, 3.0, None, 2.0, 1.1, 0.2)):
-        await run_batch(f"btc_{number}", took=took)
-        sizes.append(all_batches.most)
-    # 2 s are no reason to change, and a batch that made no attempts says nothing
-    assert sizes == [MOST, MOST, 50, 32, 32, 32, 32, 64, MOST]
+async def test_batch_takes_as_many_deliveries_as_the_pace_says() -> None:
+    temporal, pace = Temporal(), Pace()
+    batches = Batches(
+        cast("Client", temporal), pace=pace, on_change=lambda: None, on_end=lambda: None
+    )
+    pace.batch_rested(3.0)
+    batches.begin("btc_1", deliveries(1), leased_until=utc_now(), on_start=lambda _: None)
+    batch = batches.get("btc_1")
+    assert batch is not None
+    assert batch.life.room == MOST // 2 - 1
+    batch.open()
+    batch.life.took = 0.1
+    temporal.ended.set()
+    await asyncio.wait(batches.running)
+    await asyncio.sleep(0)
+    assert pace.batch_size == MOST

@@ -66,7 +66,7 @@ async def test_a_new_delivery_that_moves_up_is_as_new_as_any_other(database: Dat
     )
     assert row.next_attempt_at >= before
     async with database.read() as connection:
-        pending = await outbox.find_pending(connection, second)
+        [pending] = await outbox.find_many_pending(connection, [second])
     assert pending is not None
     assert pending.new
     assert pending.due_from >= before > pending.created_at  # it is not late

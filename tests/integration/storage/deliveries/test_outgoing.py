@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from unittest.mock import AsyncMock, Mock
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import delete, text
 from structlog.testing import capture_logs
 
 from hookfast.clock import utc_now
 from hookfast.deliveries.life import Phase
 from hookfast.deliveries.retry_plan import DEFAULT_PLAN
 from hookfast.endpoints.circuit import EndpointState
+from hookfast.errors import NotFound
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, outbox, outgoing
-from hookfast.storage.deliveries.outbox import find_pending
+from hookfast.storage.deliveries.outbox import BatchLease
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.storage.endpoints import endpoint_state
 from hookfast.storage.keys import signing_keys
+from hookfast.storage.tables import Event
 from tests.integration.storage.deliveries.stored_lives import stored_life
 from tests.integration.storage.retention.ended import success
 from tests.support.seed import KEYRING, seed_delivery, seed_endpoint
@@ -37,112 +39,14 @@ def long_freshness(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing, "FRESH_SECONDS", LONG)
 
 
-class ManualClock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = utc_now()
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-async def prime(
-    database: Database, loader: OutgoingLoader, delivery: str, *, seconds_ago: float = 0
-) -> None:
-    """Prime the loader as the relay does, as of `seconds_ago`."""
-    read_at = asyncio.get_running_loop().time() - seconds_ago
-    async with database.read() as connection:
-        row = await find_pending(connection, delivery)
-        assert row is not None
-        rows = await loader.with_endpoints(connection, [row])
-        await loader.prime(connection, rows, read_at=read_at)
-
-
-async def primed_then_paused(
-    database: Database,
-    loader: OutgoingLoader,
-    *,
-    deliver_at: datetime | None = None,
-    seconds_ago: float = 0,
-) -> str:
-    """Store a delivery, prime the loader with it, and then pause its endpoint as another process
-    would. Returns its id."""
-    endpoint = await seed_endpoint(database, "https://example.com/hook")
-    delivery = await seed_delivery(database, endpoint, deliver_at=deliver_at)
-    await prime(database, loader, delivery, seconds_ago=seconds_ago)
-    async with database.write() as connection:
-        await endpoint_state.pause(connection, endpoint, now=utc_now())
-    return delivery
-
-
-@pytest.mark.parametrize(
-    ("seconds_ago", "state"),
-    [(0, EndpointState.ENABLED), (LONG + 1, EndpointState.PAUSED)],
-)
-async def test_primed_data_is_valid_for_a_moment_only(
-    database: Database, seconds_ago: float, state: EndpointState
-) -> None:
-    loader = OutgoingLoader(database, KEYRING)
-    delivery = await primed_then_paused(database, loader, seconds_ago=seconds_ago)
-    loaded = await loader.load(delivery, fresh=True)
-    assert loaded.gate.endpoint_state is state
-    assert loaded.is_recent
-
-
-async def test_primed_data_is_valid_for_a_first_attempt_only(database: Database) -> None:
-    loader = OutgoingLoader(database, KEYRING)
-    delivery = await primed_then_paused(database, loader)
-    assert (await loader.load(delivery)).gate.endpoint_state is EndpointState.PAUSED
-    # and it is used only once
-    assert (await loader.load(delivery, fresh=True)).gate.endpoint_state is EndpointState.PAUSED
-
-
-async def test_primed_data_can_be_forgotten(database: Database) -> None:
-    loader = OutgoingLoader(database, KEYRING)
-    delivery = await primed_then_paused(database, loader)
-    loader.forget_primed()
-    assert (await loader.load(delivery, fresh=True)).gate.endpoint_state is EndpointState.PAUSED
-
-
-async def test_a_scheduled_delivery_is_read_again_when_it_is_due(database: Database) -> None:
-    clock = ManualClock()
-    loader = OutgoingLoader(database, KEYRING, clock=clock)
-    later = clock.now + timedelta(seconds=1)
-    delivery = await primed_then_paused(database, loader, deliver_at=later)
-    clock.now = later
-    assert (await loader.load(delivery, fresh=True)).gate.endpoint_state is EndpointState.PAUSED
-
-
-async def test_a_scheduled_delivery_that_is_already_due_is_primed(database: Database) -> None:
-    loader = OutgoingLoader(database, KEYRING)
-    delivery = await primed_then_paused(database, loader, deliver_at=utc_now())
-    assert (await loader.load(delivery, fresh=True)).gate.endpoint_state is EndpointState.ENABLED
-
-
-async def test_primed_data_does_not_hide_an_attempt_that_was_made(
-    database: Database, endpoint: str
-) -> None:
-    """Temporal gave the first step to two workers, and the other has made the attempt."""
-    loader = OutgoingLoader(database, KEYRING)
-    delivery = await seed_delivery(database, endpoint)
-    await prime(database, loader, delivery)
-    fact = success(await stored_life(database, delivery), utc_now())
-    await Recorder(database).record(AttemptRecord(delivery_id=delivery, ended=fact))
-    life = (await loader.load(delivery)).life
-    assert (life.phase, life.attempts) == (Phase.DELIVERED, 1)
-
-
 async def test_refreshing_reads_the_life_and_the_gate_again(
     database: Database, endpoint: str
 ) -> None:
     """A worker does this right before a request that it begins late."""
     loader = OutgoingLoader(database, KEYRING)
-    delivery = await seed_delivery(database, endpoint)
-    await prime(database, loader, delivery, seconds_ago=LONG - 1)
-    loaded = await loader.load(delivery, fresh=True)
+    loaded = await loader.load(await seed_delivery(database, endpoint))
     async with database.write() as connection:
-        await actions.request(connection, delivery, "cancel", now=utc_now())
+        await actions.request(connection, loaded.delivery_id, "cancel", now=utc_now())
         await endpoint_state.pause(connection, endpoint, now=utc_now())
     assert (loaded.life.phase, loaded.gate.endpoint_state) == (
         Phase.WAITING,
@@ -153,20 +57,25 @@ async def test_refreshing_reads_the_life_and_the_gate_again(
         Phase.CANCELLED,
         EndpointState.PAUSED,
     )
-    assert refreshed.read_at >= loaded.read_at + LONG - 1
+    assert refreshed.read_at > loaded.read_at
     assert refreshed.event is loaded.event
 
 
+async def test_data_is_valid_for_a_moment_only(database: Database, endpoint: str) -> None:
+    loaded = await OutgoingLoader(database, KEYRING).load(await seed_delivery(database, endpoint))
+    assert loaded.is_recent
+    assert not replace(loaded, read_at=loaded.read_at - LONG - 1).is_recent
+
+
 @pytest.mark.parametrize("change", ["pause", "cancel", "resend", "taken", "given back", "recorded"])
-async def test_renewing_a_batch_finds_changes_of_its_deliveries(
+async def test_reading_a_batch_again_finds_changes_of_its_deliveries(
     database: Database, endpoint: str, change: Any
 ) -> None:
     loader = OutgoingLoader(database, KEYRING)
     until = utc_now() + timedelta(seconds=20)
     batched = {"batch_id": "btc_1", "batch_until": until, "leased_until": until}
     ids = [await seed_delivery(database, endpoint, **batched) for _ in range(2)]
-    for one in ids:
-        await prime(database, loader, one, seconds_ago=LONG)
+    loaded = await loader.load_many(ids)
     async with database.write() as connection:
         if change == "taken":
             await outbox.lease(connection, ids[:1], until=utc_now(), batch_id="btc_2")
@@ -178,11 +87,44 @@ async def test_renewing_a_batch_finds_changes_of_its_deliveries(
         fact = success(await stored_life(database, ids[0]), utc_now())
         record = AttemptRecord(delivery_id=ids[0], ended=fact, in_batch=True)
         await Recorder(database).record(record)
-    await loader.renew(ids, batch_id="btc_1")
-    changed, other = [await loader.load(one, fresh=True) for one in ids]
+    found = await loader.refresh_many(loaded)
+    changed, other = [found[one] for one in ids]
     assert changed.life == await stored_life(database, ids[0])
-    assert (other.life.batch_until, other.batch_id, other.is_recent) == (until, "btc_1", True)
+    assert (other.life.batch_until, other.batch_id) == (until, "btc_1")
     assert changed.batch_id == {"taken": "btc_2", "given back": None}.get(change, "btc_1")
+    assert changed.read_at > loaded[0].read_at
+
+
+async def test_deliveries_about_to_be_given_to_a_batch_are_loaded_as_they_will_be(
+    database: Database, endpoint: str
+) -> None:
+    ids = [await seed_delivery(database, endpoint) for _ in range(2)]
+    loader, until = OutgoingLoader(database, KEYRING), utc_now() + timedelta(seconds=20)
+    async with database.write() as connection:
+        rows = await outbox.find_many_pending(connection, ids)
+        given = await loader.of_rows(
+            connection,
+            await loader.with_endpoints(connection, rows),
+            read_at=0.0,
+            batch=BatchLease("btc_1", until),
+        )
+        await outbox.lease(connection, ids, until=until, batch_id="btc_1")
+    loaded = await loader.load_many(ids)
+    assert [replace(one, read_at=0.0) for one in loaded] == given
+
+
+async def test_deliveries_without_a_row_or_an_event_are_left_out(
+    database: Database, endpoint: str
+) -> None:
+    loader = OutgoingLoader(database, KEYRING)
+    ids = [await seed_delivery(database, endpoint) for _ in range(2)]
+    async with database.write() as connection:
+        rows = await outbox.find_many_pending(connection, ids[:1])
+        await connection.execute(delete(Event).where(Event.__table__.c.id == rows[0].event_id))
+    found = await loader.load_many([*ids, "dlv_unknown"])
+    assert [one.delivery_id for one in found] == ids[1:]
+    with pytest.raises(NotFound):
+        await loader.load(ids[0])
 
 
 async def test_an_endpoint_that_a_later_version_wrote_does_not_block_other_endpoints(
@@ -202,7 +144,7 @@ async def test_an_endpoint_that_a_later_version_wrote_does_not_block_other_endpo
     ids = [await seed_delivery(database, one) for one in (*endpoints, endpoint)]
     loader = OutgoingLoader(database, KEYRING)
     async with database.read() as connection:
-        rows = [row for one in ids if (row := await find_pending(connection, one)) is not None]
+        rows = await outbox.find_many_pending(connection, ids)
         with capture_logs() as lines:
             found = await loader.with_endpoints(connection, rows)
     faults = {one.endpoint.endpoint_id: one.endpoint.fault for one in found}
