@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
+from typing import Final
 
 from activities.heartbeat import TimeLeft
 from hookfast.deliveries.batch_messages import PER_ENDPOINT, SLOW
@@ -23,7 +24,10 @@ class BatchMember:
     when the request has ended.
     """
 
+    in_batch: Final = True
+
     def __init__(self, delivery_id: str, endpoint_id: str, left: TimeLeft) -> None:
+        self.now = left.now
         self.delivery_id = delivery_id
         self.endpoint_id = endpoint_id
         self._left: TimeLeft | None = left

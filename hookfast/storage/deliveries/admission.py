@@ -17,9 +17,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.clock import Clock
 from hookfast.deliveries.facts import AttemptPlan, Held, Limited, Undeliverable
 from hookfast.deliveries.lane import DeadLetterPolicy
-from hookfast.deliveries.life import next_step
 from hookfast.deliveries.outcome import Reason
-from hookfast.endpoints.circuit import Admission, Gate, admit, hold_reason
+from hookfast.endpoints.gate import Admission, Gate, due_attempt, hold_reason
 from hookfast.endpoints.limits import Granted, Limits
 from hookfast.errors import NotFound
 from hookfast.storage.circuits import circuits
@@ -65,13 +64,14 @@ async def decide(
         await lanes.lock(connection, [one.lane], now=now)
     gate = await _locked_gate(connection, endpoint_id)
     unchanged = LifeChange(one, one.life, one.answer)
-    if next_step(one.life, now, probe=gate.probes(delivery_id)) != attempt:
+    due, decision = due_attempt(one.life, gate, delivery_id, now)
+    if due != attempt:
         return Admitted(False, unchanged)
     fact: Held | Undeliverable
-    match admit(gate, delivery_id, attempt=attempt, released=one.life.released):
+    match decision:
         case Admission.SEND:
             return Admitted(True, unchanged)
-        case Admission.CLAIM if await circuits.claim_probe(
+        case Admission.CLAIM | Admission.PROBE if await circuits.claim_probe(
             connection, delivery_id, endpoint_id, until=now + probe_lease
         ):
             return Admitted(True, unchanged)
@@ -81,7 +81,7 @@ async def decide(
             fact = Undeliverable(attempt, reason, f"Nothing was sent: the endpoint is {state}.")
         case _:
             held = hold_reason(gate)
-            assert held is not None  # noqa: S101 - `admit` holds for no other gate
+            assert held is not None  # noqa: S101 - `gate.admit` holds for no other gate
             fact = Held(attempt, held, now + backstop)
     changes = await lives.apply(
         connection, [(delivery_id, fact)], now=now, locked=locked, dead_letters=dead_letters
