@@ -20,17 +20,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Collection
-from typing import Protocol
+from contextlib import AbstractAsyncContextManager
+from typing import TypeAlias
 
 import structlog
 
+from activities.batch_member import BatchMember
 from activities.body_maker import BodyMaker
+from activities.heartbeat import TimeLeft
 from activities.observed_attempt import ObservedAttempt
 from hookfast.byte_budget import NoRoom
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.facts import AttemptEnded, AttemptPlan
 from hookfast.deliveries.headers import JSON
-from hookfast.deliveries.life import Life
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.time_budget import RECORD_SHARE
@@ -58,24 +60,9 @@ class NoLongerDue(Exception):
     again."""
 
 
-class Lease(Protocol):
-    """The time in which nobody else makes the attempt: of an activity, or of a delivery in a batch
-    (`in_batch`). `now` is the clock, never behind the workflow's."""
-
-    @property
-    def in_batch(self) -> bool: ...
-
-    @property
-    def now(self) -> Clock: ...
-
-    def fits(self, seconds: float) -> bool:
-        """Whether something that takes this long ends before then."""
-
-    def still_owns(self, life: Life) -> bool:
-        """Whether it is still the lease of the delivery with this life."""
-
-    def answered(self) -> None:
-        """Note that the request has ended."""
+Lease: TypeAlias = TimeLeft | BatchMember
+"""The time in which nobody else makes the attempt: an activity's, or that of a delivery in a batch.
+Its `now` is the clock, never behind the workflow's."""
 
 
 def time_needed(outgoing: Outgoing) -> float:
@@ -103,7 +90,9 @@ class AttemptRunner:
         self._clock = clock
         self._late: set[asyncio.Task[None]] = set()
 
-    def room(self, outgoing: Outgoing, *, within: float = 0) -> AttemptRoom:
+    def room(
+        self, outgoing: Outgoing, *, within: float = 0
+    ) -> AbstractAsyncContextManager[AttemptRoom]:
         """Room for the body of an attempt, while the block lasts. Entering raises NoRoom if there
         is none within so many seconds."""
         return self._maker.room(outgoing, within=within)

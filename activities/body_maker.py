@@ -21,7 +21,9 @@ class BodyMaker:
         self._public_url = public_url
         self._preparing = asyncio.Lock()
 
-    def room(self, outgoing: Outgoing, *, within: float) -> AttemptRoom:
+    def room(
+        self, outgoing: Outgoing, *, within: float
+    ) -> AbstractAsyncContextManager[AttemptRoom]:
         """Room for the stored body and for what is made of it, while the block lasts. Entering
         raises NoRoom if there is none within so many seconds."""
         stored, endpoint = outgoing.stored_body, outgoing.endpoint

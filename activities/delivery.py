@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import structlog
@@ -204,15 +205,12 @@ class DeliveryActivities:
         stored = outgoing.stored_body
         with self._fast_lane.enter(outgoing.endpoint.endpoint_id) as entered:
             # The endpoint's timeout may have been raised since the workflow chose the lane.
-            if not entered or not lease.fits(time_needed(outgoing)):
-                return StepResult(lane_full=True)
-            if stored is not None and stored.is_large:
-                return StepResult(lane_full=True)
-            try:
-                async with self._runner.room(outgoing) as room:
-                    return await self._attempt_within_limits(outgoing, planned, room, lease)
-            except NoRoom:
-                return StepResult(lane_full=True)
+            fits = lease.fits(time_needed(outgoing)) and not (stored and stored.is_large)
+            if entered and fits:
+                with suppress(NoRoom):
+                    async with self._runner.room(outgoing) as room:
+                        return await self._attempt_within_limits(outgoing, planned, room, lease)
+        return StepResult(lane_full=True)
 
     async def _attempt_within_limits(
         self, outgoing: Outgoing, planned: AttemptPlan, room: AttemptRoom, lease: TimeLeft

@@ -35,7 +35,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import structlog
 
@@ -94,20 +95,25 @@ class ByteBudget:
         """The bytes that all claims hold."""
         return self._used + (0 if self._turn is None else self._turn.size)
 
+    @contextmanager
     def claim(
         self,
         what: str,
         *owners: str,
         expected: int = 0,
         on_drop: Callable[[], None] | None = None,
-    ) -> Claim:
-        """Return a claim without bytes, which holds those it grows by until its block ends or it is
-        closed. `what` names it in the log; `expected` is how many bytes it will need, as far as is
-        known. `on_drop`, called if it is slow and others need its room, has it closed soon; None:
-        it is never dropped."""
+    ) -> Iterator[Claim]:
+        """Yield a claim without bytes, which holds those it grows by until the block ends. `what`
+        names it in the log; `expected` is how many bytes it will need, as far as is known.
+        `on_drop`, called if it is slow and others need its room, has the block end soon; None: it
+        is never dropped."""
         claim = Claim(self, what, owners, expected, on_drop)
         self._claims.add(claim)
-        return claim
+        try:
+            yield claim
+        finally:
+            claim.shrink(claim.size)
+            self._claims.discard(claim)
 
     async def _grow(self, claim: Claim, size: int, within: float, *, loaded: bool) -> None:
         if self._take(claim, size):
@@ -267,17 +273,6 @@ class Claim:
         self.size = 0
         self.moved = 0
         self.begin()
-
-    def __enter__(self) -> Claim:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Give all its bytes back. It holds none from now on."""
-        self.shrink(self.size)
-        self._budget._claims.discard(self)
 
     async def grow(self, size: int, *, within: float | None = None, loaded: bool = False) -> None:
         """Hold `size` more bytes, and wait for room at most `within` seconds (10 by default).

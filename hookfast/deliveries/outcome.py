@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from hookfast.deliveries.evidence import Evidence
 from hookfast.errors import InvalidInput
@@ -130,15 +130,9 @@ class Outcome:
         """Whether the receiver answered with a 2xx status."""
         return self.result is Result.SUCCESS
 
-    def for_history(self) -> Outcome:
+    def for_history(self) -> Self:
         """Return the outcome as workflow history may keep it: without URL, headers and body."""
-        return Outcome(  # `replace` takes three times as long
-            result=self.result,
-            duration_ms=self.duration_ms,
-            status_code=self.status_code,
-            error=self.error,
-            retry_after_seconds=self.retry_after_seconds,
-        )
+        return replace(self, response_excerpt=None, evidence=None)
 
     @property
     def gone(self) -> bool:

@@ -9,7 +9,8 @@ once. Recently used bodies stay in a small part of the budget, for fan-outs and 
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -67,29 +68,43 @@ class AttemptBodies:
         self._idle: LRUCache[tuple[str, str], bytes] = LRUCache(idle_bytes, getsizeof=len)
         self._idle_claim = Claim(budget, "idle bodies", (), 0, None)
 
-    def room(
+    @asynccontextmanager
+    async def room(
         self, stored: StoredBody | None, *owners: str, more: int, within: float
-    ) -> AttemptRoom:
-        """Return the room for a body that an attempt sends, and for `more` bytes that it makes of a
-        large one. Its block ends when the attempt has ended. Entering it raises NoRoom after
-        `within` seconds."""
-        return AttemptRoom(self, stored, owners, more=more, within=within)
+    ) -> AsyncIterator[AttemptRoom]:
+        """Claim room for a body that an attempt sends, and for `more` bytes that it makes of a
+        large one. The block ends when the attempt has ended. Raises NoRoom after `within` seconds.
+        """
+        with self._budget.claim("attempt", *owners) as claim:
+            if stored is None or stored.content is not None:
+                yield AttemptRoom(claim, (stored and stored.content) or b"")
+                return
+            more += min(stored.size, SEND_BUFFER)
+            shared = self._shared.get((stored.table, stored.id))
+            missing = 0
+            if shared is None:
+                await claim.grow(stored.size + more, within=within)
+                shared = self._share(stored, claim)
+            else:
+                shared.users.append(claim)
+                missing = more
+            room = AttemptRoom(claim, b"", self, shared)
+            try:
+                if missing:
+                    await claim.grow(missing, within=within)
+                yield room
+            finally:
+                room.leave()
 
-    def claim(self, owners: tuple[str, ...]) -> Claim:
-        """Return a claim of an attempt of these owners, without bytes."""
-        return self._budget.claim("attempt", *owners)
-
-    def shared(self, stored: StoredBody) -> _SharedBody | None:
-        """Return a large body that an attempt sends now."""
-        return self._shared.get((stored.table, stored.id))
-
-    def share(self, stored: StoredBody, claim: Claim) -> _SharedBody:
+    def _share(self, stored: StoredBody, claim: Claim) -> _SharedBody:
         """Share a body that this claim counts, unless another attempt's does by now."""
-        shared = self.shared(stored)
+        key = (stored.table, stored.id)
+        shared = self._shared.get(key)
         if shared is None:
-            shared = self._shared[stored.table, stored.id] = _SharedBody(stored, claim)
+            shared = self._shared[key] = _SharedBody(stored, claim)
         else:
             claim.shrink(stored.size)
+        shared.users.append(claim)
         return shared
 
     async def load(self, shared: _SharedBody) -> bytes:
@@ -150,64 +165,25 @@ class AttemptBodies:
 
 
 class AttemptRoom:
-    """The room that one attempt has, and the body in it. A large one is empty until it is loaded; a
-    small one is there at once, and needs no claim."""
+    """The room that one attempt has, and the body in it, which is empty until it is loaded."""
 
-    __slots__ = ("_bodies", "_claim", "_more", "_owners", "_shared", "_stored", "_within", "body")
+    __slots__ = ("_bodies", "_claim", "_shared", "body")
 
     def __init__(
         self,
-        bodies: AttemptBodies,
-        stored: StoredBody | None,
-        owners: tuple[str, ...],
-        *,
-        more: int,
-        within: float,
+        claim: Claim,
+        body: bytes,
+        bodies: AttemptBodies | None = None,
+        shared: _SharedBody | None = None,
     ) -> None:
-        self.body = (stored and stored.content) or b""
+        self.body = body
+        self._claim = claim
         self._bodies = bodies
-        self._stored = stored
-        self._owners = owners
-        self._more = more
-        self._within = within
-        self._claim: Claim | None = None
-        self._shared: _SharedBody | None = None
-
-    async def __aenter__(self) -> AttemptRoom:
-        if self._stored is not None and self._stored.content is None:
-            try:
-                await self._claim_large(self._stored)
-            except BaseException:
-                self._close()
-                raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._close()
-
-    async def _claim_large(self, stored: StoredBody) -> None:
-        claim = self._claim = self._bodies.claim(self._owners)
-        more = self._more + min(stored.size, SEND_BUFFER)
-        shared = self._bodies.shared(stored)
-        if shared is None:
-            await claim.grow(stored.size + more, within=self._within)
-            self._use(self._bodies.share(stored, claim), claim)
-        else:
-            self._use(shared, claim)  # before it waits: the others may end meanwhile
-            await claim.grow(more, within=self._within)
-
-    def _use(self, shared: _SharedBody, claim: Claim) -> None:
-        shared.users.append(claim)
         self._shared = shared
-
-    def _close(self) -> None:
-        self.leave()
-        if self._claim is not None:
-            self._claim.close()
 
     async def load(self) -> None:
         """Load a large body. Raises BodyGone, and SQLAlchemy's errors."""
-        if self._shared is not None:
+        if self._bodies is not None and self._shared is not None:
             self.body = await self._bodies.load(self._shared)
 
     async def replace(self, made: bytes, *, more: int = 0) -> None:
@@ -219,10 +195,6 @@ class AttemptRoom:
         needed = len(made) + more + min(len(made), SEND_BUFFER)
         if needed <= 2 * SMALL_BYTES:
             needed = 0
-        if self._claim is None:
-            if not needed:
-                return
-            self._claim = self._bodies.claim(self._owners)
         if needed > self._claim.size:
             await self._claim.grow(needed - self._claim.size, within=0)
         else:
@@ -230,7 +202,7 @@ class AttemptRoom:
 
     def leave(self) -> None:
         """Give the stored body back."""
-        if self._shared is not None and self._claim is not None:
+        if self._bodies is not None and self._shared is not None:
             self._bodies.give_back(self._shared, self._claim)
             self._shared = None
 
