@@ -61,6 +61,7 @@ from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import actions, admission, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
 from hookfast.storage.deliveries.bodies import AttemptRoom
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
 
@@ -170,18 +171,19 @@ class DeliveryActivities:
             # both by Temporal's clock, which fired the timer; ours may differ
             self._retry_lag.note(activity.info().started_time - input.due)
         if decision is not Admission.SEND:
-            decided = await self._decide(outgoing, planned, lease)
-            if not decided.admitted:
-                return _result_of(decided.change.after, outgoing.plan)
+            change = await self._decide(outgoing, planned, lease)
+            if change is not None:
+                return _result_of(change.after, outgoing.plan)
         return await self._attempt(outgoing, planned, lease)
 
     async def _decide(
         self, outgoing: Outgoing, planned: AttemptPlan, lease: TimeLeft
-    ) -> admission.Admitted:
-        """Decide on an attempt that the gate did not let pass, with its rows locked."""
+    ) -> LifeChange | None:
+        """Decide on an attempt that the gate did not let pass, with its rows locked. None if it may
+        be made; otherwise how its delivery was changed."""
         endpoint = outgoing.endpoint
         async with self._database.write() as connection:
-            decided = await admission.decide(
+            change = await admission.decide(
                 connection,
                 outgoing.delivery_id,
                 endpoint.endpoint_id,
@@ -191,9 +193,9 @@ class DeliveryActivities:
                 dead_letters=self._dead_letters,
                 now=lease.now(),
             )
-        if decided.change.died:
+        if change is not None and change.died:
             self._on_commit(Wakeup.OUTBOX)
-        return decided
+        return change
 
     async def _attempt(
         self, outgoing: Outgoing, planned: AttemptPlan, lease: TimeLeft

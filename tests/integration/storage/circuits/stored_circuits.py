@@ -21,7 +21,7 @@ from hookfast.endpoints.circuit import (
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import admission, life_rows, lives
-from hookfast.storage.deliveries.admission import Admitted
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.endpoints import endpoint_health
 from hookfast.storage.owners import notifications
 from hookfast.storage.tables import Event, Notice
@@ -98,7 +98,7 @@ async def planned(database: Database, endpoint: str, delivery: str) -> AttemptPl
 
 async def decide(
     database: Database, endpoint: str, delivery: str, attempt: AttemptPlan | None = None
-) -> Admitted:
+) -> LifeChange | None:
     """Decide on an attempt whose endpoint's gate is closed."""
     attempt = attempt or await planned(database, endpoint, delivery)
     async with database.write() as connection:
@@ -116,9 +116,9 @@ async def decide(
 async def admitted(database: Database, endpoint: str, delivery: str) -> bool:
     """Return whether an attempt is admitted although its endpoint's gate is closed. Otherwise its
     delivery is held."""
-    decision = await decide(database, endpoint, delivery)
-    assert decision.admitted or decision.change.after.phase is Phase.HELD
-    return decision.admitted
+    change = await decide(database, endpoint, delivery)
+    assert change is None or change.after.phase is Phase.HELD
+    return change is None
 
 
 async def release(database: Database, delivery: str) -> None:
