@@ -1,7 +1,8 @@
-"""The gate of an endpoint: what of a delivery may be sent now. Pure.
+"""The gate of an endpoint, which decides whether a delivery's attempt may be made now. Pure.
 
-The state that people set for the endpoint and the state of its circuit decide, together with the
-delivery's life. Whoever is about to send a delivery asks `due_attempt`, with what was read last.
+It has the state that people set for the endpoint and the state of its circuit. A worker asks
+`due_attempt` when it has read a delivery, under locks if the gate does not let the attempt pass,
+and again right before the first byte if it read the delivery a while ago.
 """
 
 from __future__ import annotations
