@@ -21,24 +21,23 @@ import asyncio
 import random
 from collections.abc import Collection
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TypeAlias
 
 import structlog
 
 from activities.batch_member import BatchMember
 from activities.body_maker import BodyMaker
-from activities.observed_attempt import observed_attempt
+from activities.heartbeat import TimeLeft
+from activities.observed_attempt import ObservedAttempt
 from hookfast.byte_budget import NoRoom
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.facts import AttemptEnded, AttemptPlan
 from hookfast.deliveries.headers import JSON
-from hookfast.deliveries.life import next_step
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.outcome import Outcome
 from hookfast.deliveries.time_budget import RECORD_SHARE
 from hookfast.dispatch.request import outgoing_request
-from hookfast.endpoints.circuit import Admission, admit
+from hookfast.endpoints.gate import Admission
 from hookfast.errors import NotFound, Unavailable
 from hookfast.ids import new_id
 from hookfast.outage_log import DATABASE
@@ -46,7 +45,6 @@ from hookfast.sender import Sender
 from hookfast.sender.failure import not_made
 from hookfast.storage.database.availability import is_transient
 from hookfast.storage.deliveries.bodies import AttemptBodies, AttemptRoom, BodyGone
-from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.telemetry import spans
@@ -62,45 +60,14 @@ class NoLongerDue(Exception):
     again."""
 
 
-class Deadline(Protocol):
-    """The time after which another worker may make the same attempt."""
-
-    def fits(self, seconds: float) -> bool:
-        """Whether something that takes this long ends before then."""
+Lease: TypeAlias = TimeLeft | BatchMember
+"""The time in which nobody else makes the attempt: an activity's, or that of a delivery in a batch.
+Its `now` is the clock, never behind the workflow's."""
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptContext:
-    """An attempt that is about to be made. `now` is the clock, never behind the workflow's;
-    `member` is set where a batch makes the attempt."""
-
-    outgoing: Outgoing
-    attempt: AttemptPlan
-    now: Clock
-    member: BatchMember | None = None
-
-    @property
-    def delivery_id(self) -> str:
-        return self.outgoing.delivery_id
-
-    @property
-    def endpoint_id(self) -> str:
-        return self.outgoing.endpoint.endpoint_id
-
-    @property
-    def time_needed(self) -> float:
-        """Seconds that the request and its record take at most."""
-        return self.outgoing.endpoint.timeout_seconds + RECORD_SHARE.total_seconds()
-
-
-@dataclass(frozen=True, slots=True)
-class MadeAttempt:
-    """An attempt that was made. `change` is how it changed its delivery; None: the record could not
-    be committed in time, so the workflow has to record it."""
-
-    ended: AttemptEnded
-    outcome: Outcome
-    change: LifeChange | None
+def time_needed(outgoing: Outgoing) -> float:
+    """Return how many seconds the request and its record take at most."""
+    return outgoing.endpoint.timeout_seconds + RECORD_SHARE.total_seconds()
 
 
 class AttemptRunner:
@@ -124,54 +91,54 @@ class AttemptRunner:
         self._late: set[asyncio.Task[None]] = set()
 
     def room(
-        self, planned: AttemptContext, *, within: float = 0
+        self, outgoing: Outgoing, *, within: float = 0
     ) -> AbstractAsyncContextManager[AttemptRoom]:
-        """Room for the body of this attempt, while the block lasts. Entering raises NoRoom if there
+        """Room for the body of an attempt, while the block lasts. Entering raises NoRoom if there
         is none within so many seconds."""
-        return self._maker.room(planned.outgoing, within=within)
+        return self._maker.room(outgoing, within=within)
 
-    async def load(self, planned: AttemptContext, room: AttemptRoom) -> None:
-        """Load the body of this attempt if it is not in memory. Raises NoLongerDue if it was
-        deleted, and SQLAlchemy's errors."""
+    async def load(self, outgoing: Outgoing, room: AttemptRoom) -> None:
+        """Load the body of an attempt if it is not in memory. Raises NoLongerDue if it was deleted,
+        and SQLAlchemy's errors."""
         try:
             await room.load()
         except BodyGone:
-            self._loader.forget_event(planned.outgoing)
+            self._loader.forget_event(outgoing)
             raise NoLongerDue from None
 
     async def send_and_record(
-        self, planned: AttemptContext, room: AttemptRoom, left: Deadline
-    ) -> MadeAttempt:
-        """Make the attempt with the body that was loaded. Raises MappingFailed, NoLongerDue or
-        Unavailable (NoRoom, for instance) if nothing was sent."""
-        failed = await self._make(planned.outgoing, room)
-        started_at = planned.now()
-        with observed_attempt(planned.attempt, planned.outgoing, started_at=started_at) as observed:
-            outcome = await self._post(planned, room, left) if failed is None else failed
-            if planned.member is not None:
-                planned.member.answered()
+        self, outgoing: Outgoing, planned: AttemptPlan, room: AttemptRoom, lease: Lease
+    ) -> AttemptRecord:
+        """Make the planned attempt with the body that was loaded. If it could not be recorded in
+        time, the result has no change, and the workflow has to record it. Raises MappingFailed,
+        NoLongerDue or Unavailable (NoRoom, for instance) if nothing was sent."""
+        failed = await self._make(outgoing, room)
+        started_at = lease.now()
+        with ObservedAttempt(outgoing, planned) as observed:
+            outcome = failed or await self._post(outgoing, planned, room, lease)
+            lease.answered()
             ended = AttemptEnded(
                 attempt_id=new_id("att", started_at),
-                attempt=planned.attempt,
+                attempt=planned,
                 started_at=started_at,
                 outcome=outcome.for_history(),
-                plan=planned.outgoing.plan,
-                timeout_seconds=planned.outgoing.endpoint.timeout_seconds,
+                plan=outgoing.plan,
+                timeout_seconds=outgoing.endpoint.timeout_seconds,
                 jitter=random.random(),  # noqa: S311 - jitter, not a secret
             )
             record = AttemptRecord(
-                delivery_id=planned.delivery_id,
+                delivery_id=outgoing.delivery_id,
                 ended=ended,
                 excerpt=outcome.response_excerpt,
                 evidence=outcome.evidence,
-                limited=planned.outgoing.endpoint.limits is not None,
-                in_batch=planned.member is not None,
+                limited=outgoing.endpoint.limits is not None,
+                in_batch=lease.in_batch,
                 first_try=True,
-                trace_id=trace_id(planned.outgoing.event.traceparent),
+                trace_id=trace_id(outgoing.event.traceparent),
             )
-            change = await self._try_to_record(record)
-            observed.ended(outcome, change)
-        return MadeAttempt(ended, outcome, change)
+            await self._try_to_record(record)
+            observed.ended(record)
+        return record
 
     async def close(self) -> None:
         """Give up late records. Their workflows have the attempts, unless Temporal is away too."""
@@ -180,11 +147,12 @@ class AttemptRunner:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    async def _post(self, planned: AttemptContext, room: AttemptRoom, left: Deadline) -> Outcome:
-        outgoing, number = planned.outgoing, planned.attempt.number
+    async def _post(
+        self, outgoing: Outgoing, planned: AttemptPlan, room: AttemptRoom, lease: Lease
+    ) -> Outcome:
         endpoint, raw = outgoing.endpoint, outgoing.raw
         trace = outgoing.event.traceparent
-        with spans.request(endpoint.url, trace, resend_count=number - 1) as span:
+        with spans.request(endpoint.url, trace, resend_count=planned.number - 1) as span:
             try:
                 async with self._maker.alone_if_large(room.body):
                     headers, body = await outgoing_request(
@@ -192,7 +160,7 @@ class AttemptRunner:
                         endpoint=endpoint,
                         message_id=outgoing.delivery_id,
                         event_type=outgoing.event_type,
-                        attempt=number,
+                        attempt=planned.number,
                         timestamp=int(self._clock().timestamp()),
                         traceparent=span.traceparent,
                         content_type=JSON if raw is None else raw.content_type,
@@ -213,33 +181,26 @@ class AttemptRunner:
                     timeout=endpoint.timeout_seconds,
                     access=endpoint.access,
                     allowed_networks=endpoint.allowed_networks,
-                    confirm=lambda: self._confirm(planned, left),
+                    confirm=lambda: self._confirm(outgoing, planned, lease),
                     public_headers=_public_headers(outgoing),
                 )
             span.answered(outcome.result, outcome.status_code, succeeded=outcome.succeeded)
             return outcome
 
-    async def _confirm(self, planned: AttemptContext, left: Deadline) -> None:
+    async def _confirm(self, outgoing: Outgoing, planned: AttemptPlan, lease: Lease) -> None:
         """Check again that the attempt is due. The sender calls this when the connection is open
         and nothing was sent. Raises NoLongerDue if the delivery does something else next or may not
         be sent, and Unavailable if Temporal has given this step up: another worker may be making
         the same attempt."""
-        if planned.outgoing.is_recent:
+        if outgoing.is_recent:
             return
-        if not left.fits(RECORD_SHARE.total_seconds()):
+        if not lease.fits(RECORD_SHARE.total_seconds()):
             raise Unavailable("The step was given up before its request began.")
-        seen = await self._loader.refresh(planned.outgoing)
-        probe = seen.gate.probes(planned.delivery_id)
-        if planned.member is not None and not planned.member.still_owns(seen.life):
+        seen = await self._loader.refresh(outgoing)
+        due, admission = seen.due(lease.now(), in_batch=lease.in_batch)
+        if due != planned or not lease.still_owns(seen.life):
             raise NoLongerDue
-        in_batch = planned.member is not None
-        if next_step(seen.life, planned.now(), probe=probe, in_batch=in_batch) != planned.attempt:
-            raise NoLongerDue
-        decision = admit(
-            seen.gate, planned.delivery_id, attempt=planned.attempt, released=seen.life.released
-        )
-        claimed = decision is Admission.CLAIM and probe
-        if decision is not Admission.SEND and not claimed:
+        if admission not in (Admission.SEND, Admission.PROBE):  # a probe was claimed before
             raise NoLongerDue
 
     async def _make(self, outgoing: Outgoing, room: AttemptRoom) -> Outcome | None:
@@ -253,19 +214,20 @@ class AttemptRunner:
             return not_made(error)
         return None
 
-    async def _try_to_record(self, record: AttemptRecord) -> LifeChange | None:
-        """Record the attempt. None if that could not be committed in time."""
+    async def _try_to_record(self, record: AttemptRecord) -> None:
+        """Record the attempt, unless that cannot be committed in time."""
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + RECORD_SHARE.total_seconds()
         pause = _PAUSE_FIRST
         while True:
             try:
                 # also while the worker stops: the request was made, so record it
-                return await self._recorder.record(record, within=give_up_at - loop.time())
+                await self._recorder.record(record, within=give_up_at - loop.time())
+                return
             except NotFound:
                 raise
             except Exception as error:  # whatever it is, the request must not be repeated
-                record = replace(record, first_try=False)
+                record.first_try = False
                 if loop.time() + pause > give_up_at:
                     DATABASE.failed(
                         "An attempt could not be recorded; its workflow will retry the record.",
@@ -276,7 +238,7 @@ class AttemptRunner:
                     late = asyncio.create_task(self._record_late(record, pause))
                     self._late.add(late)
                     late.add_done_callback(self._late.discard)
-                    return None
+                    return
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, _PAUSE_LONGEST)
 

@@ -27,7 +27,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
+from activities.attempt import AttemptRunner, NoLongerDue, time_needed
 from activities.batch_member import BatchMember, BatchRows
 from activities.batch_results import GIVEN_UP, MemberResult, Status, result_of, with_status
 from activities.heartbeat import TimeLeft, heartbeat
@@ -45,13 +45,13 @@ from hookfast.deliveries.batch_messages import (
     workflow_id,
 )
 from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
-from hookfast.deliveries.life import Phase, next_step
+from hookfast.deliveries.life import Phase
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
 from hookfast.deliveries.time_budget import RECORD_SHARE, SLACK
 from hookfast.dispatch.batches import Batch, Batches, batch_of_another
 from hookfast.dispatch.pace import Pace
-from hookfast.endpoints.circuit import Admission, admit
+from hookfast.endpoints.gate import Admission
 from hookfast.errors import HookfastError, NotFound
 from hookfast.outage_log import DATABASE
 from hookfast.sender import EgressUnavailable
@@ -111,7 +111,7 @@ class BatchActivities:
         """Make the first attempts of these deliveries and of those that are added meanwhile.
         Deliveries that no longer belong to this batch are skipped."""
         async with heartbeat() as heartbeats:
-            left = TimeLeft(heartbeats)
+            left = TimeLeft(heartbeats, now=self._clock)
             batch = await self._batch_of(input)
             try:
                 results = await self._attempt_all(batch, left)
@@ -196,14 +196,15 @@ class BatchActivities:
         self, member: BatchMember, batch_id: str, rows: BatchRows
     ) -> MemberResult:
         try:
-            planned = self._plan(await rows.take(member.delivery_id), member, batch_id)
+            outgoing = await rows.take(member.delivery_id)
+            planned = self._plan(outgoing, member, batch_id)
             if isinstance(planned, MemberResult):
                 return planned
-            async with self._runner.room(planned) as room:
-                await self._runner.load(planned, room)
-                if not member.begin(planned.time_needed):
+            async with self._runner.room(outgoing) as room:
+                await self._runner.load(outgoing, room)
+                if not member.begin(time_needed(outgoing)):
                     return MemberResult(Status.RETURNED)
-                made = await self._runner.send_and_record(planned, room, member)
+                made = await self._runner.send_and_record(outgoing, planned, room, member)
         except NotFound:
             log.error("A delivery has no row; it is left out.", delivery_id=member.delivery_id)
             return MemberResult(Status.CONTINUES, "it has no row")
@@ -231,19 +232,18 @@ class BatchActivities:
                 exc_info=error,
             )
             return MemberResult(Status.LEAVES_UNSAVED, "it failed unexpectedly")
+        endpoint_id, outcome = outgoing.endpoint.endpoint_id, made.ended.outcome
         if made.change is None:
-            late = Unrecorded.of(member.delivery_id, planned.endpoint_id, made.ended)
+            late = Unrecorded.of(member.delivery_id, endpoint_id, made.ended)
             return MemberResult(Status.UNRECORDED, "recorded late", late)
-        self._pace.attempted(planned.endpoint_id, healthy=made.outcome.healthy)
+        self._pace.attempted(endpoint_id, healthy=outcome.healthy)
         if made.change.after.phase is Phase.DELIVERED:
             return MemberResult(Status.DELIVERED)
-        return MemberResult(
-            Status.CONTINUES, str(made.outcome.status_code or made.outcome.result.value)
-        )
+        return MemberResult(Status.CONTINUES, str(outcome.status_code or outcome.result.value))
 
     def _plan(
         self, outgoing: Outgoing, member: BatchMember, batch_id: str
-    ) -> AttemptContext | MemberResult:
+    ) -> AttemptPlan | MemberResult:
         """Plan the first attempt, if the batch may make it; otherwise return how the delivery
         leaves."""
         life, now = outgoing.life, self._clock()
@@ -255,20 +255,17 @@ class BatchActivities:
             return MemberResult(Status.CONTINUES, life.status.value)
         member.take(outgoing.endpoint)
         member.extend(until, now=now)
-        attempt = next_step(life, now, in_batch=True)
-        if not isinstance(attempt, AttemptPlan) or attempt.trigger is not Trigger.FIRST:
+        planned, admission = outgoing.due(now, in_batch=True)
+        if planned is None or planned.trigger is not Trigger.FIRST:
             return MemberResult(Status.LEAVES_UNSAVED, life.status.value)
-        decision = admit(
-            outgoing.gate, member.delivery_id, attempt=attempt, released=outgoing.life.released
-        )
-        if decision is not Admission.SEND:
+        if admission is not Admission.SEND:
             return MemberResult(Status.LEAVES_UNSAVED, "its endpoint takes nothing now")
         if outgoing.endpoint.limits is not None:
             return MemberResult(Status.LEAVES_UNSAVED, "its endpoint has limits")
         stored = outgoing.stored_body
         if stored is not None and stored.is_large:
             return MemberResult(Status.LEAVES_UNSAVED, "its body is large")
-        return AttemptContext(outgoing, attempt, self._clock, member)
+        return planned
 
     async def _record(self, delivery_id: str, ended: AttemptEnded) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from typing import Final
 
 from activities.heartbeat import TimeLeft
 from hookfast.deliveries.life import Life
@@ -15,9 +16,13 @@ from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 
 class BatchMember:
     """A delivery that belongs to a batch until its lease ends. It tells the batch how far its
-    attempt is. `endpoint` is None until its row was read."""
+    attempt is. `endpoint` is None until its row was read. For the attempt it is the lease
+    (`activities.attempt`)."""
+
+    in_batch: Final = True
 
     def __init__(self, delivery_id: str, batch: Batch, left: TimeLeft) -> None:
+        self.now = left.now
         self.delivery_id = delivery_id
         self.endpoint: CachedEndpoint | None = None
         self._batch = batch

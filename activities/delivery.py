@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import structlog
@@ -29,7 +29,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.attempt import AttemptContext, AttemptRunner, NoLongerDue
+from activities.attempt import AttemptRunner, NoLongerDue, time_needed
 from activities.heartbeat import TimeLeft, heartbeat
 from activities.waiting_room import WaitingRoom, postponed
 from hookfast.byte_budget import NoRoom
@@ -37,7 +37,7 @@ from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.actions import names
 from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger, Undeliverable
 from hookfast.deliveries.lane import DeadLetterPolicy, Place
-from hookfast.deliveries.life import Life, Phase, next_step
+from hookfast.deliveries.life import Life, Phase
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import (
     CANCELLED_IN_ITS_ROW,
@@ -52,7 +52,7 @@ from hookfast.deliveries.retry_plan import PlanSpec, parse_plan
 from hookfast.deliveries.time_budget import is_for_fast_lane
 from hookfast.deliveries.wording import reason_text
 from hookfast.dispatch.pace import Pace
-from hookfast.endpoints.circuit import Admission, admit
+from hookfast.endpoints.gate import Admission
 from hookfast.endpoints.limits import Granted
 from hookfast.errors import NotFound, Unavailable
 from hookfast.sender import EgressUnavailable
@@ -62,7 +62,7 @@ from hookfast.storage.deliveries import actions, admission, permits
 from hookfast.storage.deliveries.admission import PROBE_MARGIN
 from hookfast.storage.deliveries.bodies import AttemptRoom
 from hookfast.storage.deliveries.life_rows import LifeChange
-from hookfast.storage.deliveries.outgoing import OutgoingLoader
+from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
 
 _LEASE_MARGIN = timedelta(seconds=60)
@@ -70,14 +70,6 @@ _LEASE_MARGIN = timedelta(seconds=60)
 database may take to record one."""
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class _StepDone:
-    """The delivery after a step, and the attempt that it made, if any."""
-
-    life: Life
-    ended: AttemptEnded | None = None
 
 
 class DeliveryActivities:
@@ -121,7 +113,8 @@ class DeliveryActivities:
         # From the first line on: a worker that waits for the database is alive. A second try would
         # wait beside it and send the same when the database is back.
         async with heartbeat() as heartbeats:
-            result = await self._step(input, TimeLeft(heartbeats))
+            now = _clock_of(input.now, self._clock)
+            result = await self._step(input, TimeLeft(heartbeats, now=now))
             if result.status is DeliveryStatus.CANCELLED and not input.cancelled:
                 await self._cancel_workflow()
             return result
@@ -141,7 +134,7 @@ class DeliveryActivities:
                 await self._cancel_workflow()
             return result
 
-    async def _step(self, input: StepInput, left: TimeLeft) -> StepResult:
+    async def _step(self, input: StepInput, lease: TimeLeft) -> StepResult:
         try:
             if input.signals is not None:
                 async with self._database.write() as connection:
@@ -152,7 +145,7 @@ class DeliveryActivities:
                     self._on_commit(Wakeup.OUTBOX)
             while True:
                 try:
-                    return await self._read_and_attempt(input, left)
+                    return await self._read_and_attempt(input, lease)
                 except NoLongerDue:  # nothing was sent; read the row again
                     continue
         except NotFound as error:
@@ -168,131 +161,125 @@ class DeliveryActivities:
         except NoRoom:
             raise postponed(activity.info().attempt) from None
 
-    async def _read_and_attempt(self, input: StepInput, left: TimeLeft) -> StepResult:
+    async def _read_and_attempt(self, input: StepInput, lease: TimeLeft) -> StepResult:
         outgoing = await self._loader.load(input.delivery_id, plan=input.plan)
-        now = _clock_of(input.now, self._clock)
-        attempt = next_step(outgoing.life, now(), probe=outgoing.gate.probes(input.delivery_id))
-        step: _StepDone | StepResult = _StepDone(outgoing.life)
-        if isinstance(attempt, AttemptPlan):
-            is_first_try = activity.info().attempt == 1  # later ones are late by design
-            if attempt.trigger is Trigger.RETRY and input.due is not None and is_first_try:
-                # both by Temporal's clock, which fired the timer; ours may differ
-                self._pace.retry_began(activity.info().started_time - input.due)
-            step = await self._attempt(AttemptContext(outgoing, attempt, now), left)
-        if isinstance(step, StepResult):
-            return step
-        return self._result_of(step.life, outgoing.plan, after=step.ended)
+        planned, decision = outgoing.due(lease.now())
+        if planned is None:
+            return self._result_of(outgoing.life, outgoing.plan)
+        is_first_try = activity.info().attempt == 1  # later ones are late by design
+        if planned.trigger is Trigger.RETRY and input.due is not None and is_first_try:
+            # both by Temporal's clock, which fired the timer; ours may differ
+            self._pace.retry_began(activity.info().started_time - input.due)
+        if decision is not Admission.SEND:
+            change = await self._decide(outgoing, planned, lease)
+            if change is not None:
+                return self._result_of(change.after, outgoing.plan)
+        return await self._attempt(outgoing, planned, lease)
 
-    async def _attempt(self, planned: AttemptContext, left: TimeLeft) -> _StepDone | StepResult:
-        """Make the attempt, unless the circuit or the fast lane says no."""
-        if (change := await self._hold_if_needed(planned)) is not None:
-            return _StepDone(change.after)
-        if not activity.info().is_local:
-            async with self._waiting_room.room(planned) as room:
-                return await self._attempt_within_limits(planned, room, left)
-        stored = planned.outgoing.stored_body
-        with self._fast_lane.enter(planned.endpoint_id) as entered:
-            # The endpoint's timeout may have been raised since the workflow chose the lane.
-            if not entered or not left.fits(planned.time_needed):
-                return StepResult(lane_full=True)
-            if stored is not None and stored.is_large:
-                return StepResult(lane_full=True)
-            try:
-                async with self._runner.room(planned) as room:
-                    return await self._attempt_within_limits(planned, room, left)
-            except NoRoom:
-                return StepResult(lane_full=True)
-
-    async def _hold_if_needed(self, planned: AttemptContext) -> LifeChange | None:
-        """None if the attempt may be made; otherwise how the delivery was changed."""
-        outgoing = planned.outgoing
-        decision = admit(
-            outgoing.gate,
-            planned.delivery_id,
-            attempt=planned.attempt,
-            released=outgoing.life.released,
-        )
-        if decision is Admission.SEND:
-            return None
+    async def _decide(
+        self, outgoing: Outgoing, planned: AttemptPlan, lease: TimeLeft
+    ) -> LifeChange | None:
+        """Decide on an attempt that the gate did not let pass, with its rows locked. None if it may
+        be made; otherwise how its delivery was changed."""
+        endpoint = outgoing.endpoint
         async with self._database.write() as connection:
-            decided = await admission.decide(
+            change = await admission.decide(
                 connection,
-                planned.delivery_id,
-                planned.endpoint_id,
-                planned.attempt,
+                outgoing.delivery_id,
+                endpoint.endpoint_id,
+                planned,
                 backstop=self._held_backstop,
-                probe_lease=timedelta(seconds=outgoing.endpoint.timeout_seconds) + PROBE_MARGIN,
+                probe_lease=timedelta(seconds=endpoint.timeout_seconds) + PROBE_MARGIN,
                 dead_letters=self._dead_letters,
-                now=planned.now(),
+                now=lease.now(),
             )
-        if decided.admitted:
-            return None
-        if decided.change.died:
+        if change is not None and change.died:
             self._on_commit(Wakeup.OUTBOX)
-        return decided.change
+        return change
+
+    async def _attempt(
+        self, outgoing: Outgoing, planned: AttemptPlan, lease: TimeLeft
+    ) -> StepResult:
+        """Make the attempt, unless the fast lane is full or the endpoint's limits postpone it."""
+        if not activity.info().is_local:
+            async with self._waiting_room.room(outgoing) as room:
+                return await self._attempt_within_limits(outgoing, planned, room, lease)
+        stored = outgoing.stored_body
+        with self._fast_lane.enter(outgoing.endpoint.endpoint_id) as entered:
+            # The endpoint's timeout may have been raised since the workflow chose the lane.
+            fits = lease.fits(time_needed(outgoing)) and not (stored and stored.is_large)
+            if entered and fits:
+                with suppress(NoRoom):
+                    async with self._runner.room(outgoing) as room:
+                        return await self._attempt_within_limits(outgoing, planned, room, lease)
+        return StepResult(lane_full=True)
 
     async def _attempt_within_limits(
-        self, planned: AttemptContext, room: AttemptRoom, left: TimeLeft
-    ) -> _StepDone | StepResult:
+        self, outgoing: Outgoing, planned: AttemptPlan, room: AttemptRoom, lease: TimeLeft
+    ) -> StepResult:
         """Make the attempt, or wait for a turn if the endpoint's limits require it."""
-        endpoint = planned.outgoing.endpoint
+        endpoint = outgoing.endpoint
         if endpoint.limits is not None:
             async with self._database.write() as connection:
                 turn = await admission.take_turn(
                     connection,
-                    planned.delivery_id,
-                    planned.endpoint_id,
-                    planned.attempt,
+                    outgoing.delivery_id,
+                    endpoint.endpoint_id,
+                    planned,
                     limits=endpoint.limits,
-                    waited=planned.outgoing.life.waited,
+                    waited=outgoing.life.waited,
                     lease=timedelta(seconds=endpoint.timeout_seconds) + _LEASE_MARGIN,
-                    clock=planned.now,
+                    clock=lease.now,
                 )
             if not isinstance(turn, Granted):
-                return _StepDone(turn.after)
-            await asyncio.sleep(max(0.0, (turn.at - planned.now()).total_seconds()))
+                return self._result_of(turn.after, outgoing.plan)
+            await asyncio.sleep(max(0.0, (turn.at - lease.now()).total_seconds()))
         try:
-            await self._runner.load(planned, room)
-            if not left.fits(planned.time_needed):
+            await self._runner.load(outgoing, room)
+            if not lease.fits(time_needed(outgoing)):
                 # The database took too long. Temporal would not wait for the record and would have
                 # it sent a second time, so it is not sent now.
                 raise Unavailable("There is too little time left for the request and its record.")
-            made = await self._runner.send_and_record(planned, room, left)
+            made = await self._runner.send_and_record(outgoing, planned, room, lease)
         except (NoLongerDue, EgressUnavailable, NoRoom):
-            await self._return_permit(planned)
+            await self._return_permit(outgoing)
             raise
         except MappingFailed as error:
-            await self._return_permit(planned)
-            return await self._give_up(planned, error.error)
+            await self._return_permit(outgoing)
+            return await self._give_up(outgoing, planned, error.error, now=lease.now())
         if made.change is None:
             return StepResult(unrecorded=made.ended)
-        return _StepDone(made.change.after, made.ended)
+        return self._result_of(made.change.after, outgoing.plan, after=made.ended)
 
-    async def _give_up(self, planned: AttemptContext, error: str) -> _StepDone:
+    async def _give_up(
+        self, outgoing: Outgoing, planned: AttemptPlan, error: str, *, now: datetime
+    ) -> StepResult:
         """Make the delivery a dead letter, because its mapping makes no body."""
         async with self._database.write() as connection:
             change = await admission.give_up(
                 connection,
-                planned.delivery_id,
-                planned.endpoint_id,
-                Undeliverable(planned.attempt, Reason.MAPPING_FAILED, error),
+                outgoing.delivery_id,
+                outgoing.endpoint.endpoint_id,
+                Undeliverable(planned, Reason.MAPPING_FAILED, error),
                 dead_letters=self._dead_letters,
-                now=planned.now(),
+                now=now,
             )
         if change.died:
             self._on_commit(Wakeup.OUTBOX)
-        return _StepDone(change.after)
+        return self._result_of(change.after, outgoing.plan)
 
-    async def _return_permit(self, planned: AttemptContext) -> None:
-        if planned.outgoing.endpoint.limits is None:
+    async def _return_permit(self, outgoing: Outgoing) -> None:
+        if outgoing.endpoint.limits is None:
             return
         unused = permits.EndedRequest(
-            endpoint_id=planned.endpoint_id, delivery_id=planned.delivery_id
+            endpoint_id=outgoing.endpoint.endpoint_id, delivery_id=outgoing.delivery_id
         )
         async with self._database.write() as connection:
             await permits.release(connection, [unused])
 
-    def _result_of(self, life: Life, plan: PlanSpec, *, after: AttemptEnded | None) -> StepResult:
+    def _result_of(
+        self, life: Life, plan: PlanSpec, *, after: AttemptEnded | None = None
+    ) -> StepResult:
         """The result of a step that left the delivery in this state, after this attempt."""
         return StepResult(
             status=life.status,

@@ -7,9 +7,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from temporalio import activity
 
+from hookfast.clock import Clock, utc_now
+from hookfast.deliveries.life import Life
 from hookfast.deliveries.time_budget import HEARTBEAT
 
 _EVERY_SECONDS = 4.0
@@ -37,22 +40,26 @@ class Heartbeats:
 
 
 class TimeLeft:
-    """How much of the time that Temporal gives the current activity is left.
+    """How much of the time that Temporal gives the current activity is left. For an attempt that
+    the activity makes, it is the lease (`activities.attempt`).
 
     Create it first thing in the activity. It uses the event loop's clock, because the clocks of two
     machines differ. A local activity's time runs from when this process scheduled it, so one that
-    waited for a slot has less.
+    waited for a slot has less. `now` is the time of day.
     """
 
-    def __init__(self, heartbeats: Heartbeats) -> None:
+    in_batch: Final = False
+
+    def __init__(self, heartbeats: Heartbeats, *, now: Clock = utc_now) -> None:
+        self.now = now
         self._heartbeats = heartbeats
         info = activity.info()
         allowed = info.start_to_close_timeout
         if info.is_local and info.schedule_to_close_timeout is not None:
             waited = max(timedelta(0), datetime.now(UTC) - info.scheduled_time)
             allowed = info.schedule_to_close_timeout - waited
-        now = asyncio.get_running_loop().time()
-        self._ends_at = None if allowed is None else now + allowed.total_seconds()
+        loop = asyncio.get_running_loop()
+        self._ends_at = None if allowed is None else loop.time() + allowed.total_seconds()
 
     def fits(self, seconds: float) -> bool:
         """Whether something that takes this long ends before Temporal gives the activity up and
@@ -60,6 +67,13 @@ class TimeLeft:
         if self._heartbeats.lost:
             return False
         return self._ends_at is None or asyncio.get_running_loop().time() + seconds <= self._ends_at
+
+    def still_owns(self, life: Life) -> bool:
+        """Whether the delivery is still this activity's to attempt: always, while it has time."""
+        return True
+
+    def answered(self) -> None:
+        """Note that the request has ended: nobody waits for that."""
 
 
 @asynccontextmanager

@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from types import TracebackType
 
 from hookfast.deliveries.facts import AttemptPlan, Trigger
-from hookfast.deliveries.outcome import Outcome
-from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.deliveries.outgoing import Outgoing
+from hookfast.storage.deliveries.recorder import AttemptRecord
 from hookfast.telemetry import instruments, spans
 
 
-@dataclass(frozen=True, slots=True)
-class _ObservedAttempt:
-    """The span and the metrics of an attempt under way."""
+class ObservedAttempt:
+    """The span and the metrics of an attempt, which the block makes."""
 
-    attempt: AttemptPlan
-    outgoing: Outgoing
-    span: spans.AttemptSpan
-    started_at: datetime
+    __slots__ = ("_outgoing", "_span", "_tracing")
 
-    def ended(self, outcome: Outcome, change: LifeChange | None) -> None:
-        """Measure the result. `change` is what the attempt changed; None: not recorded yet."""
+    def __init__(self, outgoing: Outgoing, planned: AttemptPlan) -> None:
+        self._outgoing = outgoing
+        self._tracing = spans.attempt(
+            outgoing.event.traceparent,
+            event_type=outgoing.event_type,
+            number=planned.number,
+            trigger=planned.trigger.value,
+            ids={
+                "event": outgoing.event.event_id,
+                "delivery": outgoing.delivery_id,
+                "endpoint": outgoing.endpoint.endpoint_id,
+                "tenant": outgoing.endpoint.tenant_id,
+            },
+        )
+
+    def __enter__(self) -> ObservedAttempt:
+        self._span = self._tracing.__enter__()
+        instruments.IN_FLIGHT.add(1)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        instruments.IN_FLIGHT.add(-1)
+        self._tracing.__exit__(kind, error, traceback)
+
+    def ended(self, record: AttemptRecord) -> None:
+        """Measure the result."""
+        outgoing, ended = self._outgoing, record.ended
+        outcome, trigger, began = ended.outcome, ended.attempt.trigger, ended.started_at
         result = outcome.result.value
-        trigger = self.attempt.trigger
-        tenant = self.outgoing.endpoint.tenant_id
         instruments.ATTEMPTS.add(
             result=result,
             status_class=instruments.status_class(outcome.status_code),
             trigger=trigger.value,
-            tenant=tenant,
+            tenant=outgoing.endpoint.tenant_id,
         )
         instruments.ATTEMPT_DURATION.record(outcome.duration_ms / 1000, result=result)
-        outgoing, began = self.outgoing, self.started_at
-        if self.attempt.number == 1:
+        if ended.attempt.number == 1:
             late = (began - outgoing.due_from).total_seconds()
             instruments.FIRST_ATTEMPT_DELAY.record(late)
         # a resend after days says nothing about how fast we deliver
@@ -44,31 +64,7 @@ class _ObservedAttempt:
             waited = (began - outgoing.emitted_at).total_seconds()
             instruments.DELIVERY_DURATION.record(waited + outcome.duration_ms / 1000)
         following = None
-        if change is not None:
-            following = change.after.status.value if change.after.phase.ended else "retry"
-        self.span.ended(result, following=following)
-
-
-@contextmanager
-def observed_attempt(
-    attempt: AttemptPlan, outgoing: Outgoing, *, started_at: datetime
-) -> Iterator[_ObservedAttempt]:
-    """Observe an attempt while the block makes it."""
-    ids = {
-        "event": outgoing.event.event_id,
-        "delivery": outgoing.delivery_id,
-        "endpoint": outgoing.endpoint.endpoint_id,
-        "tenant": outgoing.endpoint.tenant_id,
-    }
-    instruments.IN_FLIGHT.add(1)
-    try:
-        with spans.attempt(
-            outgoing.event.traceparent,
-            event_type=outgoing.event_type,
-            number=attempt.number,
-            trigger=attempt.trigger.value,
-            ids=ids,
-        ) as span:
-            yield _ObservedAttempt(attempt, outgoing, span, started_at)
-    finally:
-        instruments.IN_FLIGHT.add(-1)
+        if record.change is not None:
+            after = record.change.after
+            following = after.status.value if after.phase.ended else "retry"
+        self._span.ended(result, following=following)

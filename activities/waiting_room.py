@@ -10,11 +10,12 @@ from datetime import timedelta
 
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.attempt import AttemptContext, AttemptRunner
+from activities.attempt import AttemptRunner
 from hookfast.byte_budget import NoRoom
 from hookfast.deliveries.time_budget import ROOM
 from hookfast.slots import Slots
 from hookfast.storage.deliveries.bodies import AttemptRoom
+from hookfast.storage.deliveries.outgoing import Outgoing
 from hookfast.telemetry import instruments
 
 _PLACES = 16
@@ -30,13 +31,13 @@ class WaitingRoom:
         self._places = Slots(_PLACES)
 
     @asynccontextmanager
-    async def room(self, planned: AttemptContext) -> AsyncIterator[AttemptRoom]:
+    async def room(self, outgoing: Outgoing) -> AsyncIterator[AttemptRoom]:
         """Yield room for the body of an attempt. Without a place to wait, or after a few seconds,
         raises NoRoom."""
         async with AsyncExitStack() as stack:
-            with self._places.enter(planned.outgoing.endpoint.tenant_id) as may_wait:
+            with self._places.enter(outgoing.endpoint.tenant_id) as may_wait:
                 room = await stack.enter_async_context(
-                    self._runner.room(planned, within=ROOM.total_seconds() if may_wait else 0)
+                    self._runner.room(outgoing, within=ROOM.total_seconds() if may_wait else 0)
                 )
             yield room
 

@@ -47,7 +47,7 @@ from hookfast.deliveries.life import next_step
 from hookfast.deliveries.messages import workflow_id
 from hookfast.deliveries.outcome import ERROR_TEXT, DeliveryStatus, Reason, Result
 from hookfast.deliveries.wording import REASON_LIST
-from hookfast.endpoints.circuit import hold_reason
+from hookfast.endpoints.gate import hold_reason
 from hookfast.events.event_type import parse_event_type
 from hookfast.resources.subscription import PayloadStyle
 from hookfast.storage.circuits.circuits import EndpointGate, gates

@@ -19,13 +19,12 @@ limits the rate of calls.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum, auto
-from typing import Any, Final, assert_never
+from enum import StrEnum
+from typing import Any, assert_never
 
-from hookfast.deliveries.facts import AttemptPlan, Trigger
-from hookfast.deliveries.outcome import Reason
+from hookfast.deliveries.facts import AttemptEnded
 from hookfast.deliveries.retry_plan import PRESETS
 
 PROBE_DELAYS: tuple[float, ...] = PRESETS["hourly"].delays[:7]
@@ -57,6 +56,20 @@ class Cause(StrEnum):
     DISABLED = "disabled"  # a person disabled or deleted the endpoint
     GAVE_UP = "gave_up"  # it failed for too long and was disabled
     RESUMED = "resumed"  # a person resumed a paused endpoint
+
+
+class EndpointState(StrEnum):
+    """The state that people set for an endpoint."""
+
+    ENABLED = "enabled"
+    PAUSED = "paused"  # deliveries wait until it is resumed
+    DISABLED = "disabled"  # deliveries become dead letters
+    DELETED = "deleted"
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing is sent to the endpoint."""
+        return self in (EndpointState.DISABLED, EndpointState.DELETED)
 
 
 _PERMANENT = (Cause.GONE, Cause.DISABLED, Cause.GAVE_UP)
@@ -126,39 +139,35 @@ class Circuit:
         return self.state is State.CLOSED and self.consecutive_failures == 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptResult:
-    """The result of one recorded attempt for its endpoint; `at` is when it began. `was_held`: the
-    delivery was held until then."""
-
-    delivery_id: str
-    at: datetime
-    succeeded: bool
-    error: str | None = field(default=None, repr=False)
-    was_held: bool = False
-
-
 def after_attempt(
-    circuit: Circuit, result: AttemptResult, *, policy: Policy, now: datetime
+    circuit: Circuit,
+    ended: AttemptEnded,
+    *,
+    delivery_id: str,
+    policy: Policy,
+    now: datetime,
+    was_held: bool = False,
 ) -> Circuit:
-    """Return the circuit after an attempt was recorded."""
-    if result.was_held and circuit.state is State.DRAINING:
+    """Return the circuit after an attempt of this delivery was recorded. `was_held`: the delivery
+    was held until then."""
+    if was_held and circuit.state is State.DRAINING:
         circuit = replace(circuit, drained=circuit.drained + 1)
-    if result.succeeded:
-        return _after_success(circuit, result)
-    return _after_failure(circuit, result, policy=policy, now=now)
+    if ended.outcome.healthy:
+        return _after_success(circuit, ended.started_at)
+    is_probe = circuit.probe_delivery_id == delivery_id
+    return _after_failure(circuit, ended, is_probe=is_probe, policy=policy, now=now)
 
 
-def _after_success(circuit: Circuit, result: AttemptResult) -> Circuit:
+def _after_success(circuit: Circuit, began_at: datetime) -> Circuit:
     waiting = circuit.state in (State.OPEN, State.HALF_OPEN)
-    if waiting and circuit.opened_at is not None and result.at < circuit.opened_at:
+    if waiting and circuit.opened_at is not None and began_at < circuit.opened_at:
         # It began before the circuit opened and says nothing about now.
-        return replace(circuit, last_success_at=result.at)
+        return replace(circuit, last_success_at=began_at)
     healed = replace(
         circuit,
         consecutive_failures=0,
         first_failure_at=None,
-        last_success_at=result.at,
+        last_success_at=began_at,
         probes=0,
     )
     if not waiting:
@@ -168,9 +177,9 @@ def _after_success(circuit: Circuit, result: AttemptResult) -> Circuit:
 
 
 def _after_failure(
-    circuit: Circuit, result: AttemptResult, *, policy: Policy, now: datetime
+    circuit: Circuit, ended: AttemptEnded, *, is_probe: bool, policy: Policy, now: datetime
 ) -> Circuit:
-    first = last = result.at
+    first = last = ended.started_at
     if circuit.first_failure_at is not None and circuit.last_failure_at is not None:
         # slow attempts are recorded after quick ones that began later
         first, last = min(circuit.first_failure_at, first), max(circuit.last_failure_at, last)
@@ -179,7 +188,7 @@ def _after_failure(
         consecutive_failures=circuit.consecutive_failures + 1,
         first_failure_at=first,
         last_failure_at=last,
-        last_error=result.error,
+        last_error=ended.outcome.error,
     )
     match circuit.state:
         case State.CLOSED | State.DRAINING if circuit.cause in _PERMANENT:
@@ -193,7 +202,7 @@ def _after_failure(
             if failed.consecutive_failures < policy.failure_threshold:
                 return failed
             return _reopened(failed, policy=policy, now=now)
-        case State.HALF_OPEN if circuit.probe_delivery_id == result.delivery_id:
+        case State.HALF_OPEN if is_probe:
             return _reopened(replace(failed, probes=failed.probes + 1), policy=policy, now=now)
         case State.HALF_OPEN | State.OPEN:
             return failed
@@ -332,98 +341,3 @@ def ramp_rate(step: int, limit: float | None) -> float:
     never more than the endpoint's own limit."""
     rate = min(RAMP_FIRST * 2.0 ** min(step, 10), RAMP_LAST)
     return rate if limit is None else min(rate, limit)
-
-
-class Admission(StrEnum):
-    """Whether an attempt that is about to be made is sent."""
-
-    SEND = auto()
-    HOLD = auto()
-    CLAIM = auto()  # send it if it can claim to be the probe
-    DEAD_LETTER = auto()  # nothing is sent to the endpoint: the delivery becomes a dead letter
-
-
-class EndpointState(StrEnum):
-    """The state that people set for an endpoint."""
-
-    ENABLED = "enabled"
-    PAUSED = "paused"  # deliveries wait until it is resumed
-    DISABLED = "disabled"  # deliveries become dead letters
-    DELETED = "deleted"
-
-    @property
-    def stopped(self) -> bool:
-        """Whether nothing is sent to the endpoint."""
-        return self in (EndpointState.DISABLED, EndpointState.DELETED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gate:
-    """The state of an endpoint and its circuit, which decides whether a delivery may be sent."""
-
-    endpoint_state: EndpointState
-    state: State = State.CLOSED
-    probe_delivery_id: str | None = None
-    drain_rate: float | None = None
-    rate_limit_per_second: float | None = None
-
-    @property
-    def admits_all(self) -> bool:
-        """Whether every new delivery may be sent."""
-        return self.endpoint_state is EndpointState.ENABLED and self.state is State.CLOSED
-
-    def probes(self, delivery_id: str) -> bool:
-        """Whether the circuit chose this delivery to test if the endpoint has recovered."""
-        return self.state is State.HALF_OPEN and self.probe_delivery_id == delivery_id
-
-
-def hold_reason(gate: Gate) -> Reason | None:
-    """Return why an endpoint holds deliveries; None if it holds none."""
-    match gate.endpoint_state:
-        case EndpointState.PAUSED:
-            return Reason.ENDPOINT_PAUSED
-        case EndpointState.DISABLED | EndpointState.DELETED:
-            return None
-        case EndpointState.ENABLED:
-            return _HOLD_REASONS.get(gate.state)
-        case _:
-            assert_never(gate.endpoint_state)
-
-
-_HOLD_REASONS: Final[Mapping[State, Reason]] = {
-    State.OPEN: Reason.CIRCUIT_OPEN,
-    State.HALF_OPEN: Reason.CIRCUIT_HALF_OPEN,
-    State.DRAINING: Reason.CIRCUIT_DRAINING,
-}
-
-
-def admit(gate: Gate, delivery_id: str, *, attempt: AttemptPlan, released: bool) -> Admission:
-    """Decide whether an attempt may be made. A resend by a person is sent even while others are
-    held. `released`: the drain has released the delivery."""
-    match gate.endpoint_state:
-        case EndpointState.DISABLED | EndpointState.DELETED:
-            return Admission.DEAD_LETTER
-        case _ if attempt.trigger is Trigger.RESEND and not attempt.yields_to_circuit:
-            return Admission.SEND
-        case EndpointState.PAUSED:
-            return Admission.HOLD
-        case EndpointState.ENABLED:
-            pass
-        case _:
-            assert_never(gate.endpoint_state)
-    match gate.state:
-        case State.CLOSED:
-            return Admission.SEND
-        case State.OPEN:
-            return Admission.HOLD
-        case State.HALF_OPEN:
-            # a probe that was chosen claims too: its time runs from when it is sent
-            may_be = gate.probe_delivery_id in (None, delivery_id)
-            return Admission.CLAIM if may_be else Admission.HOLD
-        case State.DRAINING:
-            # if the ramp ends at the endpoint's own limit, that limit keeps the rate
-            enough = min(RAMP_OPEN_TO_ALL, gate.rate_limit_per_second or RAMP_OPEN_TO_ALL)
-            open_to_all = (gate.drain_rate or 0) >= enough
-            return Admission.SEND if released or open_to_all else Admission.HOLD
-        case _:
-            assert_never(gate.state)

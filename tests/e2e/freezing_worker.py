@@ -58,10 +58,10 @@ freeze_after = functools.partial(after, act=_freeze)
 
 match os.environ["FREEZE_AT"]:
     case "admitted":
-        DeliveryActivities._hold_if_needed = freeze_after(DeliveryActivities._hold_if_needed)  # type: ignore[method-assign]
+        DeliveryActivities._attempt = freeze_before(DeliveryActivities._attempt)  # type: ignore[method-assign]
         BatchActivities._plan = freeze_after(BatchActivities._plan)  # type: ignore[method-assign]
     case "held":
-        DeliveryActivities._hold_if_needed = freeze_before(DeliveryActivities._hold_if_needed)  # type: ignore[method-assign]
+        DeliveryActivities._decide = freeze_before(DeliveryActivities._decide)  # type: ignore[method-assign]
     case "requested":
         AttemptRunner._confirm = freeze_before(AttemptRunner._confirm)  # type: ignore[method-assign]
     case "answered":

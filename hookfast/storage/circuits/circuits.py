@@ -14,7 +14,8 @@ from sqlalchemy import Table, and_, bindparam, case, func, null, or_, select, up
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.outcome import DeliveryStatus
-from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, Gate, State
+from hookfast.endpoints.circuit import Cause, Circuit, EndpointState, State
+from hookfast.endpoints.gate import Gate
 from hookfast.endpoints.outage import WORKFLOW_TYPE, CircuitInput, workflow_id
 from hookfast.endpoints.short_url import short_url
 from hookfast.storage.circuits.circuit_log import log_transition

@@ -8,7 +8,6 @@ has locked its row too, so no delivery can be put on hold after its circuit last
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import Table, select
@@ -17,9 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.clock import Clock
 from hookfast.deliveries.facts import AttemptPlan, Held, Limited, Undeliverable
 from hookfast.deliveries.lane import DeadLetterPolicy
-from hookfast.deliveries.life import next_step
 from hookfast.deliveries.outcome import Reason
-from hookfast.endpoints.circuit import Admission, Gate, admit, hold_reason
+from hookfast.endpoints.gate import Admission, Gate, due_attempt, hold_reason
 from hookfast.endpoints.limits import Granted, Limits
 from hookfast.errors import NotFound
 from hookfast.storage.circuits import circuits
@@ -37,15 +35,6 @@ PROBE_MARGIN = timedelta(seconds=90)
 died and another worker may make the attempt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """Whether the attempt may be made, and how the delivery changed if not. A delivery that has
-    moved on since it was read is left unchanged."""
-
-    admitted: bool
-    change: LifeChange
-
-
 async def decide(
     connection: AsyncConnection,
     delivery_id: str,
@@ -56,37 +45,38 @@ async def decide(
     probe_lease: timedelta,
     now: datetime,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-) -> Admitted:
+) -> LifeChange | None:
     """Decide on an attempt that the circuit would hold, turn into a dead letter or use as a probe.
-    If the attempt may not be made, put its delivery on hold or make it a dead letter."""
+    None: it may be made. Otherwise put its delivery on hold or make it a dead letter, and return
+    that change. A delivery that has moved on since it was read is left unchanged."""
     locked = await life_rows.lock(connection, [delivery_id])
     one = locked[delivery_id]
     if one.lane is not None:  # before the endpoint: it may leave its lane as a dead letter
         await lanes.lock(connection, [one.lane], now=now)
     gate = await _locked_gate(connection, endpoint_id)
-    unchanged = LifeChange(one, one.life, one.answer)
-    if next_step(one.life, now, probe=gate.probes(delivery_id)) != attempt:
-        return Admitted(False, unchanged)
+    due, decision = due_attempt(one.life, gate, delivery_id, now)
+    if due != attempt:
+        return LifeChange(one, one.life, one.answer)
     fact: Held | Undeliverable
-    match admit(gate, delivery_id, attempt=attempt, released=one.life.released):
+    match decision:
         case Admission.SEND:
-            return Admitted(True, unchanged)
-        case Admission.CLAIM if await circuits.claim_probe(
+            return None
+        case Admission.CLAIM | Admission.PROBE if await circuits.claim_probe(
             connection, delivery_id, endpoint_id, until=now + probe_lease
         ):
-            return Admitted(True, unchanged)
+            return None
         case Admission.DEAD_LETTER:
             state = gate.endpoint_state
             reason = Reason(f"endpoint_{state}")
             fact = Undeliverable(attempt, reason, f"Nothing was sent: the endpoint is {state}.")
         case _:
             held = hold_reason(gate)
-            assert held is not None  # noqa: S101 - `admit` holds for no other gate
+            assert held is not None  # noqa: S101 - `gate.admit` holds for no other gate
             fact = Held(attempt, held, now + backstop)
     changes = await lives.apply(
         connection, [(delivery_id, fact)], now=now, locked=locked, dead_letters=dead_letters
     )
-    return Admitted(False, changes[delivery_id])
+    return changes[delivery_id]
 
 
 async def take_turn(

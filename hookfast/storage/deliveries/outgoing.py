@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.clock import Clock, utc_now
 from hookfast.deliveries.life import Life
 from hookfast.deliveries.retry_plan import PlanSpec
-from hookfast.endpoints.circuit import Gate
+from hookfast.endpoints.gate import Due, Gate, due_attempt
 from hookfast.errors import NotFound
 from hookfast.signing.keyring import Keyring
 from hookfast.storage.circuits.circuits import gates
@@ -97,6 +97,10 @@ class Outgoing:
     def is_recent(self) -> bool:
         """Whether `life` and `gate` are still valid without reading them again."""
         return asyncio.get_running_loop().time() - self.read_at <= FRESH_SECONDS
+
+    def due(self, now: datetime, *, in_batch: bool = False) -> Due:
+        """Return the attempt that is due by `life` and `gate`, and whether it is sent."""
+        return due_attempt(self.life, self.gate, self.delivery_id, now, in_batch=in_batch)
 
     @property
     def stored_body(self) -> StoredBody | None:

@@ -20,7 +20,7 @@ from hookfast.deliveries.evidence import Evidence
 from hookfast.deliveries.facts import AttemptEnded, Trigger
 from hookfast.deliveries.figures import Owner, Tally
 from hookfast.deliveries.lane import DeadLetterPolicy
-from hookfast.endpoints.circuit import AttemptResult, Cause, Policy
+from hookfast.endpoints.circuit import Cause, Policy
 from hookfast.errors import NotFound, Unavailable
 from hookfast.logs.catalogue import Kind
 from hookfast.storage.circuits import circuits
@@ -44,12 +44,13 @@ _PATIENCE_SECONDS = 20.0
 GONE_REASON = "The receiver answered 410 Gone."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AttemptRecord:
-    """An attempt to record. `excerpt` is the start of the response body; it and `evidence` are None
-    where a workflow records the attempt. `limited`: the attempt may count as one of the endpoint's
-    requests in flight; `in_batch`: a batch made it; `first_try`: no earlier call has tried to
-    record it; `trace_id` is its event's, for the log."""
+    """An attempt that was made, and its record. `excerpt` is the start of the response body; it and
+    `evidence` are None where a workflow records the attempt. `limited`: the attempt may count as
+    one of the endpoint's requests in flight; `in_batch`: a batch made it; `first_try`: no earlier
+    call has tried to record it; `trace_id` is its event's, for the log. `change` is how it changed
+    its delivery; None: it is not recorded yet."""
 
     delivery_id: str
     ended: AttemptEnded
@@ -59,6 +60,7 @@ class AttemptRecord:
     limited: bool = True
     in_batch: bool = False
     first_try: bool = False
+    change: LifeChange | None = None
 
 
 class Wakeup(Flag):
@@ -103,7 +105,7 @@ class Recorder:
         if not committed.done():
             self._group.give_up(committed)  # if it has begun, it may be committed late
             raise Unavailable("The database is busy.")
-        change = committed.result()
+        record.change = change = committed.result()
         if change is None:
             raise NotFound(f"There is no delivery {record.delivery_id}.")
         return change
@@ -252,19 +254,8 @@ async def _update_endpoints(
         ):
             committed_for |= Wakeup.CIRCUIT | Wakeup.OUTBOX
     left_hold = {one.delivery_id for one in changes.values() if one.left_hold}
-    results = []
-    for record in new:
-        outcome = record.ended.outcome
-        result = AttemptResult(
-            delivery_id=record.delivery_id,
-            at=record.ended.started_at,
-            succeeded=outcome.healthy,
-            error=outcome.error,
-            was_held=record.delivery_id in left_hold,
-        )
-        left_hold.discard(record.delivery_id)
-        results.append((endpoint_of[record.delivery_id], result))
-    if await endpoint_health.count(connection, results, policy=policy, now=now):
+    ended = [(endpoint_of[one.delivery_id], one.delivery_id, one.ended) for one in new]
+    if await endpoint_health.count(connection, ended, policy=policy, now=now, left_hold=left_hold):
         committed_for |= Wakeup.CIRCUIT | Wakeup.OUTBOX
     return committed_for
 

@@ -21,20 +21,16 @@ from hookfast.deliveries.facts import (
     Trigger,
     Undeliverable,
 )
-from hookfast.deliveries.life import Life, Phase, apply_fact, next_step
+from hookfast.deliveries.life import Life, Phase, apply_fact
 from hookfast.deliveries.outcome import Outcome, Reason, Result
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.circuit import (
-    Admission,
-    AttemptResult,
     Cause,
     Circuit,
     EndpointState,
-    Gate,
     Policy,
     State,
     abandon_probe,
-    admit,
     after_attempt,
     begin_probe,
     claim_probe,
@@ -42,6 +38,7 @@ from hookfast.endpoints.circuit import (
     ramp_rate,
     release_all,
 )
+from hookfast.endpoints.gate import Admission, Gate, due_attempt
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 THRESHOLD, SPAN = 3, timedelta(seconds=10)
@@ -55,6 +52,7 @@ BACKSTOP = timedelta(hours=6)
 
 WAITING = (State.OPEN, State.HALF_OPEN)
 MOST = 5
+FIRST = AttemptPlan(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
 ACTIONS = ["pause", "resume", "disable", "enable", "probe"]
 SPANS = [1, 12, 25, 40, 4_000, 22_000]
 
@@ -146,8 +144,8 @@ class World(RuleBasedStateMachine):
         """Begin with some deliveries, after this many failures."""
         for _ in range(failures):
             self.failures.append(self.now)
-            result = AttemptResult(delivery_id="dlv_0", at=self.now, succeeded=False)
-            self.store(after_attempt(self.circuit, result, policy=POLICY, now=self.now))
+            failed = ended(FIRST, self.now, self.now, succeeds=False)
+            self.store(self._after(failed, "dlv_0"))
             self.now += SPAN
         for _ in range(number):
             self.emit()
@@ -187,18 +185,17 @@ class World(RuleBasedStateMachine):
         if not one.is_due(self.now):
             return None
         one.awake = False
-        step = next_step(one.life, self.now, probe=self.gate().probes(one.id))
-        return step if isinstance(step, AttemptPlan) else None
+        return due_attempt(one.life, self.gate(), one.id, self.now)[0]
 
     def _attempt(self, one: Delivery, attempt: AttemptPlan) -> None:
         """Run the attempt's activity up to the request."""
-        gate, state = self.gate(), self.circuit.state
-        if next_step(one.life, self.now, probe=gate.probes(one.id)) != attempt:
+        state = self.circuit.state
+        due, decision = due_attempt(one.life, self.gate(), one.id, self.now)
+        if due != attempt:
             one.attempt_due, one.awake = None, True  # the delivery has moved on: read again
             return
         by_person = is_by_person(attempt)
-        decision = admit(gate, one.id, attempt=attempt, released=one.life.released)
-        if decision is Admission.CLAIM:
+        if decision in (Admission.CLAIM, Admission.PROBE):
             self.store(claim_probe(self.circuit, one.id, until=self.now + LEASE))
             assert self.circuit.probe_delivery_id == one.id
             decision = Admission.SEND
@@ -230,15 +227,20 @@ class World(RuleBasedStateMachine):
         was_held = one.held
         one.attempt_due = one.sent_at = None
         one.is_the_probe = False
-        self.apply(one, ended(attempt, sent_at, self.now, succeeds=succeeds))
-        result = AttemptResult(
-            delivery_id=one.id,
-            at=sent_at,
-            succeeded=succeeds,
-            was_held=was_held and not one.held,
-        )
-        changed = after_attempt(self.circuit, result, policy=POLICY, now=self.now)
+        fact = ended(attempt, sent_at, self.now, succeeds=succeeds)
+        self.apply(one, fact)
+        changed = self._after(fact, one.id, was_held=was_held and not one.held)
         self.store(changed, by_probe=is_probe)
+
+    def _after(self, fact: AttemptEnded, delivery_id: str, *, was_held: bool = False) -> Circuit:
+        return after_attempt(
+            self.circuit,
+            fact,
+            delivery_id=delivery_id,
+            was_held=was_held,
+            policy=POLICY,
+            now=self.now,
+        )
 
     @rule(which=st.sets(st.integers(0, MOST - 1), min_size=1))
     def workers_die(self, which: set[int]) -> None:

@@ -6,24 +6,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
-from hookfast.deliveries.facts import AttemptPlan, Trigger
+from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
+from hookfast.deliveries.outcome import Outcome, Result
+from hookfast.deliveries.retry_plan import DEFAULT_PLAN
 from hookfast.endpoints.circuit import (
     RAMP_LAST,
-    RAMP_OPEN_TO_ALL,
-    Admission,
-    AttemptResult,
     Cause,
     Circuit,
     EndpointState,
-    Gate,
     Policy,
     State,
     abandon_probe,
-    admit,
     after_attempt,
     begin_probe,
     claim_probe,
@@ -41,19 +38,37 @@ def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def result(seconds: float, *, succeeded: bool = False, delivery_id: str = "dlv_1") -> AttemptResult:
-    error = None if succeeded else "503"
-    return AttemptResult(delivery_id=delivery_id, at=at(seconds), succeeded=succeeded, error=error)
+Recorded: TypeAlias = tuple[str, AttemptEnded]
+"""An attempt, and the id of its delivery."""
 
 
-def after(circuit: Circuit, *results: AttemptResult, policy: Policy = POLICY) -> Circuit:
+def result(seconds: float, *, succeeded: bool = False, delivery_id: str = "dlv_1") -> Recorded:
+    outcome = Outcome(
+        result=Result.SUCCESS if succeeded else Result.STATUS,
+        duration_ms=5,
+        error=None if succeeded else "503",
+    )
+    return delivery_id, AttemptEnded(
+        attempt_id="att_1",
+        attempt=AttemptPlan(number=1, trigger=Trigger.FIRST, round=0, in_plan=True),
+        started_at=at(seconds),
+        outcome=outcome,
+        plan=DEFAULT_PLAN,
+        timeout_seconds=5,
+        jitter=0,
+    )
+
+
+def after(circuit: Circuit, *results: Recorded, policy: Policy = POLICY) -> Circuit:
     """Return the circuit after these results, each recorded when it began."""
-    for one in results:
-        circuit = after_attempt(circuit, one, policy=policy, now=one.at)
+    for delivery_id, ended in results:
+        circuit = after_attempt(
+            circuit, ended, delivery_id=delivery_id, policy=policy, now=ended.started_at
+        )
     return circuit
 
 
-def failing(number: int, *, apart: float = 5) -> Iterator[AttemptResult]:
+def failing(number: int, *, apart: float = 5) -> Iterator[Recorded]:
     return (result(index * apart) for index in range(number))
 
 
@@ -290,89 +305,6 @@ def test_policy_without_a_span_opens_by_count_alone() -> None:
     own = POLICY.with_overrides({"failure_threshold": 2, "min_span_seconds": 0})
     assert after(Circuit(), result(0), policy=own).state is State.CLOSED
     assert after(Circuit(), result(0), result(0), policy=own).state is State.OPEN
-
-
-def gate(
-    endpoint_state: str,
-    state: State = State.CLOSED,
-    probe: str | None = None,
-    *,
-    drains_at: float | None = None,
-    limit: float | None = None,
-) -> Gate:
-    return Gate(
-        endpoint_state=EndpointState(endpoint_state),
-        state=state,
-        probe_delivery_id=probe,
-        drain_rate=drains_at,
-        rate_limit_per_second=limit,
-    )
-
-
-def attempt(trigger: Trigger, *, yields_to_circuit: bool = False) -> AttemptPlan:
-    return AttemptPlan(
-        number=2, trigger=trigger, round=0, in_plan=False, yields_to_circuit=yields_to_circuit
-    )
-
-
-SEND, HOLD, CLAIM, DEAD_LETTER = (
-    Admission.SEND,
-    Admission.HOLD,
-    Admission.CLAIM,
-    Admission.DEAD_LETTER,
-)
-
-
-@pytest.mark.parametrize(
-    ("endpoint_gate", "plain", "released", "resend"),
-    [
-        (gate("enabled"), SEND, SEND, SEND),
-        (gate("enabled", State.OPEN), HOLD, HOLD, SEND),
-        (gate("enabled", State.HALF_OPEN), CLAIM, CLAIM, SEND),
-        # the chosen probe claims too, so that its time runs from when it is sent
-        (gate("enabled", State.HALF_OPEN, "dlv_1"), CLAIM, CLAIM, SEND),
-        (gate("enabled", State.HALF_OPEN, "dlv_2"), HOLD, HOLD, SEND),
-        (gate("enabled", State.DRAINING), HOLD, SEND, SEND),
-        (gate("enabled", State.DRAINING, drains_at=40), HOLD, SEND, SEND),
-        (gate("enabled", State.DRAINING, drains_at=RAMP_OPEN_TO_ALL), SEND, SEND, SEND),
-        # the ramp ends at the endpoint's own limit, which keeps the rate from there on
-        (gate("enabled", State.DRAINING, drains_at=20, limit=30), HOLD, SEND, SEND),
-        (gate("enabled", State.DRAINING, drains_at=30, limit=30), SEND, SEND, SEND),
-        (gate("paused"), HOLD, HOLD, SEND),
-        (gate("paused", State.HALF_OPEN, "dlv_1"), HOLD, HOLD, SEND),
-        (gate("paused", State.DRAINING, drains_at=RAMP_LAST), HOLD, HOLD, SEND),
-        (gate("disabled"), DEAD_LETTER, DEAD_LETTER, DEAD_LETTER),
-        (gate("disabled", State.DRAINING, drains_at=200), DEAD_LETTER, DEAD_LETTER, DEAD_LETTER),
-        (gate("deleted", State.OPEN), DEAD_LETTER, DEAD_LETTER, DEAD_LETTER),
-    ],
-)
-def test_admission_depends_on_endpoint_circuit_and_attempt(
-    endpoint_gate: Gate, plain: Admission, released: Admission, resend: Admission
-) -> None:
-    for trigger in (Trigger.FIRST, Trigger.RETRY, Trigger.PROBE):
-        assert admit(endpoint_gate, "dlv_1", attempt=attempt(trigger), released=False) is plain
-        assert admit(endpoint_gate, "dlv_1", attempt=attempt(trigger), released=True) is released
-    # a person's resend is sent while others are held, and one of many is not
-    by_person, by_job = attempt(Trigger.RESEND), attempt(Trigger.RESEND, yields_to_circuit=True)
-    assert admit(endpoint_gate, "dlv_1", attempt=by_person, released=False) is resend
-    assert admit(endpoint_gate, "dlv_1", attempt=by_job, released=False) is plain
-    assert admit(endpoint_gate, "dlv_1", attempt=by_job, released=True) is released
-
-
-@pytest.mark.parametrize(
-    ("endpoint_gate", "is_the_probe"),
-    [
-        (gate("enabled", State.HALF_OPEN, "dlv_1"), True),
-        (gate("enabled", State.HALF_OPEN, "dlv_2"), False),
-        (gate("enabled", State.HALF_OPEN), False),  # it may become the probe, but was not chosen
-        (gate("enabled", State.OPEN, "dlv_1"), False),
-        (gate("enabled"), False),
-    ],
-)
-def test_probe_is_the_delivery_that_the_circuit_chose(
-    endpoint_gate: Gate, is_the_probe: bool
-) -> None:
-    assert endpoint_gate.probes("dlv_1") is is_the_probe
 
 
 @pytest.mark.parametrize("state", list(EndpointState))

@@ -8,10 +8,9 @@ from datetime import timedelta
 
 from sqlalchemy import select
 
-from hookfast.deliveries.facts import Action, AttemptPlan
+from hookfast.deliveries.facts import Action, AttemptPlan, Trigger
 from hookfast.deliveries.life import Phase, next_step
 from hookfast.endpoints.circuit import (
-    AttemptResult,
     Cause,
     Circuit,
     Policy,
@@ -22,16 +21,17 @@ from hookfast.endpoints.circuit import (
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import admission, life_rows, lives
-from hookfast.storage.deliveries.admission import Admitted
+from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.storage.endpoints import endpoint_health
 from hookfast.storage.owners import notifications
 from hookfast.storage.tables import Event, Notice
 from tests.integration.storage.deliveries.stored_lives import NOON, at, stored_life
-from tests.integration.storage.retention.ended import success
+from tests.integration.storage.retention.ended import ended, success
 from tests.support.seed import seed_delivery
 
 HOUR = timedelta(hours=1)
 POLICY = Policy()
+FIRST = AttemptPlan(number=1, trigger=Trigger.FIRST, round=0, in_plan=True)
 OWNERS = ["ann@example.com", "bob@example.com"]
 
 
@@ -39,12 +39,12 @@ async def record(
     database: Database, endpoint: str, *seconds: float, succeeded: bool = False
 ) -> bool:
     """Count attempts that began at these times, in one transaction."""
-    results = [
-        (endpoint, AttemptResult(delivery_id="dlv_1", at=at(second), succeeded=succeeded))
-        for second in seconds
-    ]
+    status_code = 200 if succeeded else 503
+    attempts = [(endpoint, "dlv_1", ended(FIRST, status_code, at(second))) for second in seconds]
     async with database.write() as connection:
-        return await endpoint_health.count(connection, results, policy=POLICY, now=at(max(seconds)))
+        return await endpoint_health.count(
+            connection, attempts, policy=POLICY, now=at(max(seconds))
+        )
 
 
 async def circuit_of(database: Database, endpoint: str) -> Circuit:
@@ -98,7 +98,7 @@ async def planned(database: Database, endpoint: str, delivery: str) -> AttemptPl
 
 async def decide(
     database: Database, endpoint: str, delivery: str, attempt: AttemptPlan | None = None
-) -> Admitted:
+) -> LifeChange | None:
     """Decide on an attempt whose endpoint's gate is closed."""
     attempt = attempt or await planned(database, endpoint, delivery)
     async with database.write() as connection:
@@ -116,9 +116,9 @@ async def decide(
 async def admitted(database: Database, endpoint: str, delivery: str) -> bool:
     """Return whether an attempt is admitted although its endpoint's gate is closed. Otherwise its
     delivery is held."""
-    decision = await decide(database, endpoint, delivery)
-    assert decision.admitted or decision.change.after.phase is Phase.HELD
-    return decision.admitted
+    change = await decide(database, endpoint, delivery)
+    assert change is None or change.after.phase is Phase.HELD
+    return change is None
 
 
 async def release(database: Database, delivery: str) -> None:

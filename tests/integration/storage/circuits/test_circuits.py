@@ -15,7 +15,7 @@ from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy import select, update
 from structlog.testing import capture_logs
 
-from hookfast.endpoints.circuit import AttemptResult, Cause, State, begin_probe
+from hookfast.endpoints.circuit import Cause, State, begin_probe
 from hookfast.endpoints.outage import CircuitInput
 from hookfast.events.operational import Kind
 from hookfast.logs.catalogue import Kind as LineKind
@@ -26,6 +26,7 @@ from hookfast.storage.endpoints import endpoint_health, endpoint_state
 from hookfast.storage.tables import EndpointHealth
 from hookfast.telemetry.instruments import CIRCUIT_CHANGES
 from tests.integration.storage.circuits.stored_circuits import (
+    FIRST,
     HOUR,
     NOON,
     OWNERS,
@@ -45,6 +46,7 @@ from tests.integration.storage.circuits.stored_circuits import (
     seed_due,
     to_owners,
 )
+from tests.integration.storage.retention.ended import ended
 from tests.support.seed import delivery_row, seed_endpoint
 
 pytestmark = pytest.mark.anyio
@@ -81,29 +83,22 @@ async def test_the_line_of_an_opened_circuit_names_the_endpoint_and_its_last_fai
     endpoint = await seed_endpoint(
         database, "https://hooks.example.com/services/T0/B0", description="Acme's accounting"
     )
-    failed = [
-        AttemptResult(delivery_id="dlv_1", at=at(second), succeeded=False, error="It was 503.")
-        for second in (0, 5, 10, 15, 20)
-    ]
+    failed = [(endpoint, "dlv_1", ended(FIRST, 503, at(second))) for second in (0, 5, 10, 15, 20)]
     with capture_logs() as lines:
         async with database.write() as connection:
-            results = [(endpoint, one) for one in failed]
-            await endpoint_health.count(connection, results, policy=POLICY, now=at(20))
+            await endpoint_health.count(connection, failed, policy=POLICY, now=at(20))
     [opened] = [line for line in lines if line.get("kind") == LineKind.CIRCUIT_OPENED]
     assert opened["endpoint_name"] == "Acme's accounting"
     assert opened["endpoint_url"] == "https://hooks.example.com/services/…"
-    assert opened["last_error"] == "It was 503."
+    assert opened["last_error"] == "The receiver answered 503."
 
 
 async def test_a_rolled_back_transaction_does_not_open_the_circuit(
     database: Database, endpoint: str
 ) -> None:
     async with database.write() as connection:
-        results = [
-            (endpoint, AttemptResult(delivery_id="dlv_1", at=at(second), succeeded=False))
-            for second in range(20)
-        ]
-        assert await endpoint_health.count(connection, results, policy=POLICY, now=at(20))
+        failed = [(endpoint, "dlv_1", ended(FIRST, 503, at(second))) for second in range(20)]
+        assert await endpoint_health.count(connection, failed, policy=POLICY, now=at(20))
         await connection.rollback()
     assert await notified(database) == ([], [])
     assert await record(database, endpoint, *range(20))
@@ -121,9 +116,9 @@ async def test_successes_of_a_healthy_endpoint_write_nothing_and_wait_for_no_loc
     async def succeed() -> None:
         async with database.write() as connection:
             sqlalchemy_event.listen(connection.sync_connection, "before_cursor_execute", note)
-            result = AttemptResult(delivery_id="dlv_1", at=at(100), succeeded=True)
+            arrived = (endpoint, "dlv_1", ended(FIRST, 200, at(100)))
             assert not await endpoint_health.count(
-                connection, [(endpoint, result)], policy=POLICY, now=at(100)
+                connection, [arrived], policy=POLICY, now=at(100)
             )
 
     await succeed()  # the endpoint never failed: it has no row
@@ -304,11 +299,9 @@ async def test_held_deliveries_take_turns_as_probe(database: Database, endpoint:
             after = begin_probe(locked.circuit, probe, until=at(600))
             await circuits.store(connection, locked, after, now=at(500))
         chosen.append(probe)
-        failed = AttemptResult(delivery_id=probe, at=at(500 + number), succeeded=False)
+        failed = (endpoint, probe, ended(FIRST, 503, at(500 + number)))
         async with database.write() as connection:
-            await endpoint_health.count(
-                connection, [(endpoint, failed)], policy=POLICY, now=at(500)
-            )
+            await endpoint_health.count(connection, [failed], policy=POLICY, now=at(500))
     assert chosen == [*deliveries, *deliveries[:2]]
 
 
