@@ -11,12 +11,11 @@ import asyncio
 import math
 import os
 import signal
-from asyncio.subprocess import Process
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import structlog
 
@@ -38,6 +37,29 @@ class CannotStart(HookfastError):
     code = "cannot_start"
 
 
+class Running(Protocol):
+    """A child process. `wait` returns its exit code, or the negative number of a signal."""
+
+    @property
+    def pid(self) -> int: ...
+    async def wait(self) -> int: ...
+    def send_signal(self, signal: signal.Signals, /) -> None: ...
+
+
+async def spawn(part: Part) -> Running:
+    """Start the part as a process with its command line. Raises OSError."""
+    return await asyncio.create_subprocess_exec(
+        *leashed(*part.command),
+        stdin=asyncio.subprocess.PIPE,  # it ends when we do, which the leash notices
+        stdout=part.output if part.stdout is None else part.stdout,
+        stderr=part.output,
+        env=dict(part.environment),
+        cwd=part.folder,
+        pass_fds=part.fds,
+        start_new_session=True,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """A process to keep running.
@@ -45,7 +67,7 @@ class Part:
     `environment` is its whole environment. `output` is the file descriptor for its output (default:
     our standard error), `stdout` another one for its standard output; it inherits `fds`. It runs in
     `folder` (default: ours). `grace` is the time between SIGTERM and SIGKILL, in seconds;
-    `before_stop` is called before SIGTERM.
+    `before_stop` is called before SIGTERM. `spawn` starts it.
     """
 
     name: str
@@ -57,6 +79,7 @@ class Part:
     folder: Path | None = None
     fds: tuple[int, ...] = ()
     before_stop: Callable[[], None] = lambda: None
+    spawn: Callable[[Part], Awaitable[Running]] = spawn
 
 
 class Supervisor:
@@ -133,7 +156,7 @@ class _Keeper:
         self.logged_at = -math.inf
         self._on_exit = on_exit
         self._stopping = asyncio.Event()
-        self._process: Process | None = None
+        self._process: Running | None = None
         self._task = asyncio.create_task(self._keep(), name=f"keep {part.name}")
 
     async def stop(self, hurry: asyncio.Event) -> None:
@@ -157,7 +180,7 @@ class _Keeper:
         while not self._stopping.is_set():
             started = loop.time()
             try:
-                self._process = await _spawn(self.part)
+                self._process = await self.part.spawn(self.part)
             except OSError as error:  # no processes or memory left
                 reason = str(error)
             else:
@@ -189,25 +212,13 @@ class _Keeper:
 
 async def run_once(part: Part) -> int:
     """Run a process that ends by itself and return its exit code. Cancellation kills it."""
-    process = await _spawn(part)
+    process = await part.spawn(part)
     try:
         return await process.wait()
-    finally:
-        if process.returncode is None:
+    except asyncio.CancelledError:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-
-
-async def _spawn(part: Part) -> Process:
-    return await asyncio.create_subprocess_exec(
-        *leashed(*part.command),
-        stdin=asyncio.subprocess.PIPE,  # it ends when we do, which the leash notices
-        stdout=part.output if part.stdout is None else part.stdout,
-        stderr=part.output,
-        env=dict(part.environment),
-        cwd=part.folder,
-        pass_fds=part.fds,
-        start_new_session=True,
-    )
+        raise
 
 
 def _exit_reason(code: int) -> str:
