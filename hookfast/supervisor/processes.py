@@ -92,7 +92,7 @@ class Supervisor:
 
     def __init__(self, hurry: asyncio.Event) -> None:
         self._hurry = hurry
-        self._groups: list[list[_Keeper]] = []
+        self._groups: list[list[Keeper]] = []
         self._settled = False
         self._failure: CannotStart | None = None
 
@@ -109,9 +109,24 @@ class Supervisor:
                 self._owner.uncancel()
             raise self._failure from None
 
-    def start(self, *parts: Part) -> None:
-        """Start these parts, which will also be stopped together, and keep them running."""
-        self._groups.append([_Keeper(part, self._on_exit) for part in parts])
+    def start(self, *parts: Part) -> list[Keeper]:
+        """Start these parts, which will also be stopped together, and keep them running. Return
+        them: what is added to the list is stopped with them, too."""
+        self._groups.append([self.keep(part) for part in parts])
+        return self._groups[-1]
+
+    def keep(self, part: Part) -> Keeper:
+        """Start a part and keep it running. Add it to the list of those that it is stopped with."""
+        return Keeper(part, self._on_exit)
+
+    async def stop(self, keeper: Keeper) -> None:
+        """Stop one part. It stays in its list until the caller takes it out."""
+        await keeper.stop(self._hurry)
+
+    def pids(self) -> list[int]:
+        """Return the ids of the processes."""
+        keepers = (keeper for group in self._groups for keeper in group)
+        return [keeper.pid for keeper in keepers if keeper.pid is not None]
 
     def settle(self) -> None:
         """Restart parts for ever from now on: all of them have started."""
@@ -122,7 +137,7 @@ class Supervisor:
         keepers = (keeper for group in self._groups for keeper in group)
         return next(keeper.exits for keeper in keepers if keeper.part.name == name)
 
-    def _on_exit(self, keeper: _Keeper, reason: str) -> None:
+    def _on_exit(self, keeper: Keeper, reason: str) -> None:
         if self._settled or keeper.exits < _TRIES or self._failure is not None:
             self._log_exit(keeper, reason)
             return
@@ -133,7 +148,7 @@ class Supervisor:
         if self._owner is not None:
             self._owner.cancel()
 
-    def _log_exit(self, keeper: _Keeper, reason: str) -> None:
+    def _log_exit(self, keeper: Keeper, reason: str) -> None:
         """Log that a part ended, at most once a minute for each: one that cannot start ends every
         ten seconds."""
         now = asyncio.get_running_loop().time()
@@ -147,10 +162,10 @@ class Supervisor:
             keeper.logged_at, keeper.logged_exits = now, keeper.exits
 
 
-class _Keeper:
+class Keeper:
     """Keeps one part running."""
 
-    def __init__(self, part: Part, on_exit: Callable[[_Keeper, str], None]) -> None:
+    def __init__(self, part: Part, on_exit: Callable[[Keeper, str], None]) -> None:
         self.part = part
         self.exits = self.logged_exits = 0
         self.logged_at = -math.inf
@@ -158,6 +173,11 @@ class _Keeper:
         self._stopping = asyncio.Event()
         self._process: Running | None = None
         self._task = asyncio.create_task(self._keep(), name=f"keep {part.name}")
+
+    @property
+    def pid(self) -> int | None:
+        """The id of its current or last process; None before the first has started."""
+        return None if self._process is None else self._process.pid
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Send SIGTERM, and SIGKILL after the part's grace or once `hurry` is set."""

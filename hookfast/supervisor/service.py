@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from socket import socket
 from typing import Any
@@ -18,6 +19,7 @@ from hookfast.settings import up_file
 from hookfast.settings.local_url import local_url
 from hookfast.settings.up_file import UpFile
 from hookfast.supervisor import home_lock
+from hookfast.supervisor.autoscaler import Autoscaler
 from hookfast.supervisor.embedded_temporal import EmbeddedTemporal, embedded_temporal, log_end
 from hookfast.supervisor.forks import ForkServer, can_fork
 from hookfast.supervisor.listener import listen
@@ -30,6 +32,7 @@ from hookfast.supervisor.processes import (
     run_once,
     spawn,
 )
+from hookfast.supervisor.scaling import scale
 
 API_GRACE_SECONDS = 10
 """Time in which the API's running requests have to end after SIGTERM."""
@@ -84,13 +87,18 @@ async def service(
             # the preparation may have reached another server on this port
             raise CannotStart(f"Temporal ended while it started:\n{log_end(temporal.home)}")
 
-        supervisor.start(*_apis(ours, plan, listener))
-        supervisor.start(*_workers(ours, plan))
+        apis = supervisor.start(*_apis(ours, plan, listener))
+        workers = supervisor.start(*(_worker(ours, plan, at) for at in range(plan.workers)))
         api_url = local_url(plan.host, port)
         missing = await wait_until_ready(api_url)
         supervisor.settle()
         if forks is not None:
             await forks.close()
+        if plan.most_workers > plan.workers:
+            autoscaler = Autoscaler(least=plan.workers, most=plan.most_workers)
+            worker = partial(_worker, ours, plan)
+            scaling = scale(supervisor, autoscaler, apis=apis, workers=workers, worker=worker)
+            stack.callback(asyncio.create_task(scaling, name="scaling").cancel)
         yield Service(
             api_url=api_url,
             temporal_address=environment["TEMPORAL_ADDRESS"],
@@ -169,25 +177,20 @@ def _apis(ours: _Ours, plan: Plan, listener: socket) -> list[Part]:
     ]
 
 
-def _workers(ours: _Ours, plan: Plan) -> list[Part]:
-    """Return the worker processes; their metrics ports count up from the configured one.
+def _worker(ours: _Ours, plan: Plan, number: int) -> Part:
+    """Return a worker process; their metrics ports count up from the configured one.
 
     Their priority is the API's: with a nice value 10 higher, a worker that holds SQLite's write
     lock waited for the processor behind everybody else, and the API waited for it (accept p50 rose
     from 117 to 329 ms and p95 from 262 to 1,082, on two cores that others used too).
     """
     first = plan.worker_metrics_port
-    return [
-        ours.part(
-            _numbered("worker", number),
-            *("hookfast.cli", "worker"),
-            grace=plan.worker_grace + _MORE_SECONDS,
-            environment={
-                "HOOKFAST_WORKER_METRICS_PORT": str(first and min(first + number, 65_535))
-            },
-        )
-        for number in range(plan.workers)
-    ]
+    return ours.part(
+        _numbered("worker", number),
+        *("hookfast.cli", "worker"),
+        grace=plan.worker_grace + _MORE_SECONDS,
+        environment={"HOOKFAST_WORKER_METRICS_PORT": str(first and min(first + number, 65_535))},
+    )
 
 
 def _numbered(name: str, number: int) -> str:
