@@ -82,7 +82,8 @@ class ForkServer:
             await self._process.wait()
 
     async def spawn(self, part: Part) -> Running:
-        """Start this part, a `python -m` command. Raises OSError."""
+        """Start this part, a `python -m` command. Raises OSError. If this is cancelled, the part
+        may run; it ends with this process."""
         order = {
             "command": part.command,
             "environment": dict(part.environment.items() - self._environment.items()),
