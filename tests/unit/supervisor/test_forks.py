@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -135,3 +136,17 @@ async def test_part_starts_as_a_process_of_its_own_once_the_fork_server_has_ende
     assert not isinstance(process, Fork)
     assert await within(PATIENCE, process.wait()) == 3
     assert _written(tmp_path)["words"] == [str(tmp_path / "program.py"), "a word"]
+
+
+_LEFT_BY_IMPORTS = """
+import gc, random
+from hookfast.cli.fork_server import import_parts
+import_parts()
+print([one for one in gc.get_objects() if type(one) is random.Random and one is not random._inst])
+"""
+
+
+def test_imports_start_no_thread_and_leave_no_random_numbers_that_forks_would_share() -> None:
+    # `random` itself is seeded again in each fork; threads are an error of `import_parts`
+    command = (sys.executable, "-c", _LEFT_BY_IMPORTS)
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "[]\n"
