@@ -23,6 +23,7 @@ import psutil
 
 OPERATOR_KEY = "hf_" + "b" * 40
 _READY_TENTHS = 600
+_UP = ("temporal", "api", "worker")
 _PYTHON_SINK = (sys.executable, "-m", "bench.sink")
 
 
@@ -38,12 +39,17 @@ class Bench:
     up: psutil.Process
 
     def renew(self) -> None:
-        """Find the processes again, after one was killed and `up` has started another."""
-        self.processes |= _parts_of(self.up)
+        """Find the processes of `up` again, after it has started or stopped one."""
+        others = {name: one for name, one in self.processes.items() if part_kind(name) not in _UP}
+        self.processes = others | _parts_of(self.up)
 
     def cpu_now(self) -> dict[str, float]:
-        """Return the CPU seconds spent so far, by process."""
-        return {name: cpu_seconds(process) for name, process in self.processes.items()}
+        """Return the CPU seconds spent so far, by process. `up` has those of its processes that
+        have ended."""
+        self.renew()
+        times = self.up.cpu_times()
+        up = times.user + times.system + times.children_user + times.children_system
+        return {"up": up} | {name: cpu_seconds(one) for name, one in self.processes.items()}
 
     async def sunk(self) -> int:
         """Return how many requests the sink received since it was reset."""
@@ -68,8 +74,12 @@ def machine_seconds() -> float:
 
 
 def spent_since(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Return the CPU seconds between two readings, by process."""
-    return {name: after[name] - before[name] for name in before}
+    """Return the CPU seconds between two readings, by process. What a process spent that has ended
+    between them is in those of `up`."""
+    spent = {name: after[name] - before.get(name, 0.0) for name in after}
+    for ended in before.keys() - after.keys():
+        spent["up"] -= before[ended]
+    return spent
 
 
 @asynccontextmanager
@@ -78,7 +88,7 @@ async def running_bench(
     *,
     postgresql: bool = False,
     settings: Mapping[str, str] | None = None,
-    workers: int = 1,
+    workers: int | None = 1,
     sink_command: Sequence[str] = _PYTHON_SINK,
 ) -> AsyncIterator[Bench]:
     """Run the parts while the block lasts, on SQLite or on their own PostgreSQL. `settings` are
@@ -96,7 +106,8 @@ async def running_bench(
         **(settings or {}),
     }
     temporal_address = environment.get("TEMPORAL_ADDRESS") or f"127.0.0.1:{temporal_port}"
-    up_command = (sys.executable, "-m", "hookfast.cli", "up", "--workers", str(workers))
+    options = () if workers is None else ("--workers", str(workers))
+    up_command = (sys.executable, "-m", "hookfast.cli", "up", *options)
     log_path = home / "up.log"
     with (
         log_path.open("w") as log,

@@ -118,7 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--burst-seconds", type=float, default=60, help="how long the burst lasts")
     add("--backlog", type=int, default=12_000, help="waiting deliveries, for the fairness")
     add("--memory-deliveries", type=int, default=50_000, help="deliveries before memory is read")
-    add("--workers", type=int, default=1, help="workers of each `hookfast up`")
+    add("--workers", type=int, help="workers of each `hookfast up`; default: as it decides")
     add("--api-processes", type=int, default=1, help="API processes of each `hookfast up`")
     add("--python", action="store_true", help="use the load generator and sink in Python, not Go")
     add("--json", type=Path, metavar="FILE", help="write all figures to this file")

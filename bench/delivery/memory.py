@@ -19,6 +19,7 @@ from bench.parts import part_name
 
 _CHUNK = 5_000
 _SETTLED_SECONDS = 5.0
+_RESTED_SECONDS = 40.0  # by then `up` has stopped the workers that it had added
 _PSS = re.compile(r"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 
@@ -32,7 +33,7 @@ async def measure_memory(session: Session, *, deliveries: int) -> Memory:
         session.progress.say(f"memory: {most:.0f} MiB; {done:,} of {deliveries:,} deliveries")
         await session.deliver(BATCHES, seconds=0, count=min(_CHUNK, deliveries - done))
         most = max(most, sum(memory_of(up)[0].values()))
-    await asyncio.sleep(_SETTLED_SECONDS)
+    await asyncio.sleep(_RESTED_SECONDS)
     after, _ = memory_of(up)
     return Memory(
         database=session.database,

@@ -47,7 +47,7 @@ class Choice:
     burst_seconds: float
     backlog: int
     memory_deliveries: int
-    workers: int
+    workers: int | None
     api_processes: int
 
 

@@ -24,7 +24,7 @@ from bench.delivery.figures import (
 )
 from bench.delivery.progress import console
 
-_PROCESSES = ("temporal", "worker", "api", "postgresql")
+_PROCESSES = ("temporal", "worker", "api", "up", "postgresql")
 _QUIET = 0.2
 """Cores that other processes may keep busy. The benchmark itself takes some of that as it polls."""
 _ANSWERS = {True: "[green]yes[/]", False: "[red]no[/]", None: "–"}

@@ -195,7 +195,7 @@ async def running_session(
     *,
     database: str,
     mode: str,
-    workers: int = 1,
+    workers: int | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Session]:
     """Run a `hookfast up` in this mode while the block lasts."""

@@ -48,8 +48,14 @@ def _options(
 @app.command("up")
 def _up(
     workers: Annotated[
-        int, number_option(kind=int, least=1, most=64, help="Worker processes to run.")
-    ] = 1,
+        int | None,
+        number_option(
+            kind=int,
+            least=1,
+            most=64,
+            help="Worker processes to run. Default: one, and more while it is busy and cores idle.",
+        ),
+    ] = None,
 ) -> None:
     """Run everything: Temporal (unless TEMPORAL_ADDRESS is set), the API and workers."""
     from hookfast.cli import up

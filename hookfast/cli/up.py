@@ -14,11 +14,16 @@ from hookfast.deliveries.search_attributes import SEARCH_ATTRIBUTES, kind_of
 from hookfast.errors import Misconfigured
 from hookfast.process import keep_files_private
 from hookfast.settings.settings import Settings
+from hookfast.supervisor.cpu import cores
 from hookfast.supervisor.plan import Plan, TemporalPlan
 
+_MOST_WORKERS = 3
+"""Workers that `up` runs by itself: with an API and at most 21 connections for each process, they
+fit into the 100 connections that PostgreSQL has by default."""
 
-def main(*, workers: int) -> None:
-    """Run until Ctrl-C or SIGTERM, with this number of workers."""
+
+def main(*, workers: int | None) -> None:
+    """Run until Ctrl-C or SIGTERM, with this number of workers; None: as many as are needed."""
     plan = make_plan(read_settings(), workers=workers)
     keep_files_private()
     sys.stdout.flush()
@@ -28,15 +33,17 @@ def main(*, workers: int) -> None:
     os.execv(sys.executable, command)  # noqa: S606 - runs without a shell on purpose
 
 
-def make_plan(settings: Settings, *, workers: int = 1) -> Plan:
-    """Return the plan of `up` for these settings and TEMPORAL_ADDRESS. Raises Misconfigured if the
+def make_plan(settings: Settings, *, workers: int | None = None) -> Plan:
+    """Return the plan of `up` for these settings and TEMPORAL_ADDRESS, with this number of workers;
+    None: from one to three, while there are cores. Raises Misconfigured if the
     embedded Temporal is needed and there is no `temporal` binary."""
     return Plan(
         home=str(settings.home.absolute()),
         host=settings.host,
         port=settings.port,
         api_processes=settings.api_processes,
-        workers=workers,
+        workers=workers or 1,
+        most_workers=workers or max(1, min(int(cores()), _MOST_WORKERS)),
         worker_metrics_port=settings.worker_metrics_port,
         worker_grace=settings.shutdown_grace.total_seconds(),
         temporal=None if os.environ.get("TEMPORAL_ADDRESS") else _temporal_plan(settings),

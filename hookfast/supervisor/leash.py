@@ -30,12 +30,18 @@ def leashed(*command: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", str(Path(__file__)), mode, str(os.getpid()), *command)
 
 
-def _exec(parent: int, command: list[str]) -> None:
+def kill_with_parent(parent: int) -> None:
+    """Linux: have this process killed when its parent, the process `parent`, dies. Ends it with 1
+    if it has died already."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != parent:  # it died before the call above
         sys.exit(1)
+
+
+def _exec(parent: int, command: list[str]) -> None:
+    kill_with_parent(parent)
     os.execvp(command[0], command)  # noqa: S606 - runs without a shell on purpose
 
 

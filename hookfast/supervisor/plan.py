@@ -22,14 +22,16 @@ class TemporalPlan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The processes to run, and their addresses. `temporal` is None if another Temporal is used;
-    `worker_grace` is the time in which a worker has to end, in seconds. The plan has no secrets:
-    they stay in the environment."""
+    `workers` run always, and up to `most_workers` while those are busy; `worker_grace` is the time
+    in which a worker has to end, in seconds. The plan has no secrets: they stay in the
+    environment."""
 
     home: str
     host: str
     port: int
     api_processes: int
     workers: int
+    most_workers: int
     worker_metrics_port: int
     worker_grace: float
     temporal: TemporalPlan | None

@@ -11,12 +11,11 @@ import asyncio
 import math
 import os
 import signal
-from asyncio.subprocess import Process
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 import structlog
 
@@ -38,6 +37,29 @@ class CannotStart(HookfastError):
     code = "cannot_start"
 
 
+class Running(Protocol):
+    """A child process. `wait` returns its exit code, or the negative number of a signal."""
+
+    @property
+    def pid(self) -> int: ...
+    async def wait(self) -> int: ...
+    def send_signal(self, signal: signal.Signals, /) -> None: ...
+
+
+async def spawn(part: Part) -> Running:
+    """Start the part as a process with its command line. Raises OSError."""
+    return await asyncio.create_subprocess_exec(
+        *leashed(*part.command),
+        stdin=asyncio.subprocess.PIPE,  # it ends when we do, which the leash notices
+        stdout=part.output if part.stdout is None else part.stdout,
+        stderr=part.output,
+        env=dict(part.environment),
+        cwd=part.folder,
+        pass_fds=part.fds,
+        start_new_session=True,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """A process to keep running.
@@ -45,7 +67,7 @@ class Part:
     `environment` is its whole environment. `output` is the file descriptor for its output (default:
     our standard error), `stdout` another one for its standard output; it inherits `fds`. It runs in
     `folder` (default: ours). `grace` is the time between SIGTERM and SIGKILL, in seconds;
-    `before_stop` is called before SIGTERM.
+    `before_stop` is called before SIGTERM. `spawn` starts it.
     """
 
     name: str
@@ -57,6 +79,7 @@ class Part:
     folder: Path | None = None
     fds: tuple[int, ...] = ()
     before_stop: Callable[[], None] = lambda: None
+    spawn: Callable[[Part], Awaitable[Running]] = spawn
 
 
 class Supervisor:
@@ -69,7 +92,7 @@ class Supervisor:
 
     def __init__(self, hurry: asyncio.Event) -> None:
         self._hurry = hurry
-        self._groups: list[list[_Keeper]] = []
+        self._groups: list[list[Keeper]] = []
         self._settled = False
         self._failure: CannotStart | None = None
 
@@ -86,9 +109,24 @@ class Supervisor:
                 self._owner.uncancel()
             raise self._failure from None
 
-    def start(self, *parts: Part) -> None:
-        """Start these parts, which will also be stopped together, and keep them running."""
-        self._groups.append([_Keeper(part, self._on_exit) for part in parts])
+    def start(self, *parts: Part) -> list[Keeper]:
+        """Start these parts, which will also be stopped together, and keep them running. Return
+        them: what is added to the list is stopped with them, too."""
+        self._groups.append([self.keep(part) for part in parts])
+        return self._groups[-1]
+
+    def keep(self, part: Part) -> Keeper:
+        """Start a part and keep it running. Add it to the list of those that it is stopped with."""
+        return Keeper(part, self._on_exit)
+
+    async def stop(self, keeper: Keeper) -> None:
+        """Stop one part. It stays in its list until the caller takes it out."""
+        await keeper.stop(self._hurry)
+
+    def pids(self) -> list[int]:
+        """Return the ids of the processes."""
+        keepers = (keeper for group in self._groups for keeper in group)
+        return [keeper.pid for keeper in keepers if keeper.pid is not None]
 
     def settle(self) -> None:
         """Restart parts for ever from now on: all of them have started."""
@@ -99,7 +137,7 @@ class Supervisor:
         keepers = (keeper for group in self._groups for keeper in group)
         return next(keeper.exits for keeper in keepers if keeper.part.name == name)
 
-    def _on_exit(self, keeper: _Keeper, reason: str) -> None:
+    def _on_exit(self, keeper: Keeper, reason: str) -> None:
         if self._settled or keeper.exits < _TRIES or self._failure is not None:
             self._log_exit(keeper, reason)
             return
@@ -110,7 +148,7 @@ class Supervisor:
         if self._owner is not None:
             self._owner.cancel()
 
-    def _log_exit(self, keeper: _Keeper, reason: str) -> None:
+    def _log_exit(self, keeper: Keeper, reason: str) -> None:
         """Log that a part ended, at most once a minute for each: one that cannot start ends every
         ten seconds."""
         now = asyncio.get_running_loop().time()
@@ -124,17 +162,22 @@ class Supervisor:
             keeper.logged_at, keeper.logged_exits = now, keeper.exits
 
 
-class _Keeper:
+class Keeper:
     """Keeps one part running."""
 
-    def __init__(self, part: Part, on_exit: Callable[[_Keeper, str], None]) -> None:
+    def __init__(self, part: Part, on_exit: Callable[[Keeper, str], None]) -> None:
         self.part = part
         self.exits = self.logged_exits = 0
         self.logged_at = -math.inf
         self._on_exit = on_exit
         self._stopping = asyncio.Event()
-        self._process: Process | None = None
+        self._process: Running | None = None
         self._task = asyncio.create_task(self._keep(), name=f"keep {part.name}")
+
+    @property
+    def pid(self) -> int | None:
+        """The id of its current or last process; None before the first has started."""
+        return None if self._process is None else self._process.pid
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Send SIGTERM, and SIGKILL after the part's grace or once `hurry` is set."""
@@ -157,7 +200,7 @@ class _Keeper:
         while not self._stopping.is_set():
             started = loop.time()
             try:
-                self._process = await _spawn(self.part)
+                self._process = await self.part.spawn(self.part)
             except OSError as error:  # no processes or memory left
                 reason = str(error)
             else:
@@ -189,25 +232,13 @@ class _Keeper:
 
 async def run_once(part: Part) -> int:
     """Run a process that ends by itself and return its exit code. Cancellation kills it."""
-    process = await _spawn(part)
+    process = await part.spawn(part)
     try:
         return await process.wait()
-    finally:
-        if process.returncode is None:
+    except asyncio.CancelledError:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-
-
-async def _spawn(part: Part) -> Process:
-    return await asyncio.create_subprocess_exec(
-        *leashed(*part.command),
-        stdin=asyncio.subprocess.PIPE,  # it ends when we do, which the leash notices
-        stdout=part.output if part.stdout is None else part.stdout,
-        stderr=part.output,
-        env=dict(part.environment),
-        cwd=part.folder,
-        pass_fds=part.fds,
-        start_new_session=True,
-    )
+        raise
 
 
 def _exit_reason(code: int) -> str:

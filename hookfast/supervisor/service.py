@@ -6,21 +6,33 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from socket import socket
+from typing import Any
 from urllib.parse import urlsplit
 
 from hookfast.settings import up_file
 from hookfast.settings.local_url import local_url
 from hookfast.settings.up_file import UpFile
 from hookfast.supervisor import home_lock
+from hookfast.supervisor.autoscaler import Autoscaler
 from hookfast.supervisor.embedded_temporal import EmbeddedTemporal, embedded_temporal, log_end
+from hookfast.supervisor.forks import ForkServer, can_fork
 from hookfast.supervisor.listener import listen
 from hookfast.supervisor.plan import Plan
-from hookfast.supervisor.processes import CannotStart, Part, Supervisor, run_once
+from hookfast.supervisor.processes import (
+    CannotStart,
+    Part,
+    Running,
+    Supervisor,
+    run_once,
+    spawn,
+)
+from hookfast.supervisor.scaling import scale
 
 API_GRACE_SECONDS = 10
 """Time in which the API's running requests have to end after SIGTERM."""
@@ -57,22 +69,36 @@ async def service(
         temporal = None if plan.temporal is None else embedded_temporal(plan, plan.temporal)
         temporal_log = None if temporal is None else stack.enter_context(temporal.open_log())
         stack.enter_context(up_file.written(Path(plan.home), _up_file(temporal)))
+        port = listener.getsockname()[1]
+        environment = _environment(plan, port, temporal=temporal)
+        forks = None
+        if can_fork():
+            fds = (lock, listener.fileno(), output)
+            forks = await stack.enter_async_context(
+                ForkServer((*_PYTHON, "hookfast.cli.fork_server"), environment, fds=fds)
+            )
+        ours = _Ours(environment, output, lock, spawn if forks is None else forks.spawn)
         supervisor = await stack.enter_async_context(Supervisor(hurry))
 
         if temporal is not None and temporal_log is not None:
             supervisor.start(temporal.part(temporal_log, fds=(lock,)))
-        port = listener.getsockname()[1]
-        environment = _environment(plan, port, temporal=temporal)
-        await _prepare(environment, temporal, output=output, lock=lock)
+        await _prepare(ours, temporal)
         if temporal is not None and supervisor.exits("temporal"):
             # the preparation may have reached another server on this port
             raise CannotStart(f"Temporal ended while it started:\n{log_end(temporal.home)}")
 
-        supervisor.start(*_apis(plan, environment, listener, output=output, lock=lock))
-        supervisor.start(*_workers(plan, environment, output=output, lock=lock))
+        apis = supervisor.start(*_apis(ours, plan, listener))
+        workers = supervisor.start(*(_worker(ours, plan, at) for at in range(plan.workers)))
         api_url = local_url(plan.host, port)
         missing = await wait_until_ready(api_url)
         supervisor.settle()
+        if forks is not None:
+            await forks.close()
+        if plan.most_workers > plan.workers:
+            autoscaler = Autoscaler(least=plan.workers, most=plan.most_workers)
+            worker = partial(_worker, ours, plan)
+            scaling = scale(supervisor, autoscaler, apis=apis, workers=workers, worker=worker)
+            stack.callback(asyncio.create_task(scaling, name="scaling").cancel)
         yield Service(
             api_url=api_url,
             temporal_address=environment["TEMPORAL_ADDRESS"],
@@ -88,20 +114,46 @@ def _up_file(temporal: EmbeddedTemporal | None) -> UpFile | None:
     return UpFile(temporal_address=temporal.address, temporal_namespace=temporal.namespace)
 
 
-async def _prepare(
-    environment: Mapping[str, str], temporal: EmbeddedTemporal | None, *, output: int, lock: int
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """What all processes that run our code have in common."""
+
+    environment: Mapping[str, str]
+    output: int
+    lock: int
+    spawn: Callable[[Part], Awaitable[Running]]
+
+    def part(
+        self,
+        name: str,
+        *words: str,
+        grace: float,
+        fds: tuple[int, ...] = (),
+        environment: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Part:
+        """Return the part `python -m` with these words."""
+        return Part(
+            name=name,
+            command=(*_PYTHON, *words),
+            environment={**self.environment, **(environment or {})},
+            grace=grace,
+            fds=(self.lock, *fds),
+            spawn=self.spawn,
+            **{"output": self.output, **options},
+        )
+
+
+async def _prepare(ours: _Ours, temporal: EmbeddedTemporal | None) -> None:
     """Migrate, create the operator key, and wait for the embedded Temporal."""
     options = () if temporal is None else ("--await-temporal",)
     code = await run_once(
-        Part(
-            name="preparation",
-            command=(*_PYTHON, "hookfast.cli.before_up", *options),
-            environment=environment,
+        ours.part(
+            "preparation",
+            *("hookfast.cli.before_up", *options),
             grace=0,
-            output=_STDERR,  # not `output`: people look here when the service does not start
+            output=_STDERR,  # not `ours.output`: people look here when the service does not start
             stdout=_STDOUT,
-            fds=(lock,),
         )
     )
     if code == 1:
@@ -110,47 +162,35 @@ async def _prepare(
         raise CannotStart(f"the preparation ended with {code} and did not say why")
 
 
-def _apis(
-    plan: Plan, environment: Mapping[str, str], listener: socket, *, output: int, lock: int
-) -> list[Part]:
+def _apis(ours: _Ours, plan: Plan, listener: socket) -> list[Part]:
     """Return the API processes, which accept from one socket: while one restarts, the others
     answer; if there is only one, callers wait in the socket's backlog."""
     return [
-        Part(
-            name=_numbered("api", number),
-            command=(*_PYTHON, "hookfast.cli", "api", "--fd", str(listener.fileno())),
-            environment=environment,
+        ours.part(
+            _numbered("api", number),
+            *("hookfast.cli", "api", "--fd", str(listener.fileno())),
             grace=API_GRACE_SECONDS + _MORE_SECONDS,
-            output=output,
-            fds=(lock, listener.fileno()),
+            fds=(listener.fileno(),),
             before_stop=listener.close,  # from now on connections are refused and do not wait
         )
         for number in range(plan.api_processes)
     ]
 
 
-def _workers(plan: Plan, environment: Mapping[str, str], *, output: int, lock: int) -> list[Part]:
-    """Return the worker processes; their metrics ports count up from the configured one.
+def _worker(ours: _Ours, plan: Plan, number: int) -> Part:
+    """Return a worker process; their metrics ports count up from the configured one.
 
     Their priority is the API's: with a nice value 10 higher, a worker that holds SQLite's write
     lock waited for the processor behind everybody else, and the API waited for it (accept p50 rose
     from 117 to 329 ms and p95 from 262 to 1,082, on two cores that others used too).
     """
     first = plan.worker_metrics_port
-    return [
-        Part(
-            name=_numbered("worker", number),
-            command=(*_PYTHON, "hookfast.cli", "worker"),
-            environment={
-                **environment,
-                "HOOKFAST_WORKER_METRICS_PORT": str(first and min(first + number, 65_535)),
-            },
-            grace=plan.worker_grace + _MORE_SECONDS,
-            output=output,
-            fds=(lock,),
-        )
-        for number in range(plan.workers)
-    ]
+    return ours.part(
+        _numbered("worker", number),
+        *("hookfast.cli", "worker"),
+        grace=plan.worker_grace + _MORE_SECONDS,
+        environment={"HOOKFAST_WORKER_METRICS_PORT": str(first and min(first + number, 65_535))},
+    )
 
 
 def _numbered(name: str, number: int) -> str:

@@ -27,9 +27,18 @@ def test_plan_survives_a_command_line_without_secrets(
     plan = make_plan(settings, workers=3)
 
     assert Plan.from_json(plan.to_json()) == plan
-    assert (plan.api_processes, plan.workers) == (2, 3)
+    assert (plan.api_processes, plan.workers, plan.most_workers) == (2, 3, 3)
     assert (plan.temporal is None) == bool(address)
     assert "sssssss" not in plan.to_json()
+
+
+@pytest.mark.parametrize(("available", "most"), [(0.5, 1), (1, 1), (2.5, 2), (16, 3)])
+def test_workers_that_nobody_has_counted_are_as_many_as_there_are_cores(
+    monkeypatch: pytest.MonkeyPatch, available: float, most: int
+) -> None:
+    monkeypatch.setattr("hookfast.cli.up.cores", lambda: available)
+    plan = make_plan(Settings())
+    assert (plan.workers, plan.most_workers) == (1, most)
 
 
 def test_plan_has_the_search_attributes_with_their_types(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from asyncio.subprocess import Process
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hookfast.supervisor import processes
-from hookfast.supervisor.processes import Part, Supervisor, run_once
+from hookfast.supervisor.processes import Part, Running, Supervisor, run_once, spawn
 from tests.e2e.service_process import lives
 from tests.support.waiting import PATIENCE, within
 
@@ -68,21 +66,21 @@ async def test_run_once_returns_the_exit_code(code: int) -> None:
     assert await within(PATIENCE, run_once(part)) == code
 
 
-async def test_run_once_kills_the_process_when_cancelled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spawned: list[Process] = []
-    spawn = processes._spawn
+async def test_run_once_kills_the_process_when_cancelled(tmp_path: Path) -> None:
+    spawned: list[Running] = []
 
-    async def noted_spawn(part: Part) -> Process:
+    async def noted_spawn(part: Part) -> Running:
         spawned.append(await spawn(part))
         return spawned[0]
 
-    monkeypatch.setattr(processes, "_spawn", noted_spawn)
     started = tmp_path / "pid"
     script = f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     part = Part(
-        name="once", command=(sys.executable, "-c", script), environment=os.environ, grace=0
+        name="once",
+        command=(sys.executable, "-c", script),
+        environment=os.environ,
+        grace=0,
+        spawn=noted_spawn,
     )
     task = asyncio.create_task(run_once(part))
 

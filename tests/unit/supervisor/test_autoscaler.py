@@ -1,0 +1,115 @@
+"""When `up` runs a further worker, on a simulated machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from hookfast.supervisor.autoscaler import Autoscaler, Load
+
+# cores as measured with `hookfast up` on two cores: by one worker, by all APIs, idle
+_BATCHES = Load(workers=(0.96,), apis=0.15, idle=0.57)
+_BATCHES_ON_POSTGRESQL = Load(workers=(0.81,), apis=0.15, idle=0.51)
+_SINGLES = Load(workers=(0.84,), apis=0.64, idle=0.27)
+_BATCHES_BY_TWO = Load(workers=(0.7, 0.7), apis=0.2, idle=0.05)
+_SINGLES_BY_TWO = Load(workers=(0.55, 0.55), apis=0.6, idle=0.05)
+_BROAD = Load(workers=(0.55, 0.55), apis=0.6, idle=2.0)
+_FEW = Load(workers=(0.2, 0.2), apis=0.1, idle=1.4)
+
+
+def _steps(autoscaler: Autoscaler, load: Load, *, seconds: int) -> list[tuple[int, str]]:
+    """Return the steps and after how many samples each was taken."""
+    steps = ((second, autoscaler.next(load)) for second in range(1, seconds + 1))
+    return [(second, step) for second, step in steps if step is not None]
+
+
+@pytest.mark.parametrize("load", [_BATCHES, _BATCHES_ON_POSTGRESQL])
+def test_full_worker_gets_help_after_three_seconds_if_a_core_idles(load: Load) -> None:
+    assert _steps(Autoscaler(least=1, most=2), load, seconds=3) == [(3, "start")]
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        pytest.param(_SINGLES, id="no core idles"),
+        pytest.param(Load(workers=(0.5,), apis=0.1, idle=1.0), id="not full"),
+        pytest.param(Load(workers=(0.9, 0.4), apis=0.1, idle=2.0), id="one of two is not full"),
+    ],
+)
+def test_no_worker_starts_that_would_not_help(load: Load) -> None:
+    assert _steps(Autoscaler(least=1, most=4), load, seconds=600) == []
+
+
+def test_short_pause_begins_the_count_again() -> None:
+    autoscaler = Autoscaler(least=1, most=2)
+    assert _steps(autoscaler, _BATCHES, seconds=2) == []
+    assert _steps(autoscaler, _SINGLES, seconds=1) == []
+    assert _steps(autoscaler, _BATCHES, seconds=2) == []
+
+
+def test_no_more_start_than_allowed() -> None:
+    both_full = Load(workers=(0.9, 0.9), apis=0.1, idle=2.0)
+    assert _steps(Autoscaler(least=1, most=2), both_full, seconds=600) == []
+    assert _steps(Autoscaler(least=1, most=3), both_full, seconds=3) == [(3, "start")]
+
+
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [
+        pytest.param(_BATCHES_BY_TWO, [], id="both are needed"),
+        pytest.param(_BROAD, [], id="the API has a core of its own"),
+        pytest.param(_SINGLES_BY_TWO, [(2, "stop")], id="the API needs the core"),
+        pytest.param(_FEW, [(30, "stop")], id="one suffices"),
+    ],
+)
+def test_further_worker_stops_when_it_is_of_no_use(
+    load: Load, expected: list[tuple[int, str]]
+) -> None:
+    stopped = _steps(Autoscaler(least=1, most=2), load, seconds=31)
+    assert stopped[:1] == expected
+
+
+def test_the_first_workers_stay_whatever_the_load() -> None:
+    for load in (_SINGLES_BY_TWO, _FEW):
+        assert _steps(Autoscaler(least=2, most=2), load, seconds=600) == []
+
+
+@dataclass
+class _Machine:
+    """Cores that run batches: a delivery takes `each` ms of a worker, a fifth more if there are
+    two."""
+
+    cores: float
+    offered: float
+    workers: int = 1
+
+    def load(self) -> Load:
+        each = 0.93e-3 * (1.2 if self.workers > 1 else 1.0)
+        others = 0.4e-3
+        rate = min(
+            self.offered,
+            0.96 * self.workers / each,  # full workers
+            self.cores / (each + others),  # a full machine
+        )
+        busy = rate * each / self.workers
+        return Load(
+            workers=(busy,) * self.workers,
+            apis=rate * 0.15e-3,
+            idle=self.cores - rate * (each + others),
+        )
+
+
+@pytest.mark.parametrize("cores", [2, 4, 8])
+@pytest.mark.parametrize("offered", range(100, 3000, 50))
+def test_steady_load_never_makes_workers_come_and_go(cores: int, offered: int) -> None:
+    machine = _Machine(cores=cores, offered=offered)
+    autoscaler = Autoscaler(least=1, most=2)
+    steps = []
+    for _ in range(600):
+        step = autoscaler.next(machine.load())
+        if step is not None:
+            steps.append(step)
+            machine.workers += 1 if step == "start" else -1
+    assert steps in ([], ["start"])
+    assert bool(steps) == (offered >= 850)
