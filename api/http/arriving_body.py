@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 from api.answers.problems import BodyTimeout
 from api.context.context import Context
@@ -88,7 +88,7 @@ class ArrivingBody:
         self._deadline.reschedule(None)
         if self._claim is None:
             context: Context = self._app.state.context
-            expected = declared_length(self._exchange.scope["headers"]) or self._cap
+            expected = declared_length(dict(self._exchange.scope["headers"])) or self._cap
             self._claim = self._exchange.memory.enter_context(
                 context.bodies.claim(
                     "request body", *self._owners(), expected=expected, on_drop=self._drop
@@ -103,14 +103,12 @@ class ArrivingBody:
         self._deadline.reschedule(asyncio.get_running_loop().time())
 
 
-def declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
+def declared_length(fields: Mapping[bytes, bytes]) -> int:
     """Return Content-Length, or 0 if the header is missing."""
-    for name, value in headers:
-        if name == b"content-length":
-            if not value.isdigit() or len(value) > 18:
-                raise InvalidInput.at("Content-Length", "Content-Length is not a length in bytes")
-            return int(value)
-    return 0
+    value = fields.get(b"content-length", b"0")
+    if not value.isdigit() or len(value) > 18:
+        raise InvalidInput.at("Content-Length", "Content-Length is not a length in bytes")
+    return int(value)
 
 
 def too_large(cap: int) -> TooLarge:

