@@ -181,11 +181,10 @@ class _Application(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         proxies = self._settings.trusted_proxies
-        limit = self._settings.max_connections_per_client
         app: ASGIApp = RequestLayer(
             super().build_middleware_stack(),
             lean_routes=_LEAN_ROUTES,
-            clients=ClientRequests(proxies, limit=limit) if proxies else None,
+            clients=ClientRequests(proxies) if proxies else None,
         )
         return TrustedProxies(app, networks=proxies) if proxies else app
 

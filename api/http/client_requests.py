@@ -15,6 +15,7 @@ from starlette.types import Scope
 from api.access.client_address import Sites
 from api.answers.problems import Problem, problem_of
 from hookfast.errors import TooManyRequests
+from hookfast.settings.settings import Settings
 from hookfast.settings.types import Network
 
 _RETRY_SECONDS = 5
@@ -23,9 +24,8 @@ _RETRY_SECONDS = 5
 class ClientRequests:
     """The requests in progress of each client behind trusted proxies."""
 
-    def __init__(self, proxies: Sequence[Network], *, limit: int) -> None:
+    def __init__(self, proxies: Sequence[Network]) -> None:
         self._sites = Sites(proxies)
-        self._limit = limit
         self._in_progress: Counter[str] = Counter()
 
     @contextmanager
@@ -34,12 +34,14 @@ class ClientRequests:
         proxies take that for a fault of the API, and send nobody's requests to it for a while."""
         client = scope.get("client")
         site = None if client is None else self._sites.of(client[0])
+        settings: Settings = scope["app"].state.settings
+        limit = settings.max_connections_per_client
         if site is None:
             yield None
-        elif self._in_progress[site] >= self._limit:
+        elif self._in_progress[site] >= limit:
             yield problem_of(
                 TooManyRequests(
-                    f"Your address has {self._limit} requests in progress, its maximum.",
+                    f"Your address has {limit} requests in progress, its maximum.",
                     code="too_many_in_progress",
                     retry_after=_RETRY_SECONDS,
                 )

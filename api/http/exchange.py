@@ -109,6 +109,11 @@ class Exchange:
         await self._send_held()
         await self._send(message)
 
+    def end(self) -> None:
+        """Break the circle of the scope and its exchange, so that the memory of both is free at
+        once, and no garbage collection has to find it."""
+        del self.scope[_EXCHANGE]
+
     def cover(self, claim: Claim | None) -> None:
         """Have this claim, which its caller manages, hold what is sent from now on; None: nothing
         needs to be held."""

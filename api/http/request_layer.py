@@ -60,6 +60,7 @@ class RequestLayer:
         finally:
             note_request(scope, exchange.status, time.perf_counter() - began)
             reset_contextvars(**tokens)
+            exchange.end()
 
     async def _count(self, exchange: Exchange, clients: ClientRequests) -> None:
         with clients.counting(exchange.scope) as too_many:
