@@ -50,11 +50,11 @@ def note_request(scope: Scope, status: int | None, seconds: float) -> None:
     principal = scope["state"].get("principal")
     if principal is not None:
         line["key_id"] = principal.key_id
-        line["tenant_id"] = principal.tenant_id
+        if principal.tenant_id is not None:
+            line["tenant_id"] = principal.tenant_id
     for name, value in scope.get("path_params", {}).items():
         if name in _IDS and is_id(_IDS[name], value):
             line[name] = value
-    line = {name: value for name, value in line.items() if value is not None}
     if status is None:
         log.info("A request got no answer: its client went away.", kind=Kind.REQUEST, **line)
     else:

@@ -30,7 +30,7 @@ class LeanRoute(StrictRoute):
         by_fastapi = super().get_route_handler()
         self._known_query = known_query(self.dependant)
         self._steps: list[_Step] = []
-        _add_steps(self._steps, self.dependant)
+        self._last = _add_steps(self._steps, self.dependant)
 
         async def lean(request: Request) -> Response:
             return await self.answer(request) or await by_fastapi(request)
@@ -47,10 +47,10 @@ class LeanRoute(StrictRoute):
             check_query(request.query_params, self._known_query)
         results: list[Any] = []
         for call, takes_request, takes_result in self._steps:
-            arguments: dict[str, Any] = {name: results[index] for name, index in takes_result}
-            for name in takes_request:
-                arguments[name] = request
-            if len(results) == len(self._steps) - 1:
+            arguments: dict[str, Any] = dict.fromkeys(takes_request, request)
+            for name, place in takes_result:
+                arguments[name] = results[place]
+            if len(results) == self._last:
                 arguments |= headers
             results.append(await call(**arguments))
         response: Response = results[-1]
