@@ -11,18 +11,16 @@ from fastapi.routing import APIRoute
 from fastapi.telemetry import TelemetryConfig
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.access.access_log import AccessLog
 from api.access.client_address import TrustedProxies
 from api.access.request_metrics import STREAMS, UNMEASURED
 from api.answers import problems
-from api.answers.headers import AnswerHeaders
-from api.answers.request_id import RequestId
 from api.context.context import open_context
 from api.dashboard import application as dashboard
 from api.http.client_requests import ClientRequests
-from api.http.request_body import INBOUND_PREFIX, RequestBody
-from api.http.request_head import RequestHead, trimmed
-from api.http.response_body import ResponseBody
+from api.http.lean_route import LeanRoute
+from api.http.request_body import INBOUND_PREFIX
+from api.http.request_head import trimmed
+from api.http.request_layer import RequestLayer
 from api.openapi import document
 from api.portal import application as portal
 from api.routes import (
@@ -100,6 +98,14 @@ _RESOURCES = (
 )
 
 
+_LEAN_ROUTES = {
+    (method, route.path): route
+    for resource in _RESOURCES
+    for route in resource.routes.routes
+    if isinstance(route, LeanRoute)
+    for method in route.methods or ()
+}
+
 _WITHOUT_HEAD = (*STREAMS, "/portal/open")
 """Paths whose GET does more than show something: opening a link begins a session."""
 
@@ -144,10 +150,6 @@ def create_app(
         telemetry=_TELEMETRY,
     )
     app.state.settings = settings
-    app.add_middleware(RequestBody)
-    app.add_middleware(RequestHead)
-    if settings.trusted_proxies:
-        app.add_middleware(ClientRequests, proxies=settings.trusted_proxies)
     problems.install(app)
     document.install(app)
     docs_page.install(app)
@@ -162,8 +164,8 @@ def create_app(
 
 
 class _Application(FastAPI):
-    """FastAPI with our outermost middleware around it. `add_middleware` would not do: FastAPI
-    handles unexpected errors outside of the middleware that it adds."""
+    """FastAPI with our layer around it. `add_middleware` would not do: FastAPI handles unexpected
+    errors outside of the middleware that it adds."""
 
     def __init__(self, *, settings: Settings, **options: Any) -> None:
         super().__init__(**options)
@@ -178,21 +180,22 @@ class _Application(FastAPI):
         await super().__call__(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
-        app: ASGIApp = AnswerHeaders(
-            RequestId(AccessLog(ResponseBody(super().build_middleware_stack())))
+        proxies = self._settings.trusted_proxies
+        app: ASGIApp = RequestLayer(
+            super().build_middleware_stack(),
+            lean_routes=_LEAN_ROUTES,
+            clients=ClientRequests(proxies) if proxies else None,
         )
-        if self._settings.trusted_proxies:
-            app = TrustedProxies(app, networks=self._settings.trusted_proxies)
-        return app
+        return TrustedProxies(app, networks=proxies) if proxies else app
 
 
 def _fields(scope: Scope) -> list[tuple[bytes, bytes]]:
     """Return the request's header fields, trimmed, without a trace context that must not count."""
     fields = trimmed(scope["headers"])
-    traces = sum(name == b"traceparent" for name, _ in fields)
+    traces = [name for name, _ in fields if name == b"traceparent"]
     # Two traces are none. And a caller of a source is unauthenticated until its signature is
     # verified, so it may not choose the trace that its request joins, or whether that is recorded.
-    if traces > 1 or scope["path"].startswith(INBOUND_PREFIX):
+    if len(traces) > 1 or scope["path"].startswith(INBOUND_PREFIX):
         return [field for field in fields if field[0] not in _TRACE_CONTEXT]
     return fields
 

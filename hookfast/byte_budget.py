@@ -4,7 +4,7 @@ A process has one `ByteBudget` of `HOOKFAST_MAX_BODY_MEMORY`. What it covers:
 
 - **Requests that arrive** (`api.http.request_body`): what has arrived of a body, until its response
   is sent. A declared length reserves nothing.
-- **Answers that leave** (`api.http.response_body`): what the client has not taken yet, and what
+- **Answers that leave** (`api.http.exchange`): what the client has not taken yet, and what
   streams and polls have read for theirs (`api.stream.hub`, `api.routes.poll`).
 - **Bodies of attempts** (`hookfast.storage.deliveries.bodies`): what a worker sends, from before it
   is loaded until the attempt is recorded. A body that several attempts send at once counts once.

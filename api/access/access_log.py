@@ -7,11 +7,10 @@ parameters, not the path itself: that of a portal link is a secret, and callers 
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 import structlog
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Scope
 
 from api.access.client_address import client_address
 from api.access.request_metrics import measure
@@ -34,51 +33,28 @@ _IDS: Final[dict[str, Prefix]] = {
 }
 
 
-class AccessLog:
-    """ASGI middleware that logs each request once it has ended. It belongs inside of `RequestId`,
-    whose id is in the line."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in _UNLOGGED:
-            await self._app(scope, receive, send)
-            return
-        began = time.perf_counter()
-        status: int | None = None
-
-        async def send_and_note(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, send_and_note)
-        finally:
-            seconds = time.perf_counter() - began
-            measure(scope, status, seconds)
-            _log(scope, status, seconds * 1000)
-
-
-def _log(scope: Scope, status: int | None, milliseconds: float) -> None:
+def note_request(scope: Scope, status: int | None, seconds: float) -> None:
+    """Measure and log a request that has ended. `status` is None if its client went away before the
+    answer."""
+    if scope["path"] in _UNLOGGED:
+        return
+    measure(scope, status, seconds)
     route = scope.get("route")
     line: dict[str, Any] = {
         "method": scope["method"],
         "route": getattr(route, "path", "unknown"),
-        "duration_ms": round(milliseconds, 1),
+        "duration_ms": round(seconds * 1000, 1),
     }
     if (client := client_address(scope)) is not None:
         line["client"] = client
     principal = scope["state"].get("principal")
     if principal is not None:
         line["key_id"] = principal.key_id
-        line["tenant_id"] = principal.tenant_id
+        if principal.tenant_id is not None:
+            line["tenant_id"] = principal.tenant_id
     for name, value in scope.get("path_params", {}).items():
         if name in _IDS and is_id(_IDS[name], value):
             line[name] = value
-    line = {name: value for name, value in line.items() if value is not None}
     if status is None:
         log.info("A request got no answer: its client went away.", kind=Kind.REQUEST, **line)
     else:

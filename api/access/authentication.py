@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
+from starlette.requests import HTTPConnection
 
 from api.access.client_address import client_site
 from api.context.context import Context
@@ -21,8 +22,15 @@ from hookfast.errors import Forbidden, NotFound, Unauthenticated
 from hookfast.settings.types import OPERATOR_KEY_FORM
 from hookfast.storage.accounts.api_keys import Scope
 
-# for the OpenAPI document only: `authenticate` checks the key
-_BEARER = HTTPBearer(
+
+class _Bearer(HTTPBearer):
+    """For the OpenAPI document only: `authenticate` checks the key."""
+
+    async def __call__(self, request: HTTPConnection) -> None:
+        return None
+
+
+_BEARER = _Bearer(
     scheme_name="Bearer",
     bearerFormat="hf_…",
     description="An API key, `hf_…`, from `POST /v1/tenants/{tenant_id}/api-keys`; the first "

@@ -112,7 +112,12 @@ def _site(address: Address) -> str:
 
 def _peer(scope: Scope) -> Address | None:
     client = scope.get("client")
-    return None if client is None else _address(client[0])
+    return None if client is None else _peer_address(client[0])
+
+
+@lru_cache(maxsize=_SITES_KEPT)
+def _peer_address(text: str) -> Address | None:
+    return _address(text)
 
 
 def _hop_address(hop: str) -> Address | None:

@@ -6,7 +6,9 @@ A response's own header of the same name wins: a page sets its own `Content-Secu
 
 from __future__ import annotations
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from collections.abc import Iterable
+
+from starlette.types import Scope
 
 from api.answers.page_policy import DENY_ALL
 
@@ -26,36 +28,28 @@ _DEFAULTS: tuple[Header, ...] = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", DENY_ALL.encode()),
 )
+_DEFAULT_NAMES = frozenset(name for name, _ in _DEFAULTS)
 # RFC 6797. Without includeSubDomains: we know nothing about the domain's other hosts.
 _HSTS: Header = (b"strict-transport-security", b"max-age=31536000")
 
 
-class AnswerHeaders:
-    """ASGI middleware that adds the headers of every response. It must be outside of all other
-    middleware except `TrustedProxies`, which corrects the scheme: Strict-Transport-Security is sent
-    over https only (RFC 6797, section 7.2)."""
+def begin_headers(scope: Scope) -> list[Header]:
+    """Return the list that `add_header` adds to, for a new request. Strict-Transport-Security is
+    sent over https only (RFC 6797, section 7.2)."""
+    added = [_HSTS] if scope["scheme"] == "https" else []
+    scope.setdefault("state", {})["answer_headers"] = added
+    return added
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        added: list[Header] = []
-        scope.setdefault("state", {})["answer_headers"] = added
-        if scope["scheme"] == "https":
-            added.append(_HSTS)
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = [*message.get("headers", ()), *added]
-                own = {name for name, _ in headers}
-                headers += [header for header in _DEFAULTS if header[0] not in own]
-                message["headers"] = headers
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
+def complete_headers(own: Iterable[Header], added: Iterable[Header]) -> list[Header]:
+    """Return a response's own headers, those that were added, and the defaults of all others."""
+    headers = [*own, *added]
+    names = {name for name, _ in headers}
+    if names.isdisjoint(_DEFAULT_NAMES):
+        headers += _DEFAULTS
+    else:
+        headers += [header for header in _DEFAULTS if header[0] not in names]
+    return headers
 
 
 def add_header(scope: Scope, name: str, value: str) -> None:

@@ -196,24 +196,31 @@ def _invalid(errors: Iterable[FieldError]) -> InvalidInput:
     return InvalidInput("The request does not have the expected form.", errors=found)
 
 
+EXPECTED = (HookfastError, RequestValidationError, HTTPException, SQLAlchemyError)
+"""Errors that are answered. Others are answered too, and then raised again."""
+
+
 def install(app: FastAPI) -> None:
     """Make `app` answer every error with a problem document."""
-    expected = (HookfastError, RequestValidationError, HTTPException)
-    for kind in (*expected, SQLAlchemyError, Exception):
-        app.add_exception_handler(kind, _on_error)
+
+    async def answer(request: Request, error: Exception) -> JSONResponse:
+        return problem_of_any(request, error).response(request.scope)
+
+    for kind in (*EXPECTED, Exception):
+        app.add_exception_handler(kind, answer)
 
 
-async def _on_error(request: Request, error: Exception) -> JSONResponse:
+def problem_of_any(request: Request, error: Exception) -> Problem:
+    """Return the problem that reports an error of any kind. Unforeseen errors are logged."""
     match error:
         case HookfastError():
-            problem = problem_of(error)
+            return problem_of(error)
         case RequestValidationError():
-            problem = problem_of(invalid_request(error))
+            return problem_of(invalid_request(error))
         case HTTPException():
-            problem = _http_problem(error)
+            return _http_problem(error)
         case _:
-            problem = problem_of_unexpected(request, error)
-    return problem.response(request.scope)
+            return problem_of_unexpected(request, error)
 
 
 def _http_problem(error: HTTPException) -> Problem:

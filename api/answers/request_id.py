@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 import secrets
 
-import structlog
 from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from api.answers.headers import add_header
 
@@ -20,30 +19,17 @@ HEADER = b"x-request-id"
 _ALLOWED = re.compile(rb"[A-Za-z0-9._~+/=:@-]{1,128}")
 
 
-class RequestId:
-    """ASGI middleware that gives each request an id, in `scope["state"]["request_id"]` and in the
-    response."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        name = _given(scope) or f"req_{secrets.token_hex(16)}"
-        scope["state"]["request_id"] = name
-        add_header(scope, "X-Request-Id", name)
-        tokens = structlog.contextvars.bind_contextvars(request_id=name)
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            structlog.contextvars.reset_contextvars(**tokens)
+def assign_id(scope: Scope) -> str:
+    """Give a new request its id, in `scope["state"]["request_id"]` and in the response. Needs
+    `begin_headers`."""
+    name = _given(scope) or f"req_{secrets.token_hex(16)}"
+    scope["state"]["request_id"] = name
+    add_header(scope, "X-Request-Id", name)
+    return name
 
 
 def request_id(at: Scope | HTTPConnection) -> str | None:
-    """Return the request's id, at most 128 ASCII characters. None outside the application's
-    middleware."""
+    """Return the request's id, at most 128 ASCII characters. None outside of `RequestLayer`."""
     scope: Scope = at.scope if isinstance(at, HTTPConnection) else at
     state: dict[str, str] = scope.get("state", {})
     return state.get("request_id")

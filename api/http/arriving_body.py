@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
-
-from starlette.types import Receive, Scope
+from collections.abc import Callable, Mapping
 
 from api.answers.problems import BodyTimeout
 from api.context.context import Context
+from api.http.exchange import Exchange
 from hookfast.byte_budget import SMALL_BYTES, Claim, NoRoom
 from hookfast.errors import InvalidInput, TooLarge
 from hookfast.settings.settings import Settings
@@ -20,23 +18,15 @@ STALL_SECONDS = 5.0
 
 class ArrivingBody:
     """A body that arrives, of at most `cap` bytes. Beyond `SMALL_BYTES` it is counted in the budget
-    for what `owners` returns, until `memory` is closed."""
+    for what `owners` returns, until its answer has been sent."""
 
     def __init__(
-        self,
-        scope: Scope,
-        receive: Receive,
-        *,
-        cap: int,
-        owners: Callable[[], tuple[str, ...]],
-        memory: AsyncExitStack,
+        self, exchange: Exchange, *, cap: int, owners: Callable[[], tuple[str, ...]]
     ) -> None:
-        self._app = scope["app"]
-        self._receive = receive
+        self._exchange = exchange
+        self._app = exchange.scope["app"]
         self._cap = cap
-        self._expected = declared_length(scope["headers"]) or cap
         self._owners = owners
-        self._memory = memory
         self._claim: Claim | None = None
         self._chunks: list[bytes] = []
         self._dropped = False
@@ -64,7 +54,7 @@ class ArrivingBody:
         try:
             async with asyncio.timeout(min(seconds, STALL_SECONDS)) as self._deadline:
                 while True:
-                    message = await self._receive()
+                    message = await self._exchange.receive()
                     if self._dropped:  # and a part of it came at the same moment
                         raise NoRoom
                     if message["type"] == "http.disconnect":
@@ -98,9 +88,10 @@ class ArrivingBody:
         self._deadline.reschedule(None)
         if self._claim is None:
             context: Context = self._app.state.context
-            self._claim = self._memory.enter_context(
+            expected = declared_length(dict(self._exchange.scope["headers"])) or self._cap
+            self._claim = self._exchange.memory.enter_context(
                 context.bodies.claim(
-                    "request body", *self._owners(), expected=self._expected, on_drop=self._drop
+                    "request body", *self._owners(), expected=expected, on_drop=self._drop
                 )
             )
         self._claim.move(arrived)
@@ -112,14 +103,12 @@ class ArrivingBody:
         self._deadline.reschedule(asyncio.get_running_loop().time())
 
 
-def declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
+def declared_length(fields: Mapping[bytes, bytes]) -> int:
     """Return Content-Length, or 0 if the header is missing."""
-    for name, value in headers:
-        if name == b"content-length":
-            if not value.isdigit() or len(value) > 18:
-                raise InvalidInput.at("Content-Length", "Content-Length is not a length in bytes")
-            return int(value)
-    return 0
+    value = fields.get(b"content-length", b"0")
+    if not value.isdigit() or len(value) > 18:
+        raise InvalidInput.at("Content-Length", "Content-Length is not a length in bytes")
+    return int(value)
 
 
 def too_large(cap: int) -> TooLarge:

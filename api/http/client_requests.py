@@ -7,13 +7,13 @@ proxy's connections are those of all its clients, so there the requests are coun
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from api.access.client_address import Sites
-from api.answers.problems import problem_of
-from api.http.request_body import reject
+from api.answers.problems import Problem, problem_of
 from hookfast.errors import TooManyRequests
 from hookfast.settings.settings import Settings
 from hookfast.settings.types import Network
@@ -22,34 +22,35 @@ _RETRY_SECONDS = 5
 
 
 class ClientRequests:
-    """ASGI middleware that responds with 429 to a client with too many requests in progress. Not
-    503: proxies take that for a fault of the API, and send nobody's requests to it for a while."""
+    """The requests in progress of each client behind trusted proxies."""
 
-    def __init__(self, app: ASGIApp, *, proxies: Sequence[Network]) -> None:
-        self._app = app
+    def __init__(self, proxies: Sequence[Network]) -> None:
         self._sites = Sites(proxies)
         self._in_progress: Counter[str] = Counter()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    @contextmanager
+    def counting(self, scope: Scope) -> Iterator[Problem | None]:
+        """Count a request while the block runs. Yield a 429 if its client has too many; not a 503:
+        proxies take that for a fault of the API, and send nobody's requests to it for a while."""
         client = scope.get("client")
-        site = None if scope["type"] != "http" or client is None else self._sites.of(client[0])
-        if site is None:
-            await self._app(scope, receive, send)
-            return
+        site = None if client is None else self._sites.of(client[0])
         settings: Settings = scope["app"].state.settings
         limit = settings.max_connections_per_client
-        if self._in_progress[site] >= limit:
-            error = TooManyRequests(
-                f"Your address has {limit} requests in progress, its maximum.",
-                code="too_many_in_progress",
-                retry_after=_RETRY_SECONDS,
+        if site is None:
+            yield None
+        elif self._in_progress[site] >= limit:
+            yield problem_of(
+                TooManyRequests(
+                    f"Your address has {limit} requests in progress, its maximum.",
+                    code="too_many_in_progress",
+                    retry_after=_RETRY_SECONDS,
+                )
             )
-            await reject(problem_of(error), scope, receive, send)
-            return
-        self._in_progress[site] += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._in_progress[site] -= 1
-            if not self._in_progress[site]:
-                del self._in_progress[site]
+        else:
+            self._in_progress[site] += 1
+            try:
+                yield None
+            finally:
+                self._in_progress[site] -= 1
+                if not self._in_progress[site]:
+                    del self._in_progress[site]

@@ -1,4 +1,4 @@
-"""Middleware that rejects requests whose head is malformed or ambiguous, before anything reads it.
+"""Rejects requests whose head is malformed or ambiguous, before anything else reads it.
 
 Where a field occurs twice, this service and a proxy in front of it may each believe another one, so
 that the proxy authorises one key and the service the other. The server's parser rejects what would
@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 from api.answers.problems import BadRequest, Problem, problem_of
-from api.http.request_body import reject
 
 Field = tuple[bytes, bytes]
 
@@ -28,21 +27,6 @@ _ONCE = {
 _HOST = re.compile(rb"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]*)?")
 
 
-class RequestHead:
-    """ASGI middleware that responds to such requests with 400, 501 or 505 and closes the
-    connection, on whose framing the two sides may disagree."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        problem = head_problem(scope) if scope["type"] == "http" else None
-        if problem is None:
-            await self._app(scope, receive, send)
-        else:
-            await reject(problem, scope, receive, send)
-
-
 def trimmed(fields: Iterable[Field]) -> list[Field]:
     """Return header fields without the white space around their values, which is not part of them
     (RFC 9110, section 5.5). The server's parser only removes it in front."""
@@ -50,7 +34,8 @@ def trimmed(fields: Iterable[Field]) -> list[Field]:
 
 
 def head_problem(scope: Scope) -> Problem | None:
-    """Return the problem of a request's head, None if it has none."""
+    """Return the problem of a request's head (400, 501 or 505), None if it has none. Close the
+    connection after it: the two sides may disagree on its framing."""
     version = scope["http_version"]
     if version not in ("1.0", "1.1"):
         return Problem(

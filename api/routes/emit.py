@@ -5,9 +5,9 @@ document them."""
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Annotated, Any, Literal
 
+import orjson
 from fastapi import Depends, Header, Request, Response
 from pydantic import BaseModel, Field
 
@@ -221,8 +221,7 @@ def _trace(header: str | None) -> str:
 
 
 def _accepted(document: dict[str, Any]) -> Response:
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
-    return Response(text, status_code=202, media_type="application/json")
+    return Response(orjson.dumps(document), status_code=202, media_type="application/json")
 
 
 def _members(event: CommittedEvent) -> dict[str, Any]:

@@ -1,15 +1,14 @@
-"""The connection below a long response, for two things that ASGI lacks: to learn at once that the
-client left or the server shuts down, and to drop a client that stopped reading.
+"""The connection below a request, for what ASGI lacks: to learn at once that the client left or the
+server shuts down, to drop a client that stopped reading, and to save work for short bodies.
 
-`hookfast.cli.http_protocol` puts it into the scope. Other servers do not; there, such responses end
+`hookfast.cli.http_protocol` puts it into the scope. Other servers do not; there, long responses end
 when their clients leave or the server cancels them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Coroutine
 from typing import Any
 
 from starlette.types import Receive, Scope
@@ -18,13 +17,24 @@ EXTENSION = "hookfast.connection"
 """The handle's key in `scope["extensions"]`."""
 
 
-@dataclass(frozen=True, slots=True)
 class ConnectionHandle:
     """A request's connection. `ending` is set once the server shuts down, the client has left or it
-    has sent its next request. `abort` drops the connection and everything unsent."""
+    has sent its next request."""
 
-    abort: Callable[[], None] = lambda: None
-    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    __slots__ = ("ending",)
+
+    def __init__(self) -> None:
+        self.ending = asyncio.Event()
+
+    def abort(self) -> None:
+        """Drop the connection and everything unsent."""
+
+    def has_whole_body(self) -> bool:
+        """Whether the rest of the request's body can be received without waiting."""
+        return False
+
+    def hold_head(self) -> None:
+        """Have the head of the answer, which comes next, wait for the body that follows it."""
 
 
 def connection_of(scope: Scope) -> ConnectionHandle:

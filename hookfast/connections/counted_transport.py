@@ -17,9 +17,11 @@ class CountedTransport:
     been passed to the system."""
 
     __slots__ = (
+        "_close",
+        "_held",
+        "_holds_next",
         "_transport",
         "_write",
-        "close",
         "get_extra_info",
         "is_closing",
         "pause_reading",
@@ -32,9 +34,11 @@ class CountedTransport:
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self.written = 0
+        self._holds_next = False
+        self._held = b""
         # the transport's own methods: a call through `__getattr__` would cost each request 1 µs
         self._write = transport.write
-        self.close = transport.close
+        self._close = transport.close
         self.get_extra_info = transport.get_extra_info
         self.is_closing = transport.is_closing
         self.pause_reading = transport.pause_reading
@@ -42,9 +46,24 @@ class CountedTransport:
         self.set_protocol = transport.set_protocol
         self.unsent = transport.get_write_buffer_size
 
+    def hold_next(self) -> None:
+        """Keep the next write until the one after it, or until the connection is closed."""
+        self._holds_next = True
+
     def write(self, data: bytes) -> None:
         self.written += len(data)
+        if self._holds_next:
+            self._holds_next, self._held = False, data
+            return
+        if self._held:
+            data, self._held = self._held + data, b""
         self._write(data)
+
+    def close(self) -> None:
+        """Close the connection once everything was sent."""
+        if self._held:
+            self.write(b"")
+        self._close()
 
     def reset(self) -> None:
         """Drop the connection and everything unsent, also what the system holds."""

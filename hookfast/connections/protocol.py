@@ -52,7 +52,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._in_message = self._in_head = False
         self._head_bytes = 0
         self._ahead: deque[int] = deque()  # the bytes of each request in the pipeline
-        self._running: RequestResponseCycle | None = None
+        self.running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         counted = CountedTransport(transport)
@@ -63,10 +63,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.leave(self._connection)
-        if self._running is not None and not self._running.response_complete:
+        if self.running is not None and not self.running.response_complete:
             # uvicorn tells only the newest request, and others may be waiting behind this one
-            self._running.disconnected = True
-            self._running.message_event.set()
+            self.running.disconnected = True
+            self.running.message_event.set()
         self.pipeline.clear()
         self._ahead.clear()
         super().connection_lost(exc)
@@ -159,7 +159,7 @@ class BoundedHttp(HttpToolsProtocol):
             self._connection.answered()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._running = cycle
+        self.running = cycle
         super()._start_asgi_task(cycle, app)
 
     def _is_waiting(self) -> bool:

@@ -81,3 +81,14 @@ async def test_unread_answers_of_the_api_are_closed(settings: Settings) -> None:
         for client in clients:
             with contextlib.suppress(ConnectionError):
                 assert len(await client.reader.read(-1)) < 400_000
+
+
+async def test_connection_is_used_again_after_an_answer_without_a_body(settings: Settings) -> None:
+    async with sites(settings) as (client, _):
+        user = await client.connect()
+        for _ in range(3):
+            user.send(b"HEAD /healthz HTTP/1.1\r\nHost: hookfast.test\r\n\r\n")
+            head = await user.reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200")
+            assert not head.partition(b"content-length: ")[2].startswith(b"0\r\n")
+            assert (await user.ask("/healthz")).startswith(b"HTTP/1.1 200")
