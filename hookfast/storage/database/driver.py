@@ -33,7 +33,7 @@ async def raise_as_sqlalchemy(
     raise error
 
 
-def _raise(connection: Connection, error: Exception, sql: str | None) -> NoReturn:
+def _raise(connection: Connection, error: Exception, sql: str | None) -> None:
     adapted: Any = connection.connection.dbapi_connection
     try:
         adapted._handle_exception(error)  # raises it as the class that the dialect knows
