@@ -2,10 +2,10 @@
 
 A server can go silent without closing its connections: its machine is gone, a firewall has dropped
 them, its disk hangs. TCP alone notices after a quarter of an hour, or never. So there is a limit on
-connecting, on the ping before a connection is lent, and on each statement. A wait past its limit
-raises SQLAlchemy's OperationalError, as for a server that cannot be reached, and invalidates its
-connection, whose late answer nobody could place. The others in the pool may be dead too, so
-they are invalidated as well.
+connecting, a shorter one on the first statement on a lent connection, and one on each statement. A
+wait past its limit raises SQLAlchemy's OperationalError, as for a server that cannot be reached,
+and invalidates its connection, whose late answer nobody could place. The others in the pool may be
+dead too, so they are invalidated as well.
 """
 
 from __future__ import annotations

@@ -32,6 +32,9 @@ Given = Mapping[str, Any]
 """The parameters of an execution, or the columns of a row, by name."""
 Declared = Select[Any] | TextualSelect | TextClause | UpdateBase
 
+_GUESSED: Final = 10
+"""How many elements PostgreSQL expects in an array that it does not know. It plans a statement for
+fewer again at each execution (0.05 to 0.14 ms), so shorter arrays repeat their last element."""
 _FEW: Final = 4
 """Up to this many rows, PostgreSQL gets each by itself; more rows are sent as arrays."""
 _FLOAT8: Final = 701
@@ -243,7 +246,9 @@ class _Texts(TypeDecorator[Collection[str]]):
 
     def process_bind_param(self, value: Collection[str] | None, dialect: Dialect) -> Any:
         texts = list(value or ())
-        return json.dumps(texts) if dialect.name == "sqlite" else texts
+        if dialect.name == "sqlite":
+            return json.dumps(texts)
+        return texts + texts[-1:] * (_GUESSED - len(texts))
 
 
 class AnyOf(FunctionElement[bool]):

@@ -75,4 +75,7 @@ def test_statement_for_many_rows_has_an_array_for_each_parameter() -> None:
 def test_any_number_of_texts_needs_one_statement(dialect: Dialect) -> None:
     statement = compile_for(select(TABLE.c.n).where(AnyOf(TABLE.c.id, "ids")), dialect)
     [few], [none] = statement.parameters([{"ids": {"a"}}]), statement.parameters([{"ids": ()}])
-    assert (few, none) == ((('["a"]',), ("[]",)) if dialect is SQLITE else ((["a"],), ([],)))
+    if dialect is SQLITE:
+        assert (few, none) == (('["a"]',), ("[]",))
+    else:  # as many as PostgreSQL expects: it would plan for fewer again and again
+        assert (few, none) == ((["a"] * 10,), ([],))
