@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import ARRAY, ColumnElement, Dialect, Insert, Select, String, Text, TextClause
+from sqlalchemy import ARRAY, ColumnElement, Dialect, Insert, Select, Text, TextClause
 from sqlalchemy import bindparam as _bindparam
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.ext.compiler import compiles
@@ -191,7 +191,9 @@ def _with_arrays(sql: str) -> str | None:
             types[int(found[1])] = found[2]
         return f"given.p{found[1]}"
 
-    text = _PARAMETER.sub(named, sql)
+    # asyncpg knows arrays of TEXT; it asks the server about those of other types, which takes that
+    # some 10 ms for each connection
+    text = _PARAMETER.sub(named, sql.replace("::VARCHAR", "::TEXT"))
     arrays = ", ".join(f"${number}::{types[number]}[]" for number in sorted(types))
     aliases = ", ".join(f"p{number}" for number in sorted(types))
     source = f"FROM unnest({arrays}) AS given({aliases})"
@@ -242,7 +244,7 @@ class _Texts(TypeDecorator[Collection[str]]):
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         sqlite = dialect.name == "sqlite"
-        return dialect.type_descriptor(Text() if sqlite else ARRAY(String()))
+        return dialect.type_descriptor(Text() if sqlite else ARRAY(Text()))
 
     def process_bind_param(self, value: Collection[str] | None, dialect: Dialect) -> Any:
         texts = list(value or ())

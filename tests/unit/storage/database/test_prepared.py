@@ -58,14 +58,14 @@ def test_statement_for_many_rows_has_an_array_for_each_parameter() -> None:
     added = compile_for(insert(TABLE).inline(), POSTGRESQL, ["id", "n"])
     assert added.arrays == (
         "INSERT INTO t (id, n) SELECT given.p1, given.p2"
-        " FROM unnest($1::VARCHAR[], $2::INTEGER[]) AS given(p1, p2)"
+        " FROM unnest($1::TEXT[], $2::INTEGER[]) AS given(p1, p2)"
     )
     number = bindparam("number", type_=Integer())
     by_id = TABLE.c.id == bindparam("b_id")
     changed = update(TABLE).where(by_id).values(n=TABLE.c.n + number * 2)
     assert compile_for(changed, POSTGRESQL).arrays == (
         "UPDATE t SET n=(t.n + given.p1 * given.p2)"
-        " FROM unnest($1::INTEGER[], $2::INTEGER[], $3::VARCHAR[]) AS given(p1, p2, p3)"
+        " FROM unnest($1::INTEGER[], $2::INTEGER[], $3::TEXT[]) AS given(p1, p2, p3)"
         " WHERE t.id = given.p3"
     )
     assert compile_for(changed, SQLITE).arrays is None
