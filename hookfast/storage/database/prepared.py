@@ -36,7 +36,9 @@ _GUESSED: Final = 10
 """How many elements PostgreSQL expects in an array that it does not know. It plans a statement for
 fewer again at each execution (0.05 to 0.14 ms), so shorter arrays repeat their last element."""
 _FEW: Final = 4
-"""Up to this many rows, PostgreSQL gets each by itself; more rows are sent as arrays."""
+"""Up to this many rows, PostgreSQL gets each by itself; more rows are sent as arrays. Of a hundred,
+an event with its delivery then takes 30 µs of its CPU instead of 46, and a record 40 instead of
+53."""
 _FLOAT8: Final = 701
 """PostgreSQL's id of the type of our columns of numbers that are not whole."""
 _TIMES: Final = 500
@@ -182,8 +184,8 @@ def compile_for(
 
 
 def _with_arrays(sql: str) -> str | None:
-    """Return the statement for many rows, whose parameters are arrays: a statement for each row
-    costs PostgreSQL twice the CPU. None: it is no INSERT or UPDATE of one row."""
+    """Return the statement for many rows, whose parameters are arrays. None: it is no INSERT or
+    UPDATE of one row."""
     types: dict[int, str] = {}
 
     def named(found: re.Match[str]) -> str:
