@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy import Table, Text, bindparam, cast, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -102,6 +102,8 @@ _POLLED_RAW = (
 )
 _MATCHING = Prepared(_OF_ALL)
 _MATCHING_OF_TENANTS = Prepared(_OF_ALL.where(AnyOf(_PATTERNS.c.tenant_id, "tenants")))
+# PostgreSQL keeps the plan for one tenant; for an array of one it would plan each time (0.2 ms)
+_MATCHING_OF_TENANT = Prepared(_OF_ALL.where(_PATTERNS.c.tenant_id == bindparam("tenant")))
 
 
 async def is_polled_raw(connection: AsyncConnection, event_type: str, tenant_id: str) -> bool:
@@ -111,12 +113,13 @@ async def is_polled_raw(connection: AsyncConnection, event_type: str, tenant_id:
     return found.first() is not None
 
 
-def matching(
-    event_type: str, tenants: Iterable[str] | None
-) -> tuple[Prepared, dict[str, list[str]]]:
+def matching(event_type: str, tenants: Iterable[str] | None) -> tuple[Prepared, dict[str, Any]]:
     """Return the statement, with its parameters, that finds subscribers to `event_type` of these
     tenants (None: of all). Its result may contain a subscription more than once."""
     patterns = list(matching_patterns(event_type))
     if tenants is None:
         return _MATCHING, {"patterns": patterns}
-    return _MATCHING_OF_TENANTS, {"patterns": patterns, "tenants": sorted(tenants)}
+    several = sorted(tenants)
+    if len(several) == 1:
+        return _MATCHING_OF_TENANT, {"patterns": patterns, "tenant": several[0]}
+    return _MATCHING_OF_TENANTS, {"patterns": patterns, "tenants": several}
