@@ -32,8 +32,7 @@ _PING: Final = "SELECT"
 
 
 class Connections:
-    """The connections of an engine. It has few open transactions, or none, at a time: connections
-    are lent in turns, the one that was used last first."""
+    """The open connections of an engine. The one that was used last is lent first."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
@@ -164,8 +163,9 @@ class Connections:
 
 class Transaction:
     """A transaction of `Connections`, as a context manager. It commits at the end of the block, or
-    rolls back if that raises; after the commit, it calls the functions that `after_commit`
-    collected. `alone`: see `Database.read`."""
+    rolls back if that raises (the connection's own `rollback` is SQLAlchemy's, and changes
+    nothing); after the commit, it calls the functions that `after_commit` collected. `alone`: its
+    statements run by themselves on PostgreSQL (see `Database.read`)."""
 
     __slots__ = ("_alone", "_connection", "_connections", "_functions", "_quick")
 

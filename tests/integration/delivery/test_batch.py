@@ -200,12 +200,13 @@ async def test_action_requested_before_the_first_attempt_takes_effect(
     stack: Stack, action: Any
 ) -> None:
     """The batch reads the row again right before it sends the first byte."""
-    requested, plan = asyncio.Event(), BatchActivities._plan
+    planned, requested, plan = asyncio.Event(), asyncio.Event(), BatchActivities._plan
 
     async def slow_plan(self: BatchActivities, *arguments: Any) -> Any:
-        planned = await plan(self, *arguments)
+        found = await plan(self, *arguments)
+        planned.set()
         await requested.wait()
-        return planned
+        return found
 
     with (
         patch.object(outgoing, "FRESH_SECONDS", 0.0),  # a read row is out of date at once
@@ -214,6 +215,7 @@ async def test_action_requested_before_the_first_attempt_takes_effect(
         [delivery] = await stack.deliver_together(await stack.endpoint("/ok"))
 
         row = await stack.until(delivery, lambda row: row.batch_until)
+        await planned.wait()
         await stack.request(delivery, action)
         requested.set()
         expected = {"cancel": "cancelled", "pause": "paused", "resend": "delivered"}[action]
