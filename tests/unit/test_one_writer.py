@@ -276,7 +276,7 @@ def test_others_may_write_no_column_of_the_state() -> None:
 
 def test_lives_writes_all_of_the_state() -> None:
     for statement in (life_rows._SAVE, life_rows._SAVE_AND_WAKE):
-        written = set(statement.compile().params)
+        written = set(statement.declared.compile().params)
         assert {f"b_{name}" for name in life_rows.WRITTEN} <= written
 
 

@@ -21,6 +21,7 @@ from hookfast.endpoints.short_url import short_url
 from hookfast.storage.circuits.circuit_log import log_transition
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.planner_hints import undelivered
+from hookfast.storage.database.prepared import AnyOf, Prepared
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 from hookfast.workflow_request import WorkflowRequest
@@ -68,11 +69,8 @@ _SELECT = select(
 ).join_from(_ENDPOINTS, _HEALTH, _E.id == _H.endpoint_id)
 _ONE = _SELECT.where(_E.id == bindparam("id"))
 _DIRTY = (_H.consecutive_failures > 0) | (_H.circuit != State.CLOSED.value)
-_LOCKED = (
-    _SELECT.where(
-        _E.id.in_(bindparam("ids", expanding=True))
-        | (_E.id.in_(bindparam("if_dirty", expanding=True)) & _DIRTY)
-    )
+_LOCKED = Prepared(
+    _SELECT.where(AnyOf(_E.id, "ids") | (AnyOf(_E.id, "if_dirty") & _DIRTY))
     # by id: two processes that lock the same rows lock them in the same order
     .order_by(_E.id)
     .with_for_update(of=_HEALTH)
@@ -94,8 +92,8 @@ async def lock(
     ids = sorted(endpoint_ids)
     if ids:
         await _add_missing(connection, ids)
-    rows = await connection.execute(_LOCKED, {"ids": ids, "if_dirty": sorted(if_dirty)})
-    return [_endpoint_circuit(row) for row in rows.mappings()]
+    rows = await _LOCKED.mappings(connection, {"ids": ids, "if_dirty": sorted(if_dirty)})
+    return [_endpoint_circuit(row) for row in rows]
 
 
 async def store(
@@ -184,7 +182,7 @@ def _state_of(state: str, deleted_at: datetime | None) -> EndpointState:
 
 # -- the gate -----------------------------------------------------------------------------------
 
-_GATES = (
+_GATES = Prepared(
     select(
         _E.id,
         _E.state,
@@ -197,7 +195,7 @@ _GATES = (
         _H.next_probe_at,
     )
     .join_from(_ENDPOINTS, _HEALTH, _E.id == _H.endpoint_id, isouter=True)
-    .where(_E.id.in_(bindparam("ids", expanding=True)))
+    .where(AnyOf(_E.id, "ids"))
 )
 
 
@@ -215,10 +213,9 @@ async def gates(
     connection: AsyncConnection, endpoint_ids: Iterable[str]
 ) -> dict[str, EndpointGate]:
     """Return the current gates of these endpoints."""
-    rows = await connection.execute(_GATES, {"ids": sorted(endpoint_ids)})
+    rows = await _GATES.mappings(connection, {"ids": sorted(endpoint_ids)})
     return {
-        row["id"]: EndpointGate(_gate(row), row["updated_at"], row["next_probe_at"])
-        for row in rows.mappings()
+        row["id"]: EndpointGate(_gate(row), row["updated_at"], row["next_probe_at"]) for row in rows
     }
 
 

@@ -9,28 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from sqlalchemy import Table
-from sqlalchemy.dialects import postgresql
+from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.figures import Key, Tally
+from hookfast.storage.database.prepared import Prepared
 from hookfast.storage.tables import FigureEntry
 
-_ENTRIES: Table = FigureEntry.__table__
 _NAMES: Final = (*Key._fields, "number")
-_INSERT: Final = f"INSERT INTO figure_entries ({', '.join(_NAMES)})"
-
-
-def _arrays() -> str:
-    dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
-    types = (_ENTRIES.c[name].type.compile(dialect) for name in _NAMES)
-    given = ", ".join(f"${number}::{type_}[]" for number, type_ in enumerate(types, 1))
-    # an array for each column, because a statement for each row costs the server twice the CPU
-    return f"{_INSERT} SELECT * FROM unnest({given})"  # noqa: S608 - names of ours
-
-
-_ARRAYS: Final = _arrays()
-_ROWS: Final = f"{_INSERT} VALUES ({', '.join('?' for _ in _NAMES)})"
+_INSERT: Final = Prepared(insert(FigureEntry.__table__))
 
 
 async def add(connection: AsyncConnection, tally: Tally) -> None:
@@ -40,11 +27,6 @@ async def add(connection: AsyncConnection, tally: Tally) -> None:
 
 async def add_numbers(connection: AsyncConnection, numbers: Iterable[tuple[Key, int]]) -> None:
     """Write these numbers."""
-    rows = [(*key, number) for key, number in numbers]
-    if not rows:
-        return
-    if connection.dialect.name == "postgresql":
-        columns = tuple(map(list, zip(*rows, strict=True)))
-        await connection.exec_driver_sql(_ARRAYS, columns)
-    else:
-        await connection.exec_driver_sql(_ROWS, rows)
+    rows = [dict(zip(_NAMES, (*key, number), strict=True)) for key, number in numbers]
+    if rows:
+        await _INSERT.each(connection, rows)

@@ -10,33 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool, QueuePool
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from hookfast.settings.database_url import Kind, kind_of, sqlite_file
-from hookfast.storage.database import after_commit
-from hookfast.storage.database.availability import connection_lost, sqlstate
-from hookfast.storage.database.postgresql_engine import (
-    BROKEN,
-    STATEMENT_SECONDS,
-    postgresql_engine,
-)
-from hookfast.storage.database.postgresql_servers import TOO_MANY_CONNECTIONS, PostgresqlServers
-from hookfast.storage.database.sqlite_connection import Begin, SqliteConnection, connector
+from hookfast.storage.database.postgresql_engine import STATEMENT_SECONDS, postgresql_engine
+from hookfast.storage.database.postgresql_servers import PostgresqlServers
+from hookfast.storage.database.sqlite_connection import Begin, connector
+from hookfast.storage.database.transaction import Connections, Transaction
 from hookfast.strict_json.text import from_text, to_text
 
 _BACKGROUND_CONNECTIONS = 2
-_FULL_SECONDS = 5.0
-_FULL_SECONDS_ALONE = 1.0
-_FULL_PAUSE_SECONDS = 0.05
-"""Waits for a connection while PostgreSQL has none left."""
 _CLOSE_SECONDS = 5.0
 """Closing connections takes a moment, and for ever when the server is silent."""
 
@@ -58,9 +46,6 @@ class Database:
     def __init__(
         self, url: str, *, pool_size: int = 10, _foreground: Database | None = None
     ) -> None:
-        self._lent = 0
-        self._returning: set[asyncio.Task[None]] = set()
-        self._closed = False
         self.kind: Kind = kind_of(url)
         if self.kind == "sqlite":
             self.file = sqlite_file(url)
@@ -77,101 +62,39 @@ class Database:
                 max_overflow=max(0, pool_size - few) if _foreground is None else few - 1,
                 statement_seconds=STATEMENT_SECONDS if _foreground is None else None,
             )
+        self._writes = self._reads = Connections(self._writer)
+        if self._reader is not self._writer:
+            self._reads = Connections(self._reader)
         self.url = url
         separate = self.kind == "postgresql" and _foreground is None
         self.background = Database(url, _foreground=self) if separate else self
 
-    @asynccontextmanager
-    async def read(self, *, quick: bool = False) -> AsyncIterator[AsyncConnection]:
+    def read(self, *, quick: bool = False) -> Transaction:
         """Open a transaction that only reads. With `quick`, for a few short statements, they run on
-        the event loop's thread on SQLite."""
-        async with self._lend(self._reader) as connection:
-            self._set_quick(connection, quick)
-            async with connection.begin():
-                yield connection
+        the event loop's thread on SQLite, and each by itself on PostgreSQL, which saves two round
+        trips; without, a transaction of PostgreSQL may see one state of the database (`freeze`)."""
+        return Transaction(self._reads, quick=quick, alone=quick)
 
-    @asynccontextmanager
-    async def write(self, *, quick: bool = False) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that commits at the end of the block. `quick` as in `read`."""
-        async with self._lend(self._writer) as connection:
-            self._set_quick(connection, quick)
-            functions = after_commit.begin(connection)
-            async with connection.begin():
-                yield connection
-        for function in functions:
-            function()
+    def write(self, *, quick: bool = False) -> Transaction:
+        """Open a transaction that commits at the end of the block. With `quick`, for a few short
+        statements, they run on the event loop's thread on SQLite."""
+        return Transaction(self._writes, quick=quick)
 
     async def close(self) -> None:
         """Close all connections. Those in use are closed when they are returned."""
-        self._closed = True
         if self.background is not self:
             await self.background.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS if self.kind == "postgresql" else None):
-                if self._returning:
-                    await asyncio.wait(self._returning)
-                await self._writer.dispose()
-        if self._reader is not self._writer:
-            await self._reader.dispose()
-
-    @asynccontextmanager
-    async def _lend(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-        connection = await self._connect(engine)
-        self._lent += 1
-        try:
-            yield connection
-        finally:
-            self._lent -= 1
-            # in a task of its own, as SQLAlchemy does: it goes on when its caller is cancelled
-            returned = asyncio.create_task(self._take_back(connection))
-            self._returning.add(returned)
-            returned.add_done_callback(self._returning.discard)
-            await asyncio.shield(returned)
-
-    async def _take_back(self, connection: AsyncConnection) -> None:
-        if self._closed:
-            await connection.invalidate()  # its pool closes no more connections
-        await connection.close()
-
-    async def _connect(self, engine: AsyncEngine) -> AsyncConnection:
-        """Take a connection from the pool. While PostgreSQL has none left, wait for one that others
-        of this process return, or for a moment if they have none."""
-        begun, tries = time.monotonic(), 0
-        while True:
-            try:
-                return await _opened(engine)
-            except SQLAlchemyError as error:
-                patience = _FULL_SECONDS if self._lent else _FULL_SECONDS_ALONE
-                if sqlstate(error) != TOO_MANY_CONNECTIONS or time.monotonic() > begun + patience:
-                    raise
-            # pooled connections may have ended, so each of the first tries takes another
-            tries += 1
-            if tries > _pooled(engine):
-                await asyncio.sleep(_FULL_PAUSE_SECONDS)
-
-    def _set_quick(self, connection: AsyncConnection, quick: bool) -> None:
-        if self.kind == "sqlite" and connection.sync_connection is not None:
-            driver = connection.sync_connection.connection.driver_connection
-            if isinstance(driver, SqliteConnection):
-                driver.quick = quick
+                await self._writes.close()
+        if self._reads is not self._writes:
+            await self._reads.close()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-async def _opened(engine: AsyncEngine) -> AsyncConnection:
-    try:
-        return await engine.connect()
-    except BROKEN as error:  # SQLAlchemy wraps none that is raised while connecting
-        raise connection_lost(error) from error
-
-
-def _pooled(engine: AsyncEngine) -> int:
-    pool = engine.pool
-    return pool.checkedin() if isinstance(pool, QueuePool) else 0
 
 
 def _create_private(file: Path) -> None:

@@ -2,10 +2,10 @@
 
 A server can go silent without closing its connections: its machine is gone, a firewall has dropped
 them, its disk hangs. TCP alone notices after a quarter of an hour, or never. So there is a limit on
-connecting, on the ping before a connection is lent, and on each statement. A wait past its limit
-raises SQLAlchemy's OperationalError, as for a server that cannot be reached, and invalidates its
-connection, whose late answer nobody could place. The others in the pool may be dead too, so
-they are invalidated as well.
+connecting, a shorter one on the first statement on a lent connection, and one on each statement. A
+wait past its limit raises SQLAlchemy's OperationalError, as for a server that cannot be reached,
+and invalidates its connection, whose late answer nobody could place. The others in the pool may be
+dead too, so they are invalidated as well.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import asyncpg
 from sqlalchemy import event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.engine.interfaces import AdaptedConnection
-from sqlalchemy.exc import InvalidatePoolError, OperationalError
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from hookfast.storage.database.availability import connection_lost, sqlstate
 from hookfast.storage.database.postgresql_servers import CONNECT_SECONDS, PostgresqlServers
@@ -33,7 +32,6 @@ STATEMENT_SECONDS: Final = 30.0
 _IDLE_IN_TRANSACTION: Final = "60s"
 """The server ends a transaction that has had no statement for this long. Its client may be cut off,
 and would keep its rows locked until TCP notices. No transaction of ours is idle for this long."""
-_LENT: Final = "hookfast_lent"
 _READ_ONLY: Final = "25006"  # read_only_sql_transaction
 CUT_OFF: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """asyncpg's errors for a connection that was closed; the last one where the session was ended while
@@ -53,6 +51,7 @@ def postgresql_engine(
     out after `statement_seconds` (None: never)."""
     engine = create_async_engine(
         "postgresql+asyncpg://",
+        isolation_level="AUTOCOMMIT",  # `transaction` begins and ends transactions
         pool_size=pool_size,
         max_overflow=max_overflow,
         # of background work, one may wait for another's long statement
@@ -66,7 +65,6 @@ def postgresql_engine(
         },
     )
     event.listen(engine.sync_engine, "connect", _prepare)
-    event.listen(engine.sync_engine, "checkout", _ping)
     event.listen(engine.sync_engine, "handle_error", _invalidate)
     return engine
 
@@ -74,18 +72,6 @@ def postgresql_engine(
 def _prepare(connection: AdaptedConnection, _: Any) -> None:
     statement = f"SET idle_in_transaction_session_timeout = '{_IDLE_IN_TRANSACTION}'"
     connection.run_async(lambda driver: driver.execute(statement, timeout=PING_SECONDS))
-
-
-def _ping(connection: AdaptedConnection, record: ConnectionPoolEntry, _: Any) -> None:
-    """Check that a pooled connection is alive, in one round trip. SQLAlchemy's own ping takes three
-    and has no time limit."""
-    if not record.info.get(_LENT):  # just opened; a new connection has a new `info`
-        record.info[_LENT] = True
-        return
-    try:
-        connection.run_async(lambda driver: driver.execute("SELECT 1", timeout=PING_SECONDS))
-    except BROKEN as error:
-        raise InvalidatePoolError(f"the ping failed: {type(error).__name__}") from error
 
 
 def _invalidate(context: ExceptionContext) -> OperationalError | None:

@@ -121,6 +121,7 @@ class PostgresqlServers:
             ssl=url.tls.context,
             timeout=min(seconds, url.connect_seconds or seconds),
             command_timeout=command_timeout,
+            statement_cache_size=url.statement_cache_size,
             target_session_attrs=url.session_attribute or "any",
             server_settings={
                 **url.settings,

@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice, zip_longest
 from math import ceil
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import TextClause, bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.messages import Urgency
 from hookfast.storage.database.column_types import UtcDateTime
+from hookfast.storage.database.prepared import Prepared
 from hookfast.storage.deliveries.outbox import PENDING, PendingDelivery, pending_from_row
 
 _T = TypeVar("_T")
@@ -85,20 +86,22 @@ _COLUMNS = ", ".join(
 )
 
 
-def _typed(statement: str) -> Any:
+def _typed(statement: str) -> Prepared:
     clause: TextClause = text(statement).bindparams(bindparam("now", type_=UtcDateTime()))
-    return clause.columns(*PENDING)
+    return Prepared(clause.columns(*PENDING))
 
 
 _SQLITE = (
-    text(_PAIRS.format(cursors="json_each(:cursors)")),
+    Prepared(text(_PAIRS.format(cursors="json_each(:cursors)"))),
     _typed(
         f"SELECT {_COLUMNS} FROM json_each(:pairs)"  # noqa: S608
         f" JOIN deliveries d ON d.id IN (SELECT id {_FREE})"
     ),
 )
 _POSTGRESQL = (
-    text(_PAIRS.format(cursors="jsonb_array_elements(CAST(:cursors AS jsonb)) AS j(value)")),
+    Prepared(
+        text(_PAIRS.format(cursors="jsonb_array_elements(CAST(:cursors AS jsonb)) AS j(value)"))
+    ),
     _typed(
         f"SELECT {_COLUMNS} FROM jsonb_array_elements(CAST(:pairs AS jsonb)) AS j(value)"  # noqa: S608
         # relays skip each other's rows
@@ -206,8 +209,8 @@ class FairClaim:
             for (urgency, tenant), endpoint in self._after_endpoint.items()
             if urgency >= most_urgent
         ]
-        rows = await connection.execute(
-            _statements(connection)[0],
+        found = await _statements(connection)[0].rows(
+            connection,
             {
                 "most_urgent": most_urgent,
                 "least_urgent": least_urgent,
@@ -215,7 +218,6 @@ class FairClaim:
                 **{f"after_{one}": self._after_tenant.get(one, "") for one in _LEVELS},
             },
         )
-        found = rows.all()
         if not found:
             return None
         endpoints = [(row[1], row[2]) for row in found if row[2] is not None]
@@ -246,8 +248,9 @@ class FairClaim:
                 "now": now,
                 "most": most,
             }
-            for row in await connection.execute(_statements(connection)[1], given):
-                found.setdefault(row.endpoint_id, []).append(pending_from_row(row))
+            for row in await _statements(connection)[1].rows(connection, given):
+                pending = pending_from_row(row)
+                found.setdefault(pending.endpoint_id, []).append(pending)
         tenants = [
             _in_turns(
                 [
@@ -307,7 +310,7 @@ def _last(before: str, read: Sequence[str], skipped: Collection[str], most: int)
     return before if len(read) == most else ""
 
 
-def _statements(connection: AsyncConnection) -> tuple[TextClause, Any]:
+def _statements(connection: AsyncConnection) -> tuple[Prepared, Prepared]:
     return _POSTGRESQL if connection.dialect.name == "postgresql" else _SQLITE
 
 

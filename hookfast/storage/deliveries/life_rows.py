@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from sqlalchemy import Select, Table, bindparam, case, func, null, select, update
+from sqlalchemy import Table, bindparam, case, func, null, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.answer import LastAnswer
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.life import Life, Phase, Resend
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result
+from hookfast.storage.database.prepared import AnyOf, Prepared
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
@@ -45,8 +46,7 @@ WRITTEN = frozenset({*_CONVERTED, *_SAME, *_ANSWER, "next_attempt_at", "updated_
 """The columns with a delivery's state. After the row's insert, only `lives` writes them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Locked:
+class Locked(NamedTuple):
     """A delivery whose row is locked until the transaction ends. `wake_count` is how often it
     was put back into the outbox; at 0, it never requested a workflow of its own. `answer` belongs
     to its newest recorded attempt; it decides nothing, so it is not in the life. `lane` is its
@@ -75,8 +75,7 @@ class Locked:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class LifeChange:
+class LifeChange(NamedTuple):
     """A delivery, as it was locked, and its life after facts were applied, which is the same if
     nothing changed. `answer` belongs to its newest recorded attempt, with those of the facts."""
 
@@ -171,7 +170,7 @@ async def save(
 ) -> None:
     """Save deliveries whose workflows act on the result by themselves."""
     if changes:
-        await connection.execute(_SAVE, [values_of(one, now=now) for one in changes])
+        await _SAVE.each(connection, [values_of(one, now=now) for one in changes])
 
 
 async def save_and_start(
@@ -179,7 +178,7 @@ async def save_and_start(
 ) -> None:
     """Save deliveries that were never in the outbox, and put them there as new ones."""
     if changes:
-        await connection.execute(_SAVE_AND_START, [values_of(one, now=now) for one in changes])
+        await _SAVE_AND_START.each(connection, [values_of(one, now=now) for one in changes])
 
 
 async def save_and_wake(
@@ -188,50 +187,64 @@ async def save_and_wake(
     """Save deliveries, and put them into the outbox with an urgency each."""
     values = [values_of(one, now=now) | {"b_urgency": urgency} for one, urgency in changes]
     if values:
-        await connection.execute(_SAVE_AND_WAKE, values)
+        await _SAVE_AND_WAKE.each(connection, values)
 
 
 async def _lock(
-    connection: AsyncConnection, statement: Select[Any], delivery_ids: Collection[str]
+    connection: AsyncConnection, statement: Prepared, delivery_ids: Collection[str]
 ) -> dict[str, Locked]:
-    rows = await connection.execute(statement, {"ids": sorted(delivery_ids)})
-    return {
-        row.id: Locked(
-            row.id,
-            row.event_id,
-            row.endpoint_id,
-            row.tenant_id,
-            row.event_type,
-            row.wake_count,
-            life_of(row),
-            _answer_of(row),
-            row.lane,
-            row.deliver_at or row.created_at,
-        )
-        for row in rows
-    }
+    rows = await statement.rows(connection, {"ids": sorted(delivery_ids)})
+    return {row[0]: _locked(*row) for row in rows}
 
 
-def _answer_of(row: Any) -> LastAnswer | None:
-    if row.last_result is None:
-        return None
-    return LastAnswer(
-        row.last_attempt_at, Result(row.last_result), row.last_status_code, row.last_duration_ms
+def _locked(
+    delivery_id: str,
+    event_id: str,
+    endpoint_id: str,
+    tenant_id: str,
+    event_type: str,
+    wake_count: int,
+    lane: str | None,
+    created_at: datetime,
+    deliver_at: datetime | None,
+    last_attempt_at: datetime,
+    last_result: str | None,
+    last_status_code: int | None,
+    last_duration_ms: float,
+    *state: Any,
+) -> Locked:
+    answer = None
+    if last_result is not None:
+        result = Result(last_result)
+        answer = LastAnswer(last_attempt_at, result, last_status_code, last_duration_ms)
+    return Locked(
+        delivery_id,
+        event_id,
+        endpoint_id,
+        tenant_id,
+        event_type,
+        wake_count,
+        life_of(state),
+        answer,
+        lane,
+        deliver_at or created_at,
     )
 
 
-_LOCK = (
+_WANTED = (
     select(
         *(_C.id, _C.event_id, _C.endpoint_id, _C.tenant_id, _C.event_type, _C.wake_count, _C.lane),
         *(_C.created_at, _C.deliver_at),
         *(_C[name] for name in _ANSWER),
         *COLUMNS,
     )
-    .where(_C.id.in_(bindparam("ids", expanding=True)))
+    .where(AnyOf(_C.id, "ids"))
     .order_by(_C.id)
-    .with_for_update()
 )
-_LOCK_QUEUED = _LOCK.where(_C.place == Place.QUEUED.value).with_for_update(skip_locked=True)
+_LOCK = Prepared(_WANTED.with_for_update())
+_LOCK_QUEUED = Prepared(
+    _WANTED.where(_C.place == Place.QUEUED.value).with_for_update(skip_locked=True)
+)
 
 
 def _bound(name: str) -> Any:
@@ -242,29 +255,35 @@ _STATE = {name: _bound(name) for name in sorted(WRITTEN)}
 _SAVE_STATE = update(_DELIVERIES).where(_C.id == bindparam("b_id")).values(**_STATE)
 # A workflow that acts exists, even if the relay died before it could mark it as started. A row that
 # was put back into the outbox also needs to be woken, and only the relay marks it then.
-_SAVE = _SAVE_STATE.values(
-    started_at=case(
-        (_C.wake_count == 0, func.coalesce(_C.started_at, _bound("updated_at"))),
-        else_=_C.started_at,
+_SAVE = Prepared(
+    _SAVE_STATE.values(
+        started_at=case(
+            (_C.wake_count == 0, func.coalesce(_C.started_at, _bound("updated_at"))),
+            else_=_C.started_at,
+        )
     )
 )
 # A delivery that moves up without ever having been in the outbox: it is new, as it was when it was
 # inserted, so that its first attempt can be made in a batch.
-_SAVE_AND_START = _SAVE_STATE.values(started_at=null(), leased_until=null())
-_SAVE_AND_WAKE = _SAVE_AND_START.values(
-    wake_count=_C.wake_count + 1,
-    # a person's action stays urgent until the relay has woken the workflow
-    urgency=case(
-        (_C.started_at.is_(None) & (_C.urgency < bindparam("b_urgency")), _C.urgency),
-        else_=bindparam("b_urgency"),
-    ),
+_SAVE_NEW = _SAVE_STATE.values(started_at=null(), leased_until=null())
+_SAVE_AND_START = Prepared(_SAVE_NEW)
+_SAVE_AND_WAKE = Prepared(
+    _SAVE_NEW.values(
+        wake_count=_C.wake_count + 1,
+        # a person's action stays urgent until the relay has woken the workflow
+        urgency=case(
+            (_C.started_at.is_(None) & (_C.urgency < _bound("urgency")), _C.urgency),
+            else_=_bound("urgency"),
+        ),
+    )
 )
+_BOUND = tuple((f"b_{name}", attrgetter(name)) for name in _SAME)
 
 
 def values_of(change: LifeChange, *, now: datetime) -> dict[str, Any]:
     """Return the parameters that save a change: `b_` and the name of each column."""
     life, resend, answer = change.after, change.after.resend, change.answer
-    return {
+    values = {
         "b_id": change.delivery_id,
         "b_status": life.status.value,
         "b_reason": life.reason and life.reason.value,
@@ -274,7 +293,6 @@ def values_of(change: LifeChange, *, now: datetime) -> dict[str, Any]:
         "b_resend_asked_at": resend and resend.asked_at,
         "b_resend_yields": resend is not None and resend.yields_to_circuit,
         "b_resend_not_before": resend and resend.not_before,
-        **{f"b_{name}": getattr(life, name) for name in _SAME},
         "b_next_attempt_at": life.next_attempt_at,
         "b_updated_at": now,
         "b_last_attempt_at": answer and answer.attempt_at,
@@ -282,3 +300,6 @@ def values_of(change: LifeChange, *, now: datetime) -> dict[str, Any]:
         "b_last_status_code": answer and answer.status_code,
         "b_last_duration_ms": answer and answer.duration_ms,
     }
+    for name, read in _BOUND:
+        values[name] = read(life)
+    return values

@@ -164,7 +164,7 @@ async def _move_lanes(
     moved = await advance(connection, lane_ids, left=left, now=now)
     before = {one.delivery_id: one for one in changed}
     return {
-        key: replace(before[key], after=one.after) for key, one in moved.items() if key in before
+        key: before[key]._replace(after=one.after) for key, one in moved.items() if key in before
     }
 
 

@@ -26,6 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock
 from hookfast.endpoints.limits import Granted, LimitDecision, Limits, LimitState, decide, mean_after
+from hookfast.storage.database.prepared import AnyOf, Prepared
 from hookfast.storage.database.upsert import insert_into
 from hookfast.storage.tables import EndpointLimits, InFlight
 
@@ -105,7 +106,7 @@ async def release(connection: AsyncConnection, ended: Sequence[EndedRequest]) ->
     if not durations:
         return
     # by id: two transactions that lock the same endpoints lock them in one order
-    means = await connection.execute(_MEANS, {"endpoint_ids": sorted(durations)})
+    means = await _MEANS.rows(connection, {"endpoint_ids": sorted(durations)})
     new_means = [
         {
             "b_endpoint_id": endpoint_id,
@@ -115,8 +116,8 @@ async def release(connection: AsyncConnection, ended: Sequence[EndedRequest]) ->
         if durations[endpoint_id]
     ]
     if new_means:
-        await connection.execute(_SET_MEAN, new_means)
-    await connection.execute(_RELEASE, {"delivery_ids": [one.delivery_id for one in ended]})
+        await _SET_MEAN.each(connection, new_means)
+    await _RELEASE.rows(connection, {"delivery_ids": [one.delivery_id for one in ended]})
 
 
 async def reset(connection: AsyncConnection, endpoint_id: str, *, now: datetime) -> None:
@@ -134,9 +135,9 @@ _READ = (
     .where(_LIMITS.c.endpoint_id == bindparam("b_endpoint_id"))
     .with_for_update()
 )
-_MEANS = (
+_MEANS = Prepared(
     select(_LIMITS.c.endpoint_id, _LIMITS.c.mean_seconds)
-    .where(_LIMITS.c.endpoint_id.in_(bindparam("endpoint_ids", expanding=True)))
+    .where(AnyOf(_LIMITS.c.endpoint_id, "endpoint_ids"))
     .order_by(_LIMITS.c.endpoint_id)
     .with_for_update()
 )
@@ -148,10 +149,10 @@ _SET_SLOTS = (
         promised_until=bindparam("b_promised_until", type_=_LIMITS.c.promised_until.type),
     )
 )
-_SET_MEAN = (
+_SET_MEAN = Prepared(
     update(_LIMITS)
     .where(_LIMITS.c.endpoint_id == bindparam("b_endpoint_id"))
-    .values(mean_seconds=bindparam("b_mean_seconds"))
+    .values(mean_seconds=bindparam("b_mean_seconds", type_=_LIMITS.c.mean_seconds.type))
 )
 _DELETE_LOST = delete(_IN_FLIGHT).where(_IN_FLIGHT.c.until < bindparam("b_before", type_=_TIME))
 _DELETE_ENDED = delete(_IN_FLIGHT).where(
@@ -167,9 +168,7 @@ _COUNT = (
     .where(_IN_FLIGHT.c.endpoint_id == bindparam("b_endpoint_id"))
 )
 _LEASE = insert(_IN_FLIGHT)
-_RELEASE = delete(_IN_FLIGHT).where(
-    _IN_FLIGHT.c.delivery_id.in_(bindparam("delivery_ids", expanding=True))
-)
+_RELEASE = Prepared(delete(_IN_FLIGHT).where(AnyOf(_IN_FLIGHT.c.delivery_id, "delivery_ids")))
 _RESET = (
     update(_LIMITS)
     .where(

@@ -27,6 +27,7 @@ from hookfast.storage.circuits import circuits
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
+from hookfast.storage.database.prepared import Prepared
 from hookfast.storage.deliveries import attempts, life_rows, lives, permits
 from hookfast.storage.deliveries.life_rows import LifeChange, Locked
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
@@ -149,7 +150,7 @@ async def _write(
     new = sorted(by_id.values(), key=lambda record: (record.delivery_id, record.ended.started_at))
     if new:
         rows = [_attempt_row(one, locked[one.delivery_id].endpoint_id) for one in new]
-        await connection.execute(_ADD, rows)
+        await _ADD.each(connection, rows)
     facts = [(record.delivery_id, record.ended) for record in new]
     changes: dict[str, LifeChange] = {}
     # before `apply`, so that a delivery's last attempt is logged before its end
@@ -274,7 +275,7 @@ async def _recorded(
     return frozenset(rows.scalars())
 
 
-_ADD = insert(_ATTEMPTS)
+_ADD = Prepared(insert(_ATTEMPTS))
 
 
 def _attempt_row(record: AttemptRecord, endpoint_id: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Self, TypeAlias
 
-from sqlalchemy import Table, func, select
+from sqlalchemy import Table, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import rfc3339
@@ -21,7 +21,7 @@ from hookfast.errors import Unavailable
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
 from hookfast.storage.counting import entries
-from hookfast.storage.database.plain_insert import PlainInsert
+from hookfast.storage.database.prepared import Prepared
 from hookfast.storage.events import idempotency_keys, lanes
 from hookfast.storage.events.fan_out import Audience, Subscriber
 from hookfast.storage.events.lanes import Entrant, Entry
@@ -256,7 +256,7 @@ class Draft:
         }
 
 
-_ADD_EVENTS, _ADD_DELIVERIES = PlainInsert(_EVENTS), PlainInsert(_DELIVERIES)
+_ADD_EVENTS, _ADD_DELIVERIES = Prepared(insert(_EVENTS)), Prepared(insert(_DELIVERIES))
 
 
 async def claim_keys(
@@ -287,7 +287,7 @@ async def insert_drafts(connection: AsyncConnection, drafts: Sequence[Draft]) ->
     deliveries = [draft.deliveries for draft in drafts]
     entries = await enter_lanes(connection, deliveries)
     if drafts:
-        await _ADD_EVENTS.execute(connection, [draft.event_row() for draft in drafts])
+        await _ADD_EVENTS.each(connection, [draft.event_row() for draft in drafts])
     await insert_deliveries(
         connection,
         (row for one, own in zip(deliveries, entries, strict=True) for row in one.rows(own)),
@@ -321,7 +321,7 @@ async def insert_deliveries(
     left = iter(rows)
     while some := list(islice(left, _ROWS_PER_INSERT)):
         tally = Tally()
-        await _ADD_DELIVERIES.execute(connection, some)
+        await _ADD_DELIVERIES.each(connection, some)
         for row in some:
             owner = Owner(row["tenant_id"], row["endpoint_id"], row["event_type"])
             state = State(

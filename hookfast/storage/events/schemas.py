@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Table, bindparam, select
+from sqlalchemy import Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import FieldError, InvalidInput, join_pointer
 from hookfast.events.schema import CompiledSchema, InvalidSchema, Violation
 from hookfast.events.schema_keywords import TooSlow
+from hookfast.storage.database.prepared import AnyOf, Prepared
 from hookfast.storage.tables import EventType
 
 _EVENT_TYPES: Table = EventType.__table__
@@ -61,8 +62,10 @@ class Schema:
             )
 
 
-_VERSIONS = select(_EVENT_TYPES.c.name, _EVENT_TYPES.c.updated_at).where(
-    _EVENT_TYPES.c.name.in_(bindparam("names", expanding=True))
+_VERSIONS = Prepared(
+    select(_EVENT_TYPES.c.name, _EVENT_TYPES.c.updated_at).where(
+        AnyOf(_EVENT_TYPES.c.name, "names")
+    )
 )
 
 
@@ -75,7 +78,7 @@ class SchemaCache:
 
     async def load(self, connection: AsyncConnection, names: Collection[str]) -> dict[str, Schema]:
         """Return the schemas of those event types that are registered, by name."""
-        rows = await connection.execute(_VERSIONS, {"names": list(names)})
+        rows = await _VERSIONS.rows(connection, {"names": names})
         versions = {name: updated_at for name, updated_at in rows}
         stale = [
             name

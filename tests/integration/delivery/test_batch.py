@@ -198,10 +198,11 @@ async def test_action_requested_before_the_first_attempt_takes_effect(
     stack: Stack, action: Any
 ) -> None:
     """The batch reads the row again right before it sends the first byte."""
-    requested, load = asyncio.Event(), AttemptRunner.load
+    loaded, requested, load = asyncio.Event(), asyncio.Event(), AttemptRunner.load
 
     async def slow_load(self: AttemptRunner, *arguments: Any) -> None:
         await load(self, *arguments)
+        loaded.set()
         await requested.wait()
 
     with (
@@ -211,6 +212,7 @@ async def test_action_requested_before_the_first_attempt_takes_effect(
         [delivery] = await stack.deliver_together(await stack.endpoint("/ok"))
 
         row = await stack.until(delivery, lambda row: row.batch_until)
+        await loaded.wait()
         await stack.request(delivery, action)
         requested.set()
         expected = {"cancel": "cancelled", "pause": "paused", "resend": "delivered"}[action]

@@ -11,7 +11,6 @@ from typing import Any
 
 import anyio
 import pytest
-from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy import select, update
 from structlog.testing import capture_logs
 
@@ -47,7 +46,9 @@ from tests.integration.storage.circuits.stored_circuits import (
     to_owners,
 )
 from tests.integration.storage.retention.ended import ended
+from tests.support.query_plan import sent_by
 from tests.support.seed import delivery_row, seed_endpoint
+from tests.support.undoing import undoing
 
 pytestmark = pytest.mark.anyio
 
@@ -96,10 +97,9 @@ async def test_the_line_of_an_opened_circuit_names_the_endpoint_and_its_last_fai
 async def test_a_rolled_back_transaction_does_not_open_the_circuit(
     database: Database, endpoint: str
 ) -> None:
-    async with database.write() as connection:
+    async with undoing(database) as connection:
         failed = [(endpoint, "dlv_1", ended(FIRST, 503, at(second))) for second in range(20)]
         assert await endpoint_health.count(connection, failed, policy=POLICY, now=at(20))
-        await connection.rollback()
     assert await notified(database) == ([], [])
     assert await record(database, endpoint, *range(20))
     assert await notified(database) == (to_owners("opened"), [Kind.CIRCUIT_OPENED])
@@ -110,16 +110,11 @@ async def test_successes_of_a_healthy_endpoint_write_nothing_and_wait_for_no_loc
 ) -> None:
     statements: list[str] = []
 
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        statements.append(statement.split()[0])
-
     async def succeed() -> None:
         async with database.write() as connection:
-            sqlalchemy_event.listen(connection.sync_connection, "before_cursor_execute", note)
             arrived = (endpoint, "dlv_1", ended(FIRST, 200, at(100)))
-            assert not await endpoint_health.count(
-                connection, [arrived], policy=POLICY, now=at(100)
-            )
+            counting = endpoint_health.count(connection, [arrived], policy=POLICY, now=at(100))
+            statements.extend(sql.split()[0] for sql, _ in await sent_by(connection, counting))
 
     await succeed()  # the endpoint never failed: it has no row
     await record(database, endpoint, 0)

@@ -15,6 +15,7 @@ from hookfast.storage.counting.rollup import Ages
 from hookfast.storage.database.engine import Database
 from hookfast.storage.figures import reconciliation
 from tests.support.query_plan import check
+from tests.support.undoing import undoing
 
 pytestmark = pytest.mark.anyio
 
@@ -41,13 +42,12 @@ SELECT 'ep_' || (1000 + i % 2000), 'dead:', 'a.b', i / 2000, 'tnt_1', i % 5 FROM
 @pytest.fixture
 async def connection(database: Database) -> AsyncIterator[AsyncConnection]:
     """A transaction on 30,000 figures and gauges, with the statistics of autovacuum."""
-    async with database.write() as connection:
+    async with undoing(database) as connection:
         for statement in (_FIGURES, _GAUGES):
             await connection.execute(text(statement))
         if database.kind == "postgresql":
             await connection.execute(text("ANALYZE"))
         yield connection
-        await connection.rollback()
 
 
 def piece(*scopes: str, since: int = HOURS - 1440) -> Mapping[str, Any]:

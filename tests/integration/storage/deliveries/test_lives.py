@@ -33,6 +33,7 @@ from tests.integration.storage.deliveries.stored_lives import (
 )
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
 from tests.support.seed import delivery_row
+from tests.support.undoing import undoing
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -142,9 +143,8 @@ async def test_a_rolled_back_change_leaves_the_row_unchanged(
 ) -> None:
     delivery = await seed_life(database, endpoint)
     before = await delivery_row(database, delivery)
-    async with database.write() as connection:
+    async with undoing(database) as connection:
         await lives.apply(connection, [(delivery, Action.CANCEL)], now=at(10), wake=Urgency.PERSON)
-        await connection.rollback()
     assert await delivery_row(database, delivery) == before
 
 

@@ -35,6 +35,7 @@ from tests.integration.storage.circuits.stored_circuits import (
     to_owners,
 )
 from tests.support.seed import seed_endpoint
+from tests.support.undoing import undoing
 
 pytestmark = pytest.mark.anyio
 
@@ -290,9 +291,8 @@ async def test_failures_after_an_endpoint_was_disabled_do_not_open_its_circuit(
 
 
 async def test_a_rolled_back_change_notifies_nobody(database: Database, endpoint: str) -> None:
-    async with database.write() as connection:
+    async with undoing(database) as connection:
         assert await disable(connection, endpoint, cause=Cause.GONE)
-        await connection.rollback()
     assert (await row(database, endpoint)).state == "enabled"
     assert await notified(database) == ([], [])
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import event as sqlalchemy_event
 from sqlalchemy import insert, select
 
 from hookfast.clock import utc_now
@@ -21,7 +20,9 @@ from hookfast.storage.tables import (
     Subscription,
     SubscriptionPattern,
 )
+from tests.support.query_plan import sent_by
 from tests.support.seed import seed_endpoint
+from tests.support.undoing import undoing
 
 pytestmark = pytest.mark.anyio
 
@@ -101,9 +102,8 @@ async def test_events_about_the_system_tenant_are_not_stored(
 async def test_a_rolled_back_transaction_stores_no_operational_event(
     database: Database, monitor: str
 ) -> None:
-    async with database.write() as connection:
+    async with undoing(database) as connection:
         assert await operational.emit(connection, [dead(1)], now=utc_now()) == 1
-        await connection.rollback()
     assert await rows(database, Event.__table__) == []
     assert await rows(database, Delivery.__table__) == []
 
@@ -111,30 +111,21 @@ async def test_a_rolled_back_transaction_stores_no_operational_event(
 async def test_hundreds_of_events_keep_their_order_and_need_four_statements(
     database: Database, monitor: str
 ) -> None:
-    statements: list[str] = []
-
-    def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        statements.append(statement)
-
+    events = [dead(number) for number in range(400)]
     async with database.write() as connection:
-        sqlalchemy_event.listen(connection.sync_connection, "before_cursor_execute", count)
-        number = await operational.emit(
-            connection, [dead(number) for number in range(400)], now=utc_now()
-        )
-    assert number == 400
+        statements = await sent_by(connection, operational.emit(connection, events, now=utc_now()))
     # the subscribers, the events, their deliveries, the figures
     assert len(statements) == 4, statements
-    events = await rows(database, Event.__table__)
-    assert [json.loads(event.body)["data"]["number"] for event in events] == list(range(400))
-    assert len({event.traceparent for event in events}) == 400
+    stored = await rows(database, Event.__table__)
+    assert [json.loads(event.body)["data"]["number"] for event in stored] == list(range(400))
+    assert len({event.traceparent for event in stored}) == 400
 
 
 async def test_without_events_to_store_no_statement_is_executed(database: Database) -> None:
     async with database.write() as connection:
-        await connection.close()  # any statement would fail
-        assert await operational.emit(connection, [], now=utc_now()) == 0
-        system = [dead(1, tenant_id=SYSTEM_TENANT)]
-        assert await operational.emit(connection, system, now=utc_now()) == 0
+        for events in ([], [dead(1, tenant_id=SYSTEM_TENANT)]):
+            emitting = operational.emit(connection, events, now=utc_now())
+            assert await sent_by(connection, emitting) == []
 
 
 async def test_operational_event_passes_the_filters_of_its_subscriptions(

@@ -43,13 +43,13 @@ async def test_a_page_of_events_is_one_range_of_an_index(connection: AsyncConnec
 async def test_subscribers_are_found_by_their_patterns(connection: AsyncConnection) -> None:
     for tenants in ([SMALL_TENANT], [SMALL_TENANT, "tnt_55"]):
         statement, parameters = matching(RARE, tenants)
-        statement = statement.params(**parameters)
-        await check(connection, statement, index="sqlite_autoindex_subscription_patterns_1")
+        found = statement.rows(connection, parameters)
+        await check(connection, found, index="sqlite_autoindex_subscription_patterns_1")
     # 127 patterns, which SQLite probes one by one
     statement, parameters = matching("order.line_item.created.v2.a.b", [SMALL_TENANT])
     assert len(parameters["patterns"]) == 127
-    statement = statement.params(**parameters)
-    await check(connection, statement, index="sqlite_autoindex_subscription_patterns_1")
+    found = statement.rows(connection, parameters)
+    await check(connection, found, index="sqlite_autoindex_subscription_patterns_1")
 
 
 async def test_names_of_event_types_are_one_range_of_an_index(connection: AsyncConnection) -> None:

@@ -15,6 +15,7 @@ from hookfast.storage.events import lanes
 from tests.support.many_rows import ENDPOINT, MINUTE, MOMENT
 from tests.support.query_plan import check
 from tests.support.seed import claim
+from tests.support.undoing import undoing
 
 pytestmark = pytest.mark.anyio
 
@@ -87,6 +88,5 @@ async def test_frequent_queries_of_workers_read_ranges_of_an_index(
     filled: str, query: Callable[[AsyncConnection], Awaitable[None]], index: str
 ) -> None:
     """Some of them also write."""
-    async with Database(filled) as database, database.write() as connection:
+    async with Database(filled) as database, undoing(database) as connection:
         await check(connection, query(connection), index=index)
-        await connection.rollback()
