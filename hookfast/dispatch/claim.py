@@ -113,6 +113,8 @@ class Claim:
             names = [one.row.delivery_id for one in alone]
             await outbox.lease(connection, names, until=until)
             await outbox.lease(connection, list(ids), until=batch_until, batch_id=batch_id)
+        took = asyncio.get_running_loop().time() - read_at
+        self._pace.claim_took(took, found=len(free.rows))
         return Claimed(until, batch_until, alone, batched, more=free.more)
 
     async def mark(self) -> None:

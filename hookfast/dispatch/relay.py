@@ -56,10 +56,6 @@ _MARK_SECONDS = 0.2  # marks woken rows this long after the last round, when not
 _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.25, 15.0
 _LEAVE_SECONDS = 5.0  # waits this long for an unresponsive database at shutdown
 _PERSON_SECONDS = 0.2  # looks this often for requests by a person while there is no room for others
-_GATHER_SECONDS = 0.003
-"""New deliveries gather for this long before they are added to a batch, so that they share its
-cost. With 30 ms, every delivery waited for it; at 350 a second it halved a worker's CPU, which is
-not short then, and the highest rate stayed the same, because deliveries gather then anyway."""
 _OPENS_SECONDS = 0.05  # waits this long for a batch that is being started and can take more then
 
 log = structlog.get_logger()
@@ -125,7 +121,7 @@ class Relay:
                     woken = self._claim.has_woken
                     await self._doorbell.wait(_MARK_SECONDS if woken else _IDLE_SECONDS)
                 if claimed is not None and claimed.count and self._pace.batched:
-                    await asyncio.sleep(_GATHER_SECONDS)
+                    await asyncio.sleep(self._pace.gather_seconds)
         finally:
             self.batches.close()
             self._starts.close()

@@ -20,7 +20,7 @@ from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.tables import Event
 from tests.support.seed import KEYRING, delivery_row, seed_deliveries, seed_endpoint
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_databases]
 
 BATCHED = Allowance(16, Urgency.RETRY, new=100, batched=True)
 LEASE = timedelta(seconds=30)
