@@ -8,7 +8,8 @@ nobody starts or attempts: their leases end, and another relay takes them.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+import math
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -26,6 +27,11 @@ from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.fair_claim import FairClaim, FreeRows
 from hookfast.storage.deliveries.outbox import BatchLease, PendingDelivery
 from hookfast.storage.deliveries.outgoing import DeliveryWithEndpoint, Outgoing, OutgoingLoader
+
+_MARK_NEW_SECONDS = 1.0
+"""New deliveries are marked so long after their start, if the record of their first attempt has not
+done so: marked with the next claim, each row was written once more, and each claim had a statement
+more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +72,9 @@ class Claim:
         self._fast_lane_timeout = fast_lane_timeout
         self._clock = clock
         self._fair = FairClaim()
+        self._new: deque[tuple[float, str]] = deque()  # started, and when
         # by the wake counts of their rows: those that were put back meanwhile are not marked
-        self._started: defaultdict[int, list[str]] = defaultdict(list)
+        self._woken: defaultdict[int, list[str]] = defaultdict(list)
         # by lease: another relay may have leased them meanwhile
         self._failed: defaultdict[datetime, list[str]] = defaultdict(list)
         self._behind = True  # more rows may wait than one quick transaction finds
@@ -77,13 +84,15 @@ class Claim:
 
     @property
     def has_woken(self) -> bool:
-        """Whether rows of woken workflows wait to be marked. Others are marked by the record of
-        their first attempt, usually before the next claim."""
-        return any(self._started.keys())
+        """Whether rows of woken workflows wait to be marked."""
+        return bool(self._woken)
 
     def started(self, row: PendingDelivery) -> None:
-        """Mark this row with the next claim: Temporal has its workflow."""
-        self._started[row.wake_count].append(row.delivery_id)
+        """Mark this row with a later claim: Temporal has its workflow."""
+        if row.new:
+            self._new.append((asyncio.get_running_loop().time(), row.delivery_id))
+        else:
+            self._woken[row.wake_count].append(row.delivery_id)
 
     def failed(self, row: PendingDelivery, lease: datetime) -> None:
         """Release this row with the next claim: it could not be started."""
@@ -95,7 +104,7 @@ class Claim:
         read_at, now = asyncio.get_running_loop().time(), self._clock()
         until, batch_until = now + self._lease, now + BATCH_LEASE
         async with self._database.write(quick=not self._behind) as connection:
-            await self._mark(connection)
+            await self._mark(connection, new_since=read_at - _MARK_NEW_SECONDS)
             free = await self._find(connection, allowed, now)
             self._behind, self._found = free.more, len(free.rows)
             if not free.rows:
@@ -120,7 +129,7 @@ class Claim:
     async def mark(self) -> None:
         """Mark and release rows without claiming more. Raises SQLAlchemy's errors."""
         async with self._database.write() as connection:
-            await self._mark(connection)
+            await self._mark(connection, new_since=math.inf)
 
     async def _find(
         self, connection: AsyncConnection, allowed: Allowance, now: datetime
@@ -168,9 +177,13 @@ class Claim:
         self.was_limited = self.was_limited or room < MOST
         return room
 
-    async def _mark(self, connection: AsyncConnection) -> None:
-        while self._started:
-            wake_count, ids = self._started.popitem()
+    async def _mark(self, connection: AsyncConnection, *, new_since: float) -> None:
+        new = []
+        while self._new and self._new[0][0] <= new_since:
+            new.append(self._new.popleft()[1])
+        await outbox.mark_started(connection, new, wake_count=0, now=self._clock())
+        while self._woken:
+            wake_count, ids = self._woken.popitem()
             await outbox.mark_started(connection, ids, wake_count=wake_count, now=self._clock())
         while self._failed:
             lease, ids = self._failed.popitem()

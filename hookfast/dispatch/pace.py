@@ -65,8 +65,8 @@ _GATHER_TIMES: Final = 2
 _MOST_GATHER_SECONDS: Final = 0.03
 """New deliveries gather before the next claim, so that they share its cost: for twice as long as
 the last one took if it found four or more, for half as long if it found one, and 30 ms at most.
-With single emits at the highest rate of a busy machine, relay, batches and records needed 3.6 to 4.6
-statements a delivery, and 5.2 where it was always 3 ms; their CPU fell by 15 %. A delivery that
+With single emits at the highest rate of a busy machine, relay, batches and records needed 3.6 to
+4.6 statements a delivery, and 5.2 where it was always 3 ms; their CPU fell by 15 %. A delivery that
 comes alone does not wait."""
 
 BATCHES: Final = 2  # at once: one is loaded while the requests of the other are made

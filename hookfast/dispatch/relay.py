@@ -4,15 +4,16 @@ the workflows of deliveries whose row was changed from outside.
 Any number of relays may run; leases keep them apart. The steps of a round, and what a crash after
 each leaves behind:
 
-1. Claim (`hookfast.dispatch.claim`): one transaction marks the rows started since the last round,
-   and leases the next ones. Crash: the leases end and another relay takes the rows.
+1. Claim (`hookfast.dispatch.claim`): one transaction marks the rows that were started, and leases
+   the next ones. Crash: the leases end and another relay takes the rows.
 2. Start (`hookfast.dispatch.starts`) each workflow, under an id made from the delivery's, while the
    next round may begin; give the others to a batch (`hookfast.dispatch.batches`). Crash: the
    started ones run; their rows are leased again later, and Temporal answers the second start of the
    same id with "exists".
-3. Remember them for step 1 of a later round. Crash: as above. Recording an attempt marks its row
-   too, so usually nothing is left to do. A row that was changed again since it was leased is not
-   marked: its workflow is woken again. A row whose lease has ended meanwhile is marked.
+3. Remember them for step 1 of a later round. Crash: as above. Recording a first attempt marks its
+   row too, so new rows are left to that for a second, and usually nothing is left to do. A row that
+   was changed again since it was leased is not marked: its workflow is woken again. A row whose
+   lease has ended meanwhile is marked.
 
 A batch's rows belong to it until the time in them (`batch_until`). The record of each attempt marks
 its row. After a crash before the batch is started, or before rows reach it, or if it is lost, that
