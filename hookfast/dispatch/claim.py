@@ -8,8 +8,7 @@ nobody starts or attempts: their leases end, and another relay takes them.
 from __future__ import annotations
 
 import asyncio
-import math
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -28,10 +27,10 @@ from hookfast.storage.deliveries.fair_claim import FairClaim, FreeRows
 from hookfast.storage.deliveries.outbox import BatchLease, PendingDelivery
 from hookfast.storage.deliveries.outgoing import DeliveryWithEndpoint, Outgoing, OutgoingLoader
 
-_MARK_NEW_SECONDS = 1.0
-"""New deliveries are marked so long after their start, if the record of their first attempt has not
-done so: marked with the next claim, each row was written once more, and each claim had a statement
-more."""
+_MARK_NEW = 1 / 6
+"""New deliveries are marked when this part of the oldest's lease has passed (5 s), all at once. The
+records of their first attempts have marked most of them by then: with each claim, that took a
+statement for each delivery at 5 a second, and often another write of its row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,8 @@ class Claim:
         self._fast_lane_timeout = fast_lane_timeout
         self._clock = clock
         self._fair = FairClaim()
-        self._new: deque[tuple[float, str]] = deque()  # started, and when
+        self._new: list[str] = []  # started for the first time
+        self._new_since = 0.0
         # by the wake counts of their rows: those that were put back meanwhile are not marked
         self._woken: defaultdict[int, list[str]] = defaultdict(list)
         # by lease: another relay may have leased them meanwhile
@@ -90,7 +90,9 @@ class Claim:
     def started(self, row: PendingDelivery) -> None:
         """Mark this row with a later claim: Temporal has its workflow."""
         if row.new:
-            self._new.append((asyncio.get_running_loop().time(), row.delivery_id))
+            if not self._new:
+                self._new_since = asyncio.get_running_loop().time()
+            self._new.append(row.delivery_id)
         else:
             self._woken[row.wake_count].append(row.delivery_id)
 
@@ -104,7 +106,8 @@ class Claim:
         read_at, now = asyncio.get_running_loop().time(), self._clock()
         until, batch_until = now + self._lease, now + BATCH_LEASE
         async with self._database.write(quick=not self._behind) as connection:
-            await self._mark(connection, new_since=read_at - _MARK_NEW_SECONDS)
+            waited = read_at - self._new_since
+            await self._mark(connection, new=waited > _MARK_NEW * self._lease.total_seconds())
             free = await self._find(connection, allowed, now)
             self._behind, self._found = free.more, len(free.rows)
             if not free.rows:
@@ -129,7 +132,7 @@ class Claim:
     async def mark(self) -> None:
         """Mark and release rows without claiming more. Raises SQLAlchemy's errors."""
         async with self._database.write() as connection:
-            await self._mark(connection, new_since=math.inf)
+            await self._mark(connection, new=True)
 
     async def _find(
         self, connection: AsyncConnection, allowed: Allowance, now: datetime
@@ -177,11 +180,9 @@ class Claim:
         self.was_limited = self.was_limited or room < MOST
         return room
 
-    async def _mark(self, connection: AsyncConnection, *, new_since: float) -> None:
-        new = []
-        while self._new and self._new[0][0] <= new_since:
-            new.append(self._new.popleft()[1])
-        await outbox.mark_started(connection, new, wake_count=0, now=self._clock())
+    async def _mark(self, connection: AsyncConnection, *, new: bool) -> None:
+        if new:
+            self._woken[0], self._new = self._new, []
         while self._woken:
             wake_count, ids = self._woken.popitem()
             await outbox.mark_started(connection, ids, wake_count=wake_count, now=self._clock())

@@ -11,7 +11,7 @@ each leaves behind:
    started ones run; their rows are leased again later, and Temporal answers the second start of the
    same id with "exists".
 3. Remember them for step 1 of a later round. Crash: as above. Recording a first attempt marks its
-   row too, so new rows are left to that for a second, and usually nothing is left to do. A row that
+   row too, so new rows are left to that for seconds, and usually nothing is left to do. A row that
    was changed again since it was leased is not marked: its workflow is woken again. A row whose
    lease has ended meanwhile is marked.
 

@@ -153,7 +153,7 @@ async def test_new_rows_are_marked_later_if_no_record_has_done_so(
     await claim.claim(Allowance(16), "btc_1")
     assert (await delivery_row(database, delivery)).started_at is None
     if later == "claim":
-        monkeypatch.setattr("hookfast.dispatch.claim._MARK_NEW_SECONDS", 0.0)
+        monkeypatch.setattr("hookfast.dispatch.claim._MARK_NEW", 0.0)
         await claim.claim(Allowance(16), "btc_1")
     else:
         await claim.mark()
