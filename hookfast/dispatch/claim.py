@@ -84,12 +84,13 @@ class Claim:
 
     @property
     def has_woken(self) -> bool:
-        """Whether rows of woken workflows wait to be marked."""
+        """Whether rows wait to be marked that no first attempt marks soon: of woken workflows, and
+        of deliveries that are scheduled for later."""
         return bool(self._woken)
 
     def started(self, row: PendingDelivery) -> None:
         """Mark this row with a later claim: Temporal has its workflow."""
-        if row.new:
+        if row.new and row.deliver_at is None:
             if not self._new:
                 self._new_since = asyncio.get_running_loop().time()
             self._new.append(row.delivery_id)
