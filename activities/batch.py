@@ -57,7 +57,7 @@ from hookfast.outage_log import DATABASE
 from hookfast.sender import EgressUnavailable
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import outbox
-from hookfast.storage.deliveries.outgoing import Outgoing, OutgoingLoader
+from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder, Wakeup
 from hookfast.storage.endpoints import endpoints
 
@@ -196,7 +196,7 @@ class BatchActivities:
         self, member: BatchMember, batch_id: str, rows: BatchRows
     ) -> MemberResult:
         try:
-            planned = self._plan(await rows.take(member.delivery_id), member, batch_id)
+            planned = await self._plan(member, batch_id, rows)
             if isinstance(planned, MemberResult):
                 return planned
             async with self._runner.room(planned) as room:
@@ -241,11 +241,12 @@ class BatchActivities:
             Status.CONTINUES, str(made.outcome.status_code or made.outcome.result.value)
         )
 
-    def _plan(
-        self, outgoing: Outgoing, member: BatchMember, batch_id: str
+    async def _plan(
+        self, member: BatchMember, batch_id: str, rows: BatchRows
     ) -> AttemptContext | MemberResult:
         """Plan the first attempt, if the batch may make it; otherwise return how the delivery
         leaves."""
+        outgoing = await rows.take(member.delivery_id)
         life, now = outgoing.life, self._clock()
         until = life.batched_until
         if outgoing.batch_id != batch_id or until is None or until <= now:
