@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -40,8 +40,8 @@ class Claimed:
 
     leased_until: datetime
     batch_until: datetime
-    alone: Sequence[DeliveryWithEndpoint] = field(default=())
-    batched: Sequence[Outgoing] = field(default=())
+    alone: Sequence[DeliveryWithEndpoint] = ()
+    batched: Sequence[Outgoing] = ()
     more: bool = False
 
     @property
