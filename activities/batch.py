@@ -196,10 +196,10 @@ class BatchActivities:
         self, member: BatchMember, batch_id: str, rows: BatchRows
     ) -> MemberResult:
         try:
-            outgoing = await rows.take(member.delivery_id)
-            planned = self._plan(outgoing, member, batch_id)
-            if isinstance(planned, MemberResult):
-                return planned
+            plan = await self._plan(member, batch_id, rows)
+            if isinstance(plan, MemberResult):
+                return plan
+            outgoing, planned = plan
             async with self._runner.room(outgoing) as room:
                 await self._runner.load(outgoing, room)
                 if not member.begin(time_needed(outgoing)):
@@ -241,11 +241,12 @@ class BatchActivities:
             return MemberResult(Status.DELIVERED)
         return MemberResult(Status.CONTINUES, str(outcome.status_code or outcome.result.value))
 
-    def _plan(
-        self, outgoing: Outgoing, member: BatchMember, batch_id: str
-    ) -> AttemptPlan | MemberResult:
+    async def _plan(
+        self, member: BatchMember, batch_id: str, rows: BatchRows
+    ) -> tuple[Outgoing, AttemptPlan] | MemberResult:
         """Plan the first attempt, if the batch may make it; otherwise return how the delivery
         leaves."""
+        outgoing = await rows.take(member.delivery_id)
         life, now = outgoing.life, self._clock()
         until = life.batched_until
         if outgoing.batch_id != batch_id or until is None or until <= now:
@@ -265,7 +266,7 @@ class BatchActivities:
         stored = outgoing.stored_body
         if stored is not None and stored.is_large:
             return MemberResult(Status.LEAVES_UNSAVED, "its body is large")
-        return planned
+        return outgoing, planned
 
     async def _record(self, delivery_id: str, ended: AttemptEnded) -> None:
         try:

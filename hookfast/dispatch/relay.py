@@ -4,15 +4,16 @@ the workflows of deliveries whose row was changed from outside.
 Any number of relays may run; leases keep them apart. The steps of a round, and what a crash after
 each leaves behind:
 
-1. Claim (`hookfast.dispatch.claim`): one transaction marks the rows started since the last round,
-   and leases the next ones. Crash: the leases end and another relay takes the rows.
+1. Claim (`hookfast.dispatch.claim`): one transaction marks the rows that were started, and leases
+   the next ones. Crash: the leases end and another relay takes the rows.
 2. Start (`hookfast.dispatch.starts`) each workflow, under an id made from the delivery's, while the
    next round may begin; give the others to a batch (`hookfast.dispatch.batches`). Crash: the
    started ones run; their rows are leased again later, and Temporal answers the second start of the
    same id with "exists".
-3. Remember them for step 1 of a later round. Crash: as above. Recording an attempt marks its row
-   too, so usually nothing is left to do. A row that was changed again since it was leased is not
-   marked: its workflow is woken again. A row whose lease has ended meanwhile is marked.
+3. Remember them for step 1 of a later round. Crash: as above. Recording a first attempt marks its
+   row too, so new rows are left to that for seconds, and usually nothing is left to do. A row that
+   was changed again since it was leased is not marked: its workflow is woken again. A row whose
+   lease has ended meanwhile is marked.
 
 A batch's rows belong to it until the time in them (`batch_until`). The record of each attempt marks
 its row. After a crash before the batch is started, or before rows reach it, or if it is lost, that
@@ -56,10 +57,6 @@ _MARK_SECONDS = 0.2  # marks woken rows this long after the last round, when not
 _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.25, 15.0
 _LEAVE_SECONDS = 5.0  # waits this long for an unresponsive database at shutdown
 _PERSON_SECONDS = 0.2  # looks this often for requests by a person while there is no room for others
-_GATHER_SECONDS = 0.003
-"""New deliveries gather for this long before they are added to a batch, so that they share its
-cost. With 30 ms, every delivery waited for it; at 350 a second it halved a worker's CPU, which is
-not short then, and the highest rate stayed the same, because deliveries gather then anyway."""
 _OPENS_SECONDS = 0.05  # waits this long for a batch that is being started and can take more then
 
 log = structlog.get_logger()
@@ -125,7 +122,7 @@ class Relay:
                     woken = self._claim.has_woken
                     await self._doorbell.wait(_MARK_SECONDS if woken else _IDLE_SECONDS)
                 if claimed is not None and claimed.count and self._pace.batched:
-                    await asyncio.sleep(_GATHER_SECONDS)
+                    await asyncio.sleep(self._pace.gather_seconds)
         finally:
             self.batches.close()
             self._starts.close()

@@ -20,7 +20,7 @@ from hookfast.storage.deliveries.outgoing import OutgoingLoader
 from hookfast.storage.tables import Event
 from tests.support.seed import KEYRING, delivery_row, seed_deliveries, seed_endpoint
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.both_databases]
 
 BATCHED = Allowance(16, Urgency.RETRY, new=100, batched=True)
 LEASE = timedelta(seconds=30)
@@ -125,15 +125,36 @@ async def test_claim_says_whether_deliveries_in_progress_limited_it(
     assert claim.was_limited is limited
 
 
-async def test_started_rows_are_marked_and_failed_ones_released_with_the_next_claim(
+async def test_woken_rows_are_marked_and_failed_ones_released_with_the_next_claim(
     database: Database, endpoint: str
 ) -> None:
     claim = claim_for(database)
-    started, failed = await seed_deliveries(database, endpoint, 2)
+    [woken] = await seed_deliveries(database, endpoint, urgency=Urgency.RETRY, wake_count=1)
+    [failed] = await seed_deliveries(database, endpoint)
     claimed = await claim.claim(Allowance(16), "btc_1")
     rows = {one.row.delivery_id: one.row for one in claimed.alone}
-    claim.started(rows[started])
+    claim.started(rows[woken])
     claim.failed(rows[failed], claimed.leased_until)
+    assert claim.has_woken
     again = await claim.claim(Allowance(16), "btc_1")
-    assert (await delivery_row(database, started)).started_at is not None
+    assert not claim.has_woken
+    assert (await delivery_row(database, woken)).started_at is not None
     assert [one.row.delivery_id for one in again.alone] == [failed]
+
+
+@pytest.mark.parametrize("later", ["claim", "stop"])
+async def test_new_rows_are_marked_later_if_no_record_has_done_so(
+    database: Database, endpoint: str, monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    claim = claim_for(database)
+    [delivery] = await seed_deliveries(database, endpoint)
+    claimed = await claim.claim(Allowance(16), "btc_1")
+    claim.started(claimed.alone[0].row)
+    await claim.claim(Allowance(16), "btc_1")
+    assert (await delivery_row(database, delivery)).started_at is None
+    if later == "claim":
+        monkeypatch.setattr("hookfast.dispatch.claim._MARK_NEW", 0.0)
+        await claim.claim(Allowance(16), "btc_1")
+    else:
+        await claim.mark()
+    assert (await delivery_row(database, delivery)).started_at is not None

@@ -92,6 +92,11 @@ def test_distant_temporal_does_not_count_as_slow() -> None:
     assert world.pace.start_window == MOST_STARTS
 
 
+def test_temporal_that_has_moved_away_is_not_slow_for_ever(world: World) -> None:
+    world.answer(0.3, times=10_000)
+    assert world.pace.start_window == MOST_STARTS
+
+
 def test_starts_recover_after_slow_answers(world: World) -> None:
     world.answer(SLOW, times=20)
     world.answer(QUICK, times=100)
@@ -260,6 +265,18 @@ def test_what_may_be_claimed(setting: Setting, late: bool, has: InHand, allowed:
     if late:
         pace.retry_began(timedelta(seconds=1.1))
     assert pace.allowance(has) == allowed
+
+
+@pytest.mark.parametrize(
+    ("took", "found", "gather"),
+    [(0.004, 1, 0.002), (0.004, 2, 0.004), (0.004, 4, 0.008), (0.004, 50, 0.008), (2.0, 50, 0.03)],
+)
+def test_deliveries_gather_for_longer_if_claims_are_slow_and_many_come(
+    took: float, found: int, gather: float
+) -> None:
+    pace = Pace("batch")
+    pace.claim_took(took, found=found)
+    assert pace.gather_seconds == gather
 
 
 def test_retries_are_late_for_some_seconds(world: World) -> None:
