@@ -182,8 +182,9 @@ class Claim:
         return room
 
     async def _mark(self, connection: AsyncConnection, *, new: bool) -> None:
-        if new:
-            self._woken[0], self._new = self._new, []
+        if new and self._new:
+            self._woken[0] += self._new  # where those that are scheduled for later are already
+            self._new = []
         while self._woken:
             wake_count, ids = self._woken.popitem()
             await outbox.mark_started(connection, ids, wake_count=wake_count, now=self._clock())
