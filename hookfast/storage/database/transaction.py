@@ -94,8 +94,7 @@ class Connections:
 
     async def take_back(self, connection: AsyncConnection) -> None:
         """Take back a connection whose transaction has ended."""
-        open_too = len(self._free) + self._pool.checkedin()
-        if self._waiting or self._closed or open_too >= self._pool.size():
+        if self._waiting or self._closed or self._are_enough:
             await self.discard(connection)
         else:
             self._lent -= 1
@@ -119,6 +118,11 @@ class Connections:
             await asyncio.wait(self._returning)
         await self._engine.dispose()
 
+    @property
+    def _are_enough(self) -> bool:
+        """Whether so many connections are open unused that another one is closed."""
+        return len(self._free) + self._pool.checkedin() >= self._pool.size()
+
     async def _return(self, connection: AsyncConnection, may_have_begun: bool) -> None:
         if not connection.invalidated:
             try:
@@ -131,7 +135,7 @@ class Connections:
                 await connection.invalidate()
         if connection.invalidated:
             await self._return_free()  # they may have ended too: the pool knows
-        elif self._closed or self._pool.checkedin() >= self._pool.size():
+        elif self._closed or self._are_enough:
             await connection.invalidate()  # a pool that was disposed of closes no more connections
         await connection.close()
 
