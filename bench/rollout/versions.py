@@ -13,7 +13,7 @@ from typing import Final
 from hookfast.version import VERSION
 
 ROOT: Final = Path(__file__).parents[2]
-BEFORE_ANY_RELEASE: Final = "a940273b7b206aa5d23b00a00a100e60ea9f091c"
+BEFORE_ANY_RELEASE: Final = "5c69799c85969152c343e1d31927d1fd16c4ce76"
 """The commit that counts as the previous version until a version is tagged."""
 
 _TAG = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
