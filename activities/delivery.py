@@ -166,15 +166,11 @@ class DeliveryActivities:
         planned, decision = outgoing.due(lease.now())
         if planned is None:
             return self._result_of(outgoing.life, outgoing.plan)
-        is_first_try = activity.info().attempt == 1  # later ones are late by design
-        if planned.trigger is Trigger.RETRY and input.due is not None and is_first_try:
-            # both by Temporal's clock, which fired the timer; ours may differ
-            self._pace.retry_began(activity.info().started_time - input.due)
         if decision is not Admission.SEND:
             change = await self._decide(outgoing, planned, lease)
             if change is not None:
                 return self._result_of(change.after, outgoing.plan)
-        return await self._attempt(outgoing, planned, lease)
+        return await self._attempt(input, outgoing, planned, lease)
 
     async def _decide(
         self, outgoing: Outgoing, planned: AttemptPlan, lease: TimeLeft
@@ -198,10 +194,11 @@ class DeliveryActivities:
         return change
 
     async def _attempt(
-        self, outgoing: Outgoing, planned: AttemptPlan, lease: TimeLeft
+        self, input: StepInput, outgoing: Outgoing, planned: AttemptPlan, lease: TimeLeft
     ) -> StepResult:
         """Make the attempt, unless the fast lane is full or the endpoint's limits postpone it."""
         if not activity.info().is_local:
+            self._note_lateness(input, planned)
             async with self._waiting_room.room(outgoing) as room:
                 return await self._attempt_within_limits(outgoing, planned, room, lease)
         stored = outgoing.stored_body
@@ -211,8 +208,19 @@ class DeliveryActivities:
             if entered and fits:
                 with suppress(NoRoom):
                     async with self._runner.room(outgoing) as room:
+                        self._note_lateness(input, planned)
                         return await self._attempt_within_limits(outgoing, planned, room, lease)
         return StepResult(lane_full=True)
+
+    def _note_lateness(self, input: StepInput, planned: AttemptPlan) -> None:
+        """Note how late a retry begins, by Temporal's clock, which fired its timer; ours may
+        differ."""
+        info = activity.info()
+        is_first_try = info.attempt == 1  # later ones are late by design
+        if planned.trigger is Trigger.RETRY and input.due is not None and is_first_try:
+            # the SDK gives a local activity the time of this machine
+            began = input.now if info.is_local else info.started_time
+            self._pace.retry_began(began - input.due)
 
     async def _attempt_within_limits(
         self, outgoing: Outgoing, planned: AttemptPlan, room: AttemptRoom, lease: TimeLeft

@@ -72,6 +72,7 @@ async def using_server_clock(database: Database) -> AsyncIterator[None]:
         yield
     finally:
         setting.cancel()
+        await asyncio.wait({setting})  # until its connection is returned
 
 
 class _ServerClock:

@@ -139,7 +139,7 @@ class SqliteConnection(aiosqlite.Connection):
         return _execute(self._conn, method, sql, parameters)
 
     async def commit(self) -> None:
-        if not self._conn.in_transaction:
+        if self._is_idle and not self._conn.in_transaction:
             return
         if self._stays and self.begin == "BEGIN":
             self._conn.commit()  # the transaction has only read
@@ -147,7 +147,7 @@ class SqliteConnection(aiosqlite.Connection):
             await super().commit()
 
     async def rollback(self) -> None:
-        if not self._conn.in_transaction:
+        if self._is_idle and not self._conn.in_transaction:
             return
         if self._stays:
             self._conn.rollback()
@@ -156,9 +156,14 @@ class SqliteConnection(aiosqlite.Connection):
 
     @property
     def _stays(self) -> bool:
-        """Whether statements may run on the event loop's thread. The other thread may still run a
-        call whose caller was cancelled: then later statements wait behind it."""
-        return self.quick and self._sent == self._done
+        """Whether statements may run on the event loop's thread."""
+        return self.quick and self._is_idle
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether the other thread runs nothing. It may still run a call whose caller was
+        cancelled, which may begin a transaction: then all that follows waits behind it."""
+        return self._sent == self._done
 
     async def _execute(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         def counted() -> Any:

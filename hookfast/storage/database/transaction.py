@@ -67,7 +67,7 @@ class Connections:
             except BaseException as error:
                 # The pool opens new ones in place of all that are as old as a broken one.
                 ended = connection.invalidated and isinstance(error, SQLAlchemyError)
-                await self.discard(connection)
+                await self.discard(connection, may_have_begun=not alone)
                 if checked or not ended:
                     raise
                 checked = True
@@ -94,18 +94,18 @@ class Connections:
 
     async def take_back(self, connection: AsyncConnection) -> None:
         """Take back a connection whose transaction has ended."""
-        open_too = len(self._free) + self._pool.checkedin()
-        if self._waiting or self._closed or open_too >= self._pool.size():
+        if self._waiting or self._closed or self._are_enough:
             await self.discard(connection)
         else:
             self._lent -= 1
             self._free.append((connection, time.monotonic()))
 
-    async def discard(self, connection: AsyncConnection) -> None:
-        """Roll the transaction back, if one is open, and return the connection to the pool."""
+    async def discard(self, connection: AsyncConnection, *, may_have_begun: bool = False) -> None:
+        """Roll the transaction back, if one is open, and return the connection to the pool. With
+        `may_have_begun`, one may be open of which the driver has not heard: BEGIN was cancelled."""
         self._lent -= 1
         # in a task of its own, as SQLAlchemy does: it goes on when its caller is cancelled
-        returned = asyncio.create_task(self._return(connection))
+        returned = asyncio.create_task(self._return(connection, may_have_begun))
         self._returning.add(returned)
         returned.add_done_callback(self._returning.discard)
         await asyncio.shield(returned)
@@ -118,19 +118,24 @@ class Connections:
             await asyncio.wait(self._returning)
         await self._engine.dispose()
 
-    async def _return(self, connection: AsyncConnection) -> None:
+    @property
+    def _are_enough(self) -> bool:
+        """Whether so many connections are open unused that another one is closed."""
+        return len(self._free) + self._pool.checkedin() >= self._pool.size()
+
+    async def _return(self, connection: AsyncConnection, may_have_begun: bool) -> None:
         if not connection.invalidated:
             try:
                 driver = driver_of(connection)
                 if self._is_sqlite:
                     await driver.rollback()
-                elif driver.is_in_transaction():
+                elif may_have_begun or driver.is_in_transaction():
                     await driver.execute("ROLLBACK", timeout=postgresql_engine.PING_SECONDS)
             except Exception:
                 await connection.invalidate()
         if connection.invalidated:
             await self._return_free()  # they may have ended too: the pool knows
-        elif self._closed or self._pool.checkedin() >= self._pool.size():
+        elif self._closed or self._are_enough:
             await connection.invalidate()  # a pool that was disposed of closes no more connections
         await connection.close()
 

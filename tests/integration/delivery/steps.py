@@ -50,6 +50,7 @@ class Steps:
             recorder=self.recorder,
             public_url="https://hooks.example.com",
         )
+        self.pace = Pace()
         self._activities = DeliveryActivities(
             client=None,  # type: ignore[arg-type] # nothing is cancelled in Temporal
             database=database,
@@ -60,7 +61,7 @@ class Steps:
             fast_lane_timeout=FAST_LANE,
             held_backstop=timedelta(hours=6),
             on_commit=lambda _: None,
-            pace=Pace(),
+            pace=self.pace,
         )
         self._runs = count()
 
@@ -86,11 +87,13 @@ class Steps:
         delivery_id: str,
         *signals: Action,
         at: datetime | None = None,
+        due: datetime | None = None,
         within: timedelta = _REGULAR,
         local: bool = False,
     ) -> StepResult:
         """Step the delivery now or at a later time, with these signals, in the regular lane unless
-        `local`. `within` is the time that Temporal allows."""
+        `local`. `within` is the time that Temporal allows, and `due` that of the timer that fired.
+        """
         received = None
         if signals:
             received = ReceivedSignals(f"run {next(self._runs)}", len(signals), signals)
@@ -100,12 +103,14 @@ class Steps:
             start_to_close_timeout=within,
             schedule_to_close_timeout=within,
             scheduled_time=utc_now(),
+            started_time=utc_now(),
         )
         # the endpoint's plan; and Temporal knows already when a delivery is cancelled
         order = StepInput(
             delivery_id,
             None,  # type: ignore[arg-type]
             at or utc_now(),
+            due=due,
             cancelled=True,
             signals=received,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 
 import psycopg
@@ -134,6 +135,22 @@ async def test_connections_that_the_server_ended_are_replaced_unnoticed(
         for _ in range(3):
             async with database.read(quick=quick) as connection:
                 assert len(await FIND.rows(connection, {"ids": names(1)})) == 1
+
+
+async def test_connections_beyond_the_pools_size_are_closed_after_a_burst(
+    postgresql_url: str,
+) -> None:
+    ours = text(
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database()"
+        " AND application_name = current_setting('application_name')"
+    )
+    async with Database(postgresql_url, pool_size=3) as database:
+        async with AsyncExitStack() as burst:
+            for _ in range(4):  # the most at once
+                await burst.enter_async_context(database.read())
+        async with database.read() as connection:
+            assert (await connection.execute(ours)).scalar_one() == 3
 
 
 @pytest.fixture
