@@ -1,8 +1,8 @@
 """Compiles each SQL statement once per test process, and not again for each test's engines.
 
 SQLAlchemy keeps what it has compiled per engine, and tests open thousands of engines for a few
-transactions each. Here all of them have the same dialect object and the same cache, as a server has
-that runs for weeks.
+transactions each. Here all of them have the same dialect object, one for each isolation level, and
+the same cache, as a server has that runs for weeks.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ _COMPILED = 5_000
 
 
 class _OneDialect(DefaultDialect):
-    """A dialect of which each class has one object."""
+    """A dialect of which each class has one object for each isolation level."""
 
-    _only: ClassVar[_OneDialect]
+    _known: ClassVar[dict[str | None, _OneDialect]]
     _compiled: ClassVar[LRUCache[Any, Any]]
     _ready = False
 
-    def __new__(cls, **_: Any) -> _OneDialect:
-        if "_only" not in cls.__dict__:
-            cls._only = super().__new__(cls)
+    def __new__(cls, *, isolation_level: str | None = None, **_: Any) -> _OneDialect:
+        if "_known" not in cls.__dict__:
+            cls._known = {}
             cls._compiled = LRUCache(_COMPILED)
-        return cls._only
+        if isolation_level not in cls._known:
+            cls._known[isolation_level] = super().__new__(cls)
+        return cls._known[isolation_level]
 
     def __init__(self, **options: Any) -> None:
         if not self.__dict__:
