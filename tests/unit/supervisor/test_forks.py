@@ -138,6 +138,17 @@ async def test_part_starts_as_a_process_of_its_own_once_the_fork_server_has_ende
     assert _written(tmp_path)["words"] == [str(tmp_path / "program.py"), "a word"]
 
 
+async def test_fork_that_ends_before_its_command_is_an_error_and_not_waited_for(
+    part: Part,
+) -> None:
+    killed = "import os; fork_server.kill_with_parent = lambda _: os.kill(os.getpid(), 9)"
+    command = (*_SERVER[:-1], _SERVER[-1].replace("fork_server.main", f"{killed}; fork_server.main"))
+    async with ForkServer(command, part.environment, fds=(*part.fds, part.output)) as forks:
+        for _ in range(2):
+            with pytest.raises(OSError, match="ended before"):
+                await within(PATIENCE, forks.spawn(part))
+
+
 _LEFT_BY_IMPORTS = """
 import gc, random
 from hookfast.cli.fork_server import import_parts
