@@ -41,16 +41,17 @@ def main() -> None:
     supervisor = os.getppid()
     with lasting_imports():
         import_parts()
-    while order := control.recv(_ORDER_BYTES):
-        known, tell = os.pipe()
-        middle = os.fork()
-        if middle == 0:
-            _fork_again(json.loads(order), control, supervisor, tell)
-        os.close(tell)
-        os.waitpid(middle, 0)
-        if not os.read(known, 1):  # the supervisor would wait for an answer for ever
-            control.send(json.dumps({"error": "a fork ended before its command"}).encode())
-        os.close(known)
+    with suppress(ConnectionError):  # it gave up its last order
+        while order := control.recv(_ORDER_BYTES):
+            known, tell = os.pipe()
+            middle = os.fork()
+            if middle == 0:
+                _fork_again(json.loads(order), control, supervisor, tell)
+            os.close(tell)
+            os.waitpid(middle, 0)
+            if not os.read(known, 1):  # the supervisor would wait for an answer for ever
+                control.send(json.dumps({"error": "a fork ended before its command"}).encode())
+            os.close(known)
 
 
 def import_parts() -> None:
@@ -92,7 +93,10 @@ def _run(
         time.sleep(0.001)
     kill_with_parent(supervisor)
     # the supervisor knows this process before it does anything
-    control.send(json.dumps({"pid": os.getpid()}).encode())
+    try:
+        control.send(json.dumps({"pid": os.getpid()}).encode())
+    except ConnectionError:
+        sys.exit(1)  # it gave up this order
     os.write(tell, b"\n")
     stdout, stderr = order["outputs"]
     os.dup2(stdout, 1)
