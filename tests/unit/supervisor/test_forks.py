@@ -143,7 +143,10 @@ async def test_fork_that_ends_before_its_command_is_an_error_and_not_waited_for(
     part: Part,
 ) -> None:
     killed = "import os; fork_server.kill_with_parent = lambda _: os.kill(os.getpid(), 9)"
-    command = (*_SERVER[:-1], _SERVER[-1].replace("fork_server.main", f"{killed}; fork_server.main"))
+    command = (
+        *_SERVER[:-1],
+        _SERVER[-1].replace("fork_server.main", f"{killed}; fork_server.main"),
+    )
     async with ForkServer(command, part.environment, fds=(*part.fds, part.output)) as forks:
         for _ in range(2):
             with pytest.raises(OSError, match="ended before"):
