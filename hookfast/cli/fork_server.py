@@ -41,13 +41,17 @@ def main() -> None:
     supervisor = os.getppid()
     with lasting_imports():
         import_parts()
-    while order := control.recv(_ORDER_BYTES):
-        middle = os.fork()
-        if middle == 0:
-            _fork_again(json.loads(order), control, supervisor)
-        _, status = os.waitpid(middle, 0)
-        if status != 0:
-            control.send(json.dumps({"error": "no process can be forked"}).encode())
+    with suppress(ConnectionError):  # it gave up its last order
+        while order := control.recv(_ORDER_BYTES):
+            known, tell = os.pipe()
+            middle = os.fork()
+            if middle == 0:
+                _fork_again(json.loads(order), control, supervisor, tell)
+            os.close(tell)
+            os.waitpid(middle, 0)
+            if not os.read(known, 1):  # the supervisor would wait for an answer for ever
+                control.send(json.dumps({"error": "a fork ended before its command"}).encode())
+            os.close(known)
 
 
 def import_parts() -> None:
@@ -65,27 +69,35 @@ def import_parts() -> None:
         raise RuntimeError(f"{threads} threads run after the imports; forks would have only one")
 
 
-def _fork_again(order: dict[str, Any], control: socket.socket, supervisor: int) -> NoReturn:
+def _fork_again(
+    order: dict[str, Any], control: socket.socket, supervisor: int, tell: int
+) -> NoReturn:
     """Fork once more and end, so that the fork becomes a child of the supervisor, which is the
-    subreaper of its descendants."""
+    subreaper of its descendants. The fork writes to `tell` once the supervisor knows it."""
     middle = os.getpid()
     try:
         fork = os.fork()
     except OSError:
         os._exit(1)
     if fork == 0:
-        run_and_end(lambda: _run(order, control, supervisor, middle))
+        run_and_end(lambda: _run(order, control, supervisor, middle, tell))
     os._exit(0)
 
 
-def _run(order: dict[str, Any], control: socket.socket, supervisor: int, middle: int) -> None:
+def _run(
+    order: dict[str, Any], control: socket.socket, supervisor: int, middle: int, tell: int
+) -> None:
     """Run the order's command, `python -m`, with its file descriptors and environment."""
     os.setsid()
     while os.getppid() == middle:
         time.sleep(0.001)
     kill_with_parent(supervisor)
     # the supervisor knows this process before it does anything
-    control.send(json.dumps({"pid": os.getpid()}).encode())
+    try:
+        control.send(json.dumps({"pid": os.getpid()}).encode())
+    except ConnectionError:
+        sys.exit(1)  # it gave up this order
+    os.write(tell, b"\n")
     stdout, stderr = order["outputs"]
     os.dup2(stdout, 1)
     os.dup2(stderr, 2)

@@ -15,6 +15,7 @@ from hookfast.errors import Misconfigured
 from hookfast.process import keep_files_private
 from hookfast.settings.settings import Settings
 from hookfast.supervisor.cpu import cores
+from hookfast.supervisor.interrupt import hold_signals
 from hookfast.supervisor.plan import Plan, TemporalPlan
 
 _MOST_WORKERS = 3
@@ -27,6 +28,7 @@ def main(*, workers: int | None) -> None:
     plan = make_plan(read_settings(), workers=workers)
     keep_files_private()
     sys.stdout.flush()
+    hold_signals()
     # The same process continues with another program: its signals, parent and terminal stay the
     # same, and the modules that were imported to read the settings are gone from its memory.
     command = (sys.executable, "-P", "-m", "hookfast.supervisor", plan.to_json())

@@ -58,6 +58,9 @@ class Connection:
             progress.phase = RequestPhase.CONFIRMING
             await progress.confirm()
             progress.phase = RequestPhase.WAITING
+            if self._ended_cleanly and self._stream.buffer:
+                # reused, and what came during `confirm` cannot be the answer to this request
+                raise broken(self._peer, progress.phase, None)
         progress.sent = message.fields
         self._stream.write(message.head, message.body)
         try:

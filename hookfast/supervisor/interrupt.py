@@ -8,6 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
+def hold_signals() -> None:
+    """Have SIGINT and SIGTERM wait for `interruptible`, also while this process is replaced by
+    another program: until that has imported its modules, they would end it with a traceback."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+
+
 @asynccontextmanager
 async def interruptible() -> AsyncIterator[asyncio.Event]:
     """Cancel the block at the first SIGINT, SIGTERM or SIGHUP, and let it end without an error.
@@ -34,6 +40,7 @@ async def interruptible() -> AsyncIterator[asyncio.Event]:
         numbers.append(signal.SIGHUP)
     for number in numbers:
         loop.add_signal_handler(number, on_signal)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # see `hold_signals`
     try:
         yield hurry
     except asyncio.CancelledError:

@@ -94,6 +94,30 @@ async def test_a_408_that_ends_an_idle_connection_is_not_the_answer(sender: Send
             assert (await post(sender, url)).status_code == status
 
 
+async def test_what_comes_before_the_request_leaves_is_not_its_answer(sender: Sender) -> None:
+    """A reused connection whose receiver sends a second answer to the request before."""
+    second = asyncio.Event()
+
+    async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(b"{}")
+            await _ok(writer)
+            await second.wait()
+            writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+            await reader.read()
+        writer.close()
+
+    async def confirm() -> None:
+        second.set()
+        await asyncio.sleep(0.05)  # until it has arrived
+
+    server = await asyncio.start_server(twice, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        await post(sender, url)
+        assert (await post(sender, url, confirm=confirm)).status_code == 200
+
+
 @pytest.mark.parametrize("slow", [False, True], ids=["raises", "deadline"])
 async def test_a_repeat_that_may_not_be_sent_leaves_the_first_failure(
     sender: Sender, receiver: Receiver, slow: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -136,6 +137,36 @@ async def test_part_starts_as_a_process_of_its_own_once_the_fork_server_has_ende
     assert not isinstance(process, Fork)
     assert await within(PATIENCE, process.wait()) == 3
     assert _written(tmp_path)["words"] == [str(tmp_path / "program.py"), "a word"]
+
+
+async def test_fork_that_ends_before_its_command_is_an_error_and_not_waited_for(
+    part: Part,
+) -> None:
+    killed = "import os; fork_server.kill_with_parent = lambda _: os.kill(os.getpid(), 9)"
+    command = (
+        *_SERVER[:-1],
+        _SERVER[-1].replace("fork_server.main", f"{killed}; fork_server.main"),
+    )
+    async with ForkServer(command, part.environment, fds=(*part.fds, part.output)) as forks:
+        for _ in range(2):
+            with pytest.raises(OSError, match="ended before"):
+                await within(PATIENCE, forks.spawn(part))
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_end_of_the_supervisor_is_no_error_of_an_order_that_it_gave_up(
+    forks: ForkServer, part: Part, capfd: pytest.CaptureFixture[str], answered: bool
+) -> None:
+    given_up = asyncio.create_task(forks.spawn(part))
+    await asyncio.sleep(0)  # the order is sent
+    given_up.cancel()
+    if answered:
+        while not select.select([forks._control], [], [], 0)[0]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    forks._control.close()
+
+    assert await within(PATIENCE, forks._process.wait()) == 0
+    assert capfd.readouterr().err == ""
 
 
 _LEFT_BY_IMPORTS = """
