@@ -1,7 +1,7 @@
 """Decides when `up` runs one worker more, or one less, from how busy its processes are.
 
-Python uses one core per process, so that with batch emits a worker is full while others idle: 1.4
-of 2 cores were busy. A second worker delivered a quarter more there, and a sixth less with single
+Python uses one core per process, so that with batch emits a worker is full while others idle: 1.5
+of 2 cores were busy. A second worker delivered a third more there, and an eighth less with single
 emits (SQLite, two quiet cores): two claim smaller groups, commit more often, and take the core that
 the API needs. So it runs only while a core would idle otherwise.
 """
@@ -11,19 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-_BUSY: Final = 0.75
-"""Cores that a worker takes when it is full. With batch emits it takes 0.96 on SQLite, and 0.81 on
+_BUSY: Final = 0.7
+"""Cores that a worker takes when it is full. With batch emits it takes 0.89 on SQLite, and 0.77 on
 PostgreSQL, where it waits for commits."""
 _SPARE: Final = 0.4
-"""Cores that have to idle before a worker starts: 0.57 and 0.51 do with batch emits, 0.27 and 0.18
-with single ones, of which the API takes as much as the worker."""
+"""Cores that have to idle before a worker starts: 0.5 and 0.45 do with batch emits, 0.35 and 0.18
+with single ones, of which the API takes nearly as much as the worker."""
 _BUSY_SAMPLES: Final = 3
 """In a row, before a worker starts: that takes 1.3 s of CPU."""
 _APIS_BUSY: Final = 0.35
-"""Cores that the APIs take when a further worker has to leave them its core: 0.15 with batch emits,
-0.6 with single ones."""
-_NONE_SPARE: Final = 0.1
-"""Idle cores that count as none."""
+"""Cores that the APIs take when a further worker has to leave them its core, unless `_SPARE` idle:
+0.27 with batch emits, 0.42 to 0.51 with single ones, where two workers took 0.7 to 0.84."""
 _APIS_SAMPLES: Final = 2
 _CALM: Final = 0.5
 """Cores for each remaining worker that suffice after a stop. Less than `_BUSY`, or workers would
@@ -52,7 +50,7 @@ class Autoscaler:
         """Return the step to take after this sample, if any."""
         count = len(load.workers)
         full = min(load.workers) >= _BUSY and load.idle >= _SPARE
-        starved = load.apis >= _APIS_BUSY and load.idle < _NONE_SPARE
+        starved = load.apis >= _APIS_BUSY and load.idle < _SPARE
         calm = sum(load.workers) <= _CALM * (count - 1)
         self._busy = self._busy + 1 if full and count < self._most else 0
         self._apis = self._apis + 1 if starved and count > self._least else 0
