@@ -48,6 +48,7 @@ async def test_retries_to_a_quick_endpoint_need_no_activity_of_their_own(stack: 
 
     await stack.until_status(delivery, "delivered")
 
+    await stack.until_closed(delivery)  # the row is there before the last task's events
     assert await _activity_queues(stack, delivery) == []
     history = await stack.workflow(delivery).fetch_history()
     summaries = [
