@@ -22,7 +22,9 @@ _BUSY_SAMPLES: Final = 3
 _APIS_BUSY: Final = 0.35
 """Cores that the APIs take when a further worker has to leave them its core, unless `_SPARE` idle:
 0.27 with batch emits, 0.42 to 0.51 with single ones, where two workers took 0.7 to 0.84."""
-_APIS_SAMPLES: Final = 2
+_APIS_SAMPLES: Final = 5
+"""In a row. Batches that are emitted faster than they are delivered keep the API busy, too: for two
+seconds with 9,000 events."""
 _CALM: Final = 0.5
 """Cores for each remaining worker that suffice after a stop. Less than `_BUSY`, or workers would
 start and stop all the time."""

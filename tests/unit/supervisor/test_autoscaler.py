@@ -59,7 +59,7 @@ def test_no_more_start_than_allowed() -> None:
     [
         pytest.param(_BATCHES_BY_TWO, [], id="both are needed"),
         pytest.param(_BROAD, [], id="the API has a core of its own"),
-        pytest.param(_SINGLES_BY_TWO, [(2, "stop")], id="the API needs the core"),
+        pytest.param(_SINGLES_BY_TWO, [(5, "stop")], id="the API needs the core"),
         pytest.param(_FEW, [(30, "stop")], id="one suffices"),
     ],
 )
