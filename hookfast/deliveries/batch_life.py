@@ -213,7 +213,7 @@ class BatchLife:
         return list(self._members)
 
     def stage(self, delivery_id: str) -> Stage:
-        """How far a delivery is. One that never joined has left."""
+        """How far a delivery is: LEFT if it never joined."""
         member = self._members.get(delivery_id)
         return Stage.LEFT if member is None else member.stage
 
@@ -405,14 +405,14 @@ class BatchLife:
             self._turns.join(one.delivery_id, one.endpoint_id)
 
     def _leave(self, member: _Member, stage: Stage) -> None:
-        """Move the delivery out of the batch. One that was left behind can only be done."""
+        """Move the delivery out of the batch. From BEHIND, it can only go to LEFT."""
         if member.stage.in_hand:
             self._in_hand -= 1
             self.in_progress[member.endpoint_id] -= 1
             member.stage = stage
         if stage is Stage.LEFT:
             member.stage = stage
-            self._turns.end(member.delivery_id)  # one that is behind keeps its turn
+            self._turns.end(member.delivery_id)  # BEHIND keeps its turn until the answer
 
     def _rest(self, phase: Phase, now: float) -> None:
         self.phase = phase

@@ -52,7 +52,7 @@ def is_for_fast_lane(
     timeout_seconds: float, last_duration_ms: float | None, *, longest: timedelta
 ) -> bool:
     """Whether a delivery's next attempt begins in the fast lane: its endpoint's timeout is at most
-    `longest`, and its last attempt, if there was one, was quick. One that needs seconds would
+    `longest`, and its last attempt, if there was one, was quick. A slow attempt would
     occupy a workflow task and a slot that others need."""
     was_quick = last_duration_ms is None or last_duration_ms < QUICK.total_seconds() * 1000
     return was_quick and timeout_seconds <= longest.total_seconds()

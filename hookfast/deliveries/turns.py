@@ -32,7 +32,7 @@ class Turns:
         return taken
 
     def end(self, delivery_id: str) -> None:
-        """End the turn of a delivery, or its wait. One that has neither changes nothing."""
+        """End the turn of a delivery, or its wait; without either, nothing changes."""
         if (endpoint_id := self._endpoints.pop(delivery_id, None)) is None:
             return
         queue = self._queues[endpoint_id]

@@ -3,7 +3,7 @@
 A batch starts with the waiting deliveries. It stays open while it attempts them, and the relay adds
 new ones, which need no workflow and do not wait for one. If the worker dies, a relay takes the
 added deliveries again as soon as the time in their rows ends. `hookfast.deliveries.batch_life` says
-when a batch takes deliveries, and what becomes of them.
+when a batch takes deliveries, and what happens to them.
 """
 
 from __future__ import annotations

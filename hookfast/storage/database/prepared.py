@@ -49,8 +49,8 @@ _PARAMETER: Final = re.compile(r"\$(\d+)(?:::(TIMESTAMP WITH TIME ZONE|[A-Z]+))?
 
 
 class Prepared:
-    """A statement with named parameters. Columns of an INSERT are those of its first row; one that
-    the rows lack gets its default, which must be a constant or SQL."""
+    """A statement with named parameters. The columns of an INSERT are those of its first row; all
+    others get their defaults, which must be constants or SQL."""
 
     def __init__(self, statement: Declared) -> None:
         self.declared = statement.inline() if isinstance(statement, Insert) else statement
