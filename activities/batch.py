@@ -6,19 +6,16 @@ before then. What each ordering protects against:
 - Each attempt is recorded by itself as soon as it has ended: a crash repeats only the unrecorded.
 - The transaction that records a failed attempt puts the delivery into the outbox. A crash right
   after it, or a batch that is lost, loses nothing.
-- A slow request continues after its batch has ended. Its row says until when; if its worker dies,
-  the delivery's own workflow makes the attempt after that.
+- A slow request continues after its batch has ended, within the lease in its row. If its worker
+  dies, a relay takes the row when that has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -48,7 +45,6 @@ from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
 from hookfast.deliveries.life import Phase
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
-from hookfast.deliveries.time_budget import RECORD_SHARE, SLACK
 from hookfast.dispatch.batches import Batch, Batches, batch_of_another
 from hookfast.dispatch.pace import Pace
 from hookfast.endpoints.gate import Admission
@@ -70,13 +66,6 @@ class _Write(Protocol):
     """A function that changes rows of a batch."""
 
     async def __call__(self, connection: AsyncConnection, *, batch_id: str) -> None: ...
-
-
-class _Attempted(NamedTuple):
-    """A delivery whose turn has come, and the task of its attempt."""
-
-    member: BatchMember
-    task: asyncio.Task[MemberResult]
 
 
 class BatchActivities:
@@ -135,12 +124,12 @@ class BatchActivities:
         arrival."""
         rows = BatchRows(self._loader, batch)
         results: dict[str, MemberResult] = {}
-        attempts: dict[str, _Attempted] = {}
+        attempts: dict[str, asyncio.Task[MemberResult]] = {}
 
         def begin(delivery_id: str) -> None:
             member = BatchMember(delivery_id, batch, left)
             task = self._track(asyncio.create_task(self._attempt_first(member, batch.id, rows)))
-            attempts[delivery_id] = _Attempted(member, task)
+            attempts[delivery_id] = task
             task.add_done_callback(partial(done, delivery_id))
 
         def done(delivery_id: str, task: asyncio.Task[MemberResult]) -> None:
@@ -158,8 +147,15 @@ class BatchActivities:
                 case Attempt(delivery_ids):
                     for one in delivery_ids:
                         begin(one)
-                case Leave() as leave:
-                    results |= await self._let_leave(leave, attempts, batch)
+                case Leave(behind, back):
+                    for one in behind:
+                        self._track(asyncio.create_task(self._late(attempts[one], one, batch)))
+                        results[one] = MemberResult(Status.CONTINUES, "no answer yet")
+                    for one in back:
+                        batch.read.pop(one, None)
+                        if one in attempts:
+                            attempts[one].cancel()
+                        results[one] = MemberResult(Status.RETURNED)
                 case GiveUp(delivery_ids):
                     results |= dict.fromkeys(delivery_ids, GIVEN_UP)
                 case Wait(until):
@@ -232,11 +228,10 @@ class BatchActivities:
                 exc_info=error,
             )
             return MemberResult(Status.LEAVES_UNSAVED, "it failed unexpectedly")
-        endpoint_id, outcome = outgoing.endpoint.endpoint_id, made.ended.outcome
+        outcome = made.ended.outcome
         if made.change is None:
-            late = Unrecorded.of(member.delivery_id, endpoint_id, made.ended)
+            late = Unrecorded.of(member.delivery_id, outgoing.endpoint.endpoint_id, made.ended)
             return MemberResult(Status.UNRECORDED, "recorded late", late)
-        self._pace.attempted(endpoint_id, healthy=outcome.healthy)
         if made.change.after.phase is Phase.DELIVERED:
             return MemberResult(Status.DELIVERED)
         return MemberResult(Status.CONTINUES, str(outcome.status_code or outcome.result.value))
@@ -254,8 +249,7 @@ class BatchActivities:
             if life.phase is Phase.DELIVERED:
                 return MemberResult(Status.DELIVERED)
             return MemberResult(Status.CONTINUES, life.status.value)
-        member.take(outgoing.endpoint)
-        member.extend(until, now=now)
+        member.leased(until, now=now)
         planned, admission = outgoing.due(now, in_batch=True)
         if planned is None or planned.trigger is not Trigger.FIRST:
             return MemberResult(Status.LEAVES_UNSAVED, life.status.value)
@@ -278,52 +272,17 @@ class BatchActivities:
 
     # -- leaving the batch ---------------------------------------------------------------------
 
-    async def _let_leave(
-        self, leave: Leave, attempts: Mapping[str, _Attempted], batch: Batch
-    ) -> dict[str, MemberResult]:
-        """Let the requests of these deliveries continue without the batch, and return what was not
-        begun. Return their results."""
-        now = self._clock()
-        results = dict.fromkeys(leave.back, MemberResult(Status.RETURNED))
-        for one in leave.back:
-            batch.read.pop(one, None)
-            if one in attempts:
-                attempts[one].task.cancel()
-        by_until: defaultdict[datetime, list[str]] = defaultdict(list)
-        for one in leave.behind:
-            member, task = attempts[one]
-            assert member.endpoint is not None  # noqa: S101 - its request began
-            until = now + timedelta(seconds=member.endpoint.timeout_seconds) + RECORD_SHARE + SLACK
-            # Before the row says so: the request checks the row right before its first byte.
-            member.extend(until, now=now)
-            if one in leave.slow:
-                self._pace.attempted(member.endpoint.endpoint_id, healthy=False)
-            by_until[until].append(one)
-            results[one] = MemberResult(Status.CONTINUES, "no answer yet")
-            self._track(asyncio.create_task(self._late(task, member, batch.id)))
-        await self._write(
-            [
-                partial(outbox.leave_batch, delivery_ids=ids, under_way_until=at)
-                for at, ids in by_until.items()
-            ],
-            batch.id,
-        )
-        return results
-
     async def _late(
-        self, task: asyncio.Task[MemberResult], member: BatchMember, batch_id: str
+        self, attempt: asyncio.Task[MemberResult], delivery_id: str, batch: Batch
     ) -> None:
         """Wait for a request that outlives its batch, and hand on its result."""
-        result = await task
+        with self._pace.slow_requests.take(batch.life.endpoint_of(delivery_id)):
+            result = await attempt
         match result.status:
             case Status.UNRECORDED if result.unrecorded is not None:
-                await self._hand_over(result.unrecorded, batch_id)
-            case Status.LEAVES_UNSAVED | Status.RETURNED:
-                await self._settle(
-                    {member.delivery_id: replace(result, status=Status.LEAVES_UNSAVED)}, batch_id
-                )
-            case _:  # recorded, and its row requests its workflow
-                self._on_commit(Wakeup.OUTBOX)
+                await self._hand_over(result.unrecorded, batch.id)
+            case _:
+                await self._settle({delivery_id: result}, batch.id)
 
     async def _hand_over(self, late: Unrecorded, batch_id: str) -> None:
         """Keep in Temporal an attempt that could not be recorded in time."""

@@ -11,33 +11,26 @@ from activities.heartbeat import TimeLeft
 from hookfast.deliveries.life import Life
 from hookfast.dispatch.batches import Batch
 from hookfast.storage.deliveries.outgoing import FRESH_SECONDS, Outgoing, OutgoingLoader
-from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint
 
 
 class BatchMember:
     """A delivery that belongs to a batch until its lease ends. It tells the batch how far its
-    attempt is. `endpoint` is None until its row was read. For the attempt it is the lease
-    (`activities.attempt`)."""
+    attempt is. For the attempt it is the lease (`activities.attempt`)."""
 
     in_batch: Final = True
 
     def __init__(self, delivery_id: str, batch: Batch, left: TimeLeft) -> None:
         self.now = left.now
         self.delivery_id = delivery_id
-        self.endpoint: CachedEndpoint | None = None
         self._batch = batch
         self._left = left
-        self._untils: set[datetime] = set()
+        self._until: datetime | None = None
 
-    def take(self, endpoint: CachedEndpoint) -> None:
-        """Set the endpoint to send it to."""
-        self.endpoint = endpoint
-
-    def extend(self, until: datetime, *, now: datetime) -> None:
-        """Set the end of its lease, as its row says now or is about to say."""
-        self._untils.add(until)
+    def leased(self, until: datetime, *, now: datetime) -> None:
+        """Set the end of its lease, as its row says."""
+        self._until = until
         ends_at = asyncio.get_running_loop().time() + (until - now).total_seconds()
-        self._batch.life.extended(self.delivery_id, ends_at)
+        self._batch.life.leased_until(self.delivery_id, ends_at)
 
     def begin(self, seconds: float) -> bool:
         """Begin its request, if that and its record, which take so long, end within its lease.
@@ -53,7 +46,7 @@ class BatchMember:
 
     def still_owns(self, life: Life) -> bool:
         """Whether the delivery still belongs to this batch."""
-        return life.batch_until in self._untils
+        return life.batch_until == self._until
 
     def fits(self, seconds: float) -> bool:
         """Whether something that takes this long ends before another worker may attempt the

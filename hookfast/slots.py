@@ -22,6 +22,10 @@ class Slots:
         self._most = most
         self._held: Counter[str | None] = Counter()
 
+    def has(self, owner: str | None) -> bool:
+        """Whether the owner holds a slot."""
+        return owner in self._held
+
     def share_is_used(self, owner: str | None) -> bool:
         """Whether the owner may hold no more."""
         return self._held[owner] >= (self.free / 2 if self._most is None else self._most)

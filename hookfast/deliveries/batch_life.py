@@ -21,16 +21,16 @@ A dot means no change, a dash that it cannot happen yet. Its deliveries:
     answered           ·          ·          RECORDING  ·          ·          ·
     done               LEFT       LEFT       LEFT       LEFT       LEFT       ·
     is slow            ·          ·          BEHIND     ·          ·          ·
-    endpoint is slow   LEFT       LEFT       ·          ·          ·          ·
     open for 5 s       LEFT       LEFT       BEHIND     BEHIND     ·          ·
     given up, ended    LEFT       LEFT       LEFT       LEFT       ·          ·
 
 - *joined*: a closed batch still takes the deliveries that were being leased for it when it closed.
   It ends when none are being leased any more, and all have left.
-- *answered* also ends the turn of a request that is BEHIND: a batch never has more requests to one
-  endpoint at once than `PER_ENDPOINT`.
-- *is slow*: a request without an answer for a second. Time in which the worker was too busy to see
-  an answer does not count: that is how much later than it had asked for it was called.
+- *answered* ends its turn, and so does leaving: of the requests to one endpoint, a batch waits for
+  `PER_ENDPOINT` at most.
+- *is slow*: a request without an answer for a second, or for a tenth of one if others to its
+  endpoint are BEHIND already. Time in which the worker was too busy to see an answer does not
+  count: that is how much later than it had asked for it was called.
 - *only slow left*: each request has had no answer for a tenth of a second, and the others wait
   behind those of their endpoint. The worker has room for another batch then.
 - *given up*: Temporal waits for the batch no longer, so another worker may have it. The deliveries
@@ -58,9 +58,9 @@ waits for a workflow to start. At 350 deliveries a second p99 fell from 26 to 17
 LONGEST_SECONDS: Final = 5.0
 """A batch that has not ended after this long leaves all its deliveries: its worker is too busy."""
 CHECK_SECONDS: Final = 0.1
-"""How often requests are checked. A batch of which only slow ones are left lets another begin after
-this long: otherwise the first deliveries to an endpoint that never answers would delay all others
-by a second."""
+"""How often requests are checked, and how long a batch waits for one to a slow endpoint. If only
+slow ones are left, another batch begins after this long: otherwise the first deliveries to an
+endpoint that never answers would delay all others by a second."""
 
 
 class Phase(StrEnum):
@@ -94,11 +94,13 @@ _UNBEGUN: Final = frozenset({Stage.WAITING, Stage.LOADING})
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """A delivery that was leased for a batch until a time. `endpoint_id` is "" if unknown."""
+    """A delivery that was leased for a batch until a time. `endpoint_id` is "" if unknown. `slow`:
+    other requests to the endpoint have left their batches without an answer."""
 
     delivery_id: str
     endpoint_id: str
     leased_until: float = math.inf
+    slow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +112,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """These deliveries have left. The requests of those `behind` continue, `slow` are those of them
-    whose receivers are slow; nothing was begun for those that go `back`."""
+    """These deliveries have left. The requests of those `behind` continue; nothing was begun for
+    those that go `back`."""
 
     behind: list[str]
-    slow: list[str]
     back: list[str]
 
 
@@ -165,6 +166,7 @@ class BatchLife:
         self._members: dict[str, _Member] = {}
         self._in_hand = 0
         self._turns = Turns(PER_ENDPOINT)
+        self._slow_endpoints: set[str] = set()
         self._leasing = 0
         self._given_up = False
         self._opened_at = math.inf
@@ -216,6 +218,10 @@ class BatchLife:
         """How far a delivery is: LEFT if it never joined."""
         member = self._members.get(delivery_id)
         return Stage.LEFT if member is None else member.stage
+
+    def endpoint_of(self, delivery_id: str) -> str:
+        """The endpoint of a delivery that has joined."""
+        return self._members[delivery_id].endpoint_id
 
     def fits(self, delivery_id: str, now: float, seconds: float) -> bool:
         """Whether something that takes this long ends before another worker may attempt the
@@ -269,15 +275,14 @@ class BatchLife:
         member = self._members[delivery_id]
         if member.stage is Stage.REQUESTED:
             member.stage = Stage.RECORDING
-        if member.stage in (Stage.RECORDING, Stage.BEHIND):
             self._turns.end(delivery_id)
 
     def done(self, delivery_id: str) -> None:
         """Nothing is left to do for it here."""
         self._leave(self._members[delivery_id], Stage.LEFT)
 
-    def extended(self, delivery_id: str, leased_until: float) -> None:
-        """Its lease ends at this time, as its row says or is about to say."""
+    def leased_until(self, delivery_id: str, leased_until: float) -> None:
+        """Its lease ends at this time, as its row says."""
         self._members[delivery_id].leased_until = leased_until
 
     def stopped(self) -> None:
@@ -309,12 +314,13 @@ class BatchLife:
         if now >= self._opened_at + LONGEST_SECONDS:
             self._end(now)
             if self._in_hand:
-                return self._step_out(self._slow(now), list(self._members.values()))
+                return self._step_out(self._members.values())
         if self.phase is Phase.OPEN and now >= self._opened_at + OPEN_SECONDS:
             self.phase = Phase.CLOSED
         if check:
-            if (leave := self._leave_slow(now)) is not None:
-                return leave
+            if slow := self._slow(now):
+                self._slow_endpoints |= {one.endpoint_id for one in slow}
+                return self._step_out(slow)
             self._rest_if_slow(now)
         if self._turns.are_due:
             return Attempt(self._begin_turns())
@@ -340,20 +346,9 @@ class BatchLife:
         for member in self._requested():
             member.since += late
 
-    def _leave_slow(self, now: float) -> Leave | None:
-        """Let requests leave that have no answer for too long, and the deliveries behind them."""
-        slow = self._slow(now)
-        endpoints = {one.endpoint_id for one in slow}
-        waiting = [
-            one
-            for one in self._members.values()
-            if one.stage in _UNBEGUN and one.endpoint_id in endpoints
-        ]
-        return self._step_out(slow, [*slow, *waiting]) if slow else None
-
     def _rest_if_slow(self, now: float) -> None:
         """Rest if only slow requests and deliveries behind them are left."""
-        slow = self._slow(now, CHECK_SECONDS)
+        slow = [one for one in self._requested() if now - one.since > CHECK_SECONDS]
         requests = {one.delivery_id for one in slow}
         endpoints = {one.endpoint_id for one in slow}
         if self.phase is not Phase.RESTING and all(
@@ -366,10 +361,15 @@ class BatchLife:
     def _requested(self) -> list[_Member]:
         return [one for one in self._members.values() if one.stage is Stage.REQUESTED]
 
-    def _slow(self, now: float, seconds: float = SLOW.total_seconds()) -> list[_Member]:
-        return [one for one in self._requested() if now - one.since > seconds]
+    def _slow(self, now: float) -> list[_Member]:
+        return [
+            one
+            for one in self._requested()
+            if now - one.since
+            > (CHECK_SECONDS if one.endpoint_id in self._slow_endpoints else SLOW.total_seconds())
+        ]
 
-    def _step_out(self, slow: Collection[_Member], members: Iterable[_Member]) -> Leave:
+    def _step_out(self, members: Iterable[_Member]) -> Leave:
         behind, back = [], []
         for member in members:
             if member.stage in _UNBEGUN:
@@ -378,7 +378,7 @@ class BatchLife:
             elif member.stage.in_hand:
                 behind.append(member.delivery_id)
                 self._leave(member, Stage.BEHIND)
-        return Leave(behind, [one.delivery_id for one in slow], back)
+        return Leave(behind, back)
 
     def _let_go(self) -> list[str]:
         members = [one for one in self._members.values() if one.stage.in_hand]
@@ -402,6 +402,8 @@ class BatchLife:
             self._members[one.delivery_id] = member
             self._in_hand += 1
             self.in_progress[one.endpoint_id] += 1
+            if one.slow:
+                self._slow_endpoints.add(one.endpoint_id)
             self._turns.join(one.delivery_id, one.endpoint_id)
 
     def _leave(self, member: _Member, stage: Stage) -> None:
@@ -409,10 +411,8 @@ class BatchLife:
         if member.stage.in_hand:
             self._in_hand -= 1
             self.in_progress[member.endpoint_id] -= 1
-            member.stage = stage
-        if stage is Stage.LEFT:
-            member.stage = stage
-            self._turns.end(member.delivery_id)  # BEHIND keeps its turn until the answer
+            self._turns.end(member.delivery_id)
+        member.stage = stage
 
     def _rest(self, phase: Phase, now: float) -> None:
         self.phase = phase

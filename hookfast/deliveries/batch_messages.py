@@ -25,7 +25,7 @@ MOST: Final = 100
 """Most deliveries in one batch. Their names fit into one search attribute, whose value may take
 2 KiB (Temporal's `limit.searchAttributesSizeOfValueLimit`)."""
 PER_ENDPOINT: Final = 16
-"""Most requests of one batch to one endpoint at once."""
+"""Most requests to one endpoint that a batch waits for at once."""
 SLOW: Final = timedelta(seconds=1)
 """A request without an answer for this long leaves its batch, and continues."""
 _NAME_LENGTH: Final = 12
@@ -105,8 +105,8 @@ class RecordBatchInput:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """Result of a batch. `delivered` are ids; `continued` maps the ids of deliveries that continue
-    in workflows of their own to the reason; `returned` are ids that wait as if never batched."""
+    """Result of a batch. `delivered` are ids; `continued` maps the ids of deliveries that go on
+    without it to the reason; `returned` are ids that wait as if never batched."""
 
     summary: str = ""
     delivered: Sequence[str] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -33,7 +33,8 @@ _LONGEST_SECONDS = 10.0  # a batch that takes longer has lost its worker
 
 class Batch:
     """A batch of this worker. `read` has its deliveries as they were read, until it is their turn;
-    `on_change` is called when it may have room, or leave room for another."""
+    `is_slow` says whether an endpoint has slow requests; `on_change` is called when the batch may
+    have room, or leave room for another."""
 
     def __init__(
         self,
@@ -41,10 +42,12 @@ class Batch:
         deliveries: Sequence[Outgoing] = (),
         *,
         life: BatchLife,
+        is_slow: Callable[[str], bool] = lambda endpoint_id: False,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.id = batch_id
         self.life = life
+        self._is_slow = is_slow
         self.read = {one.delivery_id: one for one in deliveries}
         self._on_change = on_change
         self._woken = asyncio.Event()
@@ -67,7 +70,7 @@ class Batch:
     def add(self, deliveries: Sequence[Outgoing], *, leased_until: float) -> bool:
         """Attempt these deliveries, which were leased for this batch. Return False if the batch has
         ended."""
-        joining = [_joining(one, leased_until) for one in deliveries]
+        joining = _joining(deliveries, leased_until, self._is_slow)
         if not self.life.joined(joining, _now()):
             return False
         self.read |= {one.delivery_id: one for one in deliveries}
@@ -173,9 +176,9 @@ class Batches:
         it waits for deliveries to be added. `on_start` is called after each try to start it, with
         None or with Temporal's error."""
         until = _now() + (leased_until - self._clock()).total_seconds()
-        first = [_joining(one, until) for one in deliveries]
-        life = BatchLife(first, most=self._pace.batch_size)
-        batch = Batch(batch_id, deliveries, life=life, on_change=self._on_change)
+        is_slow = self._pace.slow_requests.has
+        life = BatchLife(_joining(deliveries, until, is_slow), most=self._pace.batch_size)
+        batch = Batch(batch_id, deliveries, life=life, is_slow=is_slow, on_change=self._on_change)
         self._known[batch_id] = batch
         ids = [one.delivery_id for one in deliveries]
         task = asyncio.create_task(self._run(batch_id, ids, leased_until, on_start), name=batch_id)
@@ -234,8 +237,11 @@ def batch_of_another(
     return Batch(batch_id, deliveries, life=BatchLife(first, closed=True))
 
 
-def _joining(one: Outgoing, leased_until: float) -> Joining:
-    return Joining(one.delivery_id, one.endpoint.endpoint_id, leased_until)
+def _joining(
+    deliveries: Iterable[Outgoing], leased_until: float, is_slow: Callable[[str], bool]
+) -> list[Joining]:
+    endpoints = ((one.delivery_id, one.endpoint.endpoint_id) for one in deliveries)
+    return [Joining(one, endpoint, leased_until, is_slow(endpoint)) for one, endpoint in endpoints]
 
 
 def _now() -> float:

@@ -173,7 +173,7 @@ class Claim:
             and one.gate.admits_all
             and endpoint.limits is None
             and endpoint.timeout_seconds <= self._fast_lane_timeout.total_seconds()
-            and not self._pace.is_unhealthy(row.endpoint_id)
+            and not self._pace.slow_requests.share_is_used(row.endpoint_id)
         )
 
     def _room(self, endpoint_id: str) -> int:

@@ -12,7 +12,8 @@ What it measures, and what it decides by that:
 - *How long a claim takes, with its commit,* decides how long they gather for the next one.
 - *How long a batch keeps the worker busy* decides how many deliveries the next one takes.
 - *How late retries begin* limits the new deliveries: retries go first.
-- *How an endpoint answers* limits its new deliveries in progress.
+- *How many requests to an endpoint have no answer for a second* limits its new deliveries in
+  progress, and those in batches.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Final, Literal
 from hookfast.deliveries.batch_messages import MOST, PER_ENDPOINT
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.time_budget import WORKFLOW_TASK
-from hookfast.dispatch.unhealthy_endpoints import UnhealthyEndpoints
+from hookfast.slots import Slots
 from hookfast.telemetry import instruments
 
 Setting = Literal["auto", "workflow", "batch"]
@@ -84,8 +85,12 @@ _NEW_WHILE_LATE: Final = 4  # new deliveries in progress meanwhile, so that none
 
 _PER_ENDPOINT: Final = 2 * MOST
 """New deliveries of one endpoint in progress at once."""
-_PER_UNHEALTHY_ENDPOINT: Final = PER_ENDPOINT
-"""The same for an endpoint that was slow or failing lately."""
+_PER_SLOW_ENDPOINT: Final = PER_ENDPOINT
+"""The same for an endpoint that has its share of the slow requests."""
+_SLOW_REQUESTS: Final = 512
+"""Slow requests whose first attempts began in batches. One endpoint that never answers has 170 of
+them, which is 34 deliveries a second with a timeout of 5 s; the others get workflows of their own,
+which cost three times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +182,11 @@ class Pace:
         self._batched_since = 0.0
         self._too_much = 0.0
         self._late_at = -math.inf
-        self._unhealthy = UnhealthyEndpoints()
         self.gather_seconds = 0.0
         """How long new deliveries gather before they are claimed for a batch."""
         self.batch_size = MOST
+        self.slow_requests = Slots(_SLOW_REQUESTS)
+        """First attempts that have left their batches without an answer, by endpoint."""
         self.on_room: Callable[[], None] = lambda: None
         """Called when a start that had to wait for a first step may begin."""
         self._export()
@@ -268,21 +274,10 @@ class Pace:
         """Whether a retry was late within the last ten seconds."""
         return self._now() - self._late_at < _LATE_SECONDS
 
-    def attempted(self, endpoint_id: str, *, healthy: bool) -> None:
-        """Note how an endpoint answered a first attempt. None in time is not healthy."""
-        if healthy:
-            self._unhealthy.mark_healthy(endpoint_id)
-        else:
-            self._unhealthy.mark_unhealthy(endpoint_id)
-
-    def is_unhealthy(self, endpoint_id: str) -> bool:
-        """Whether the endpoint was slow or failing lately. It is left out of batches."""
-        return endpoint_id in self._unhealthy
-
     def endpoint_room(self, endpoint_id: str, in_progress: int) -> int:
         """How many more new deliveries of this endpoint may be in progress."""
-        unhealthy = self.is_unhealthy(endpoint_id)
-        return max(0, (_PER_UNHEALTHY_ENDPOINT if unhealthy else _PER_ENDPOINT) - in_progress)
+        slow = self.slow_requests.share_is_used(endpoint_id)
+        return max(0, (_PER_SLOW_ENDPOINT if slow else _PER_ENDPOINT) - in_progress)
 
     # -- starts ------------------------------------------------------------------------------------
 

@@ -180,19 +180,14 @@ async def release(
 
 
 async def leave_batch(
-    connection: AsyncConnection,
-    delivery_ids: Sequence[str],
-    *,
-    batch_id: str,
-    under_way_until: datetime | None = None,
+    connection: AsyncConnection, delivery_ids: Sequence[str], *, batch_id: str
 ) -> None:
-    """Take deliveries out of their batch, and request workflows of their own. `under_way_until`:
-    their requests are still in progress, and no other is made before then. Deliveries that no
+    """Take deliveries out of their batch, and request workflows of their own. Deliveries that no
     longer belong to the batch stay unchanged."""
     await connection.execute(
         update(_DELIVERIES)
         .where(_C.id.in_(_in_batch(delivery_ids, batch_id)))
-        .values(**_WOKEN, urgency=Urgency.RETRY, batch_until=under_way_until)
+        .values(**_WOKEN, urgency=Urgency.RETRY, batch_until=None)
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
 import pytest
@@ -32,11 +32,11 @@ async def endpoint(database: Database) -> str:
     return await seed_endpoint(database, "http://127.0.0.1:4/")
 
 
-def claim_for(database: Database, *, in_progress: int = 0) -> Claim:
+def claim_for(database: Database, *, in_progress: int = 0, pace: Pace | None = None) -> Claim:
     return Claim(
         database,
         loader=OutgoingLoader(database, KEYRING),
-        pace=Pace("batch"),
+        pace=pace or Pace("batch"),
         in_progress=lambda _: in_progress,
         lease=LEASE,
         fast_lane_timeout=timedelta(seconds=5),
@@ -98,6 +98,22 @@ async def test_new_deliveries_go_into_the_batch_and_others_are_leased_alone(
     for delivery in (alone, woken):
         row = await delivery_row(database, delivery)
         assert (row.batch_id, row.leased_until) == (None, claimed.leased_until)
+
+
+async def test_endpoint_with_its_share_of_slow_requests_is_left_out_of_batches(
+    database: Database, endpoint: str
+) -> None:
+    """They are so many that a batch would only leave more behind."""
+    pace = Pace("batch")
+    other = await seed_endpoint(database, "http://127.0.0.1:4/")
+    [slow] = await seed_deliveries(database, endpoint)
+    [quick] = await seed_deliveries(database, other)
+    with ExitStack() as slots:
+        while not pace.slow_requests.share_is_used(endpoint):
+            slots.enter_context(pace.slow_requests.take(endpoint))
+        claimed = await claim_for(database, pace=pace).claim(BATCHED, "btc_1")
+    assert [one.row.delivery_id for one in claimed.alone] == [slow]
+    assert [one.delivery_id for one in claimed.batched] == [quick]
 
 
 async def test_delivery_without_an_event_is_left_to_its_own_workflow(

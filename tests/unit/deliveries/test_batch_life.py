@@ -6,6 +6,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -186,14 +187,6 @@ def is_slow(batch: Batch, one: str) -> None:
     batch.run(batch.now + 1.2)
 
 
-def endpoint_is_slow(batch: Batch, one: str) -> None:
-    if batch.life.stage(ONE) is Stage.LOADING:
-        batch.request(ONE)
-    if batch.life.stage(one) is Stage.REQUESTED:
-        batch.life._members[one].since = batch.now + 0.9
-    batch.run(batch.now + 1.2)
-
-
 def given_up(batch: Batch, one: str) -> None:
     give_up(batch)
 
@@ -204,7 +197,6 @@ MEMBER_FACTS: dict[str, Callable[[Batch, str], object]] = {
     "answered": lambda batch, one: batch.life.answered(one),
     "done": lambda batch, one: batch.life.done(one),
     "is slow": is_slow,
-    "endpoint is slow": endpoint_is_slow,
     "open for 5 s": lambda batch, one: batch.run(LONGEST_SECONDS),
     "given up": given_up,
     "ended": lambda batch, one: batch.life.ended(batch.now),
@@ -280,17 +272,34 @@ def test_batch_that_another_worker_began_takes_no_deliveries() -> None:
 # -- slow receivers, and a busy worker ------------------------------------------------------------
 
 
-def test_slow_request_leaves_and_deliveries_behind_it_go_back() -> None:
-    batch = Batch(PER_ENDPOINT + 1)
+def test_a_hundred_deliveries_to_a_receiver_that_never_answers_leave_within_two_seconds() -> None:
+    batch = Batch(MOST)
     batch.open()
-    batch.request(ONE)
-    batch.run(1.2)
-    [_, left] = batch.steps
-    assert isinstance(left, Leave)
-    assert (left.behind, left.slow) == ([ONE], [ONE])
-    assert len(left.back) == PER_ENDPOINT
+    most = 0
+    while due := batch.step():
+        for one in batch.life.arrived:
+            if batch.life.stage(one) is Stage.LOADING:
+                batch.request(one)
+        stages = Counter(batch.life.stage(one) for one in batch.life.arrived)
+        most = max(most, stages[Stage.REQUESTED])
+        batch.now = max(batch.now, due)
+    left = [one for step in batch.steps if isinstance(step, Leave) for one in step.behind]
+    assert left == batch.life.arrived
+    assert most == PER_ENDPOINT
+    assert batch.now < 2.0
     assert batch.life.took is not None  # there was room for another batch before
     assert batch.life.took < 0.5
+
+
+def test_requests_to_an_endpoint_that_is_known_to_be_slow_leave_at_once() -> None:
+    batch = Batch(0)
+    batch.life = BatchLife([Joining(ONE, "ep_1", slow=True), Joining("dlv_1", "ep_2")])
+    batch.open()
+    batch.request(ONE)
+    batch.request("dlv_1")
+    batch.run(0.3)
+    assert batch.life.stage(ONE) is Stage.BEHIND
+    assert batch.life.stage("dlv_1") is Stage.REQUESTED
 
 
 def test_time_in_which_the_worker_was_too_busy_does_not_count_as_slow() -> None:
@@ -303,25 +312,6 @@ def test_time_in_which_the_worker_was_too_busy_does_not_count_as_slow() -> None:
     assert batch.life.stage(ONE) is Stage.REQUESTED
     batch.life.answered(ONE)
     assert batch.life.stage(ONE) is Stage.RECORDING
-
-
-def test_request_left_behind_keeps_its_turn_until_it_has_ended() -> None:
-    batch = Batch(PER_ENDPOINT)
-    batch.open()
-    for number in range(PER_ENDPOINT):
-        batch.request(f"dlv_{number}")
-    batch.run(0.9)
-    assert batch.life.joined([batch.new("ep_2")], batch.now)  # keeps the batch from ending
-    batch.run(1.5)
-    assert batch.life.stage(ONE) is Stage.BEHIND
-    batch.life._leasing = 1  # a transaction that took long
-    [late] = [batch.new()]
-    assert batch.life.joined([late], batch.now)
-    batch.step()
-    assert batch.life.stage(late.delivery_id) is Stage.WAITING
-    batch.life.answered(ONE)
-    batch.step()
-    assert batch.life.stage(late.delivery_id) is Stage.LOADING
 
 
 @pytest.mark.parametrize(("now", "begins"), [(13.0, True), (13.01, False)])
@@ -339,7 +329,7 @@ def test_request_left_behind_outlives_its_batch(how: str) -> None:
     batch.open()
     batch.request(ONE)
     batch.run(1.2)
-    batch.life.extended(ONE, 30.0)
+    batch.life.leased_until(ONE, 30.0)
     MEMBER_FACTS[how](batch, ONE)
     assert batch.life.fits(ONE, 28.0, 2.0)
     assert not batch.life.fits(ONE, 28.1, 2.0)
@@ -366,7 +356,7 @@ class Walk(Batch):
         endpoint = f"ep_{self.random.choice([1, 1, 1, 2, 3])}"
         one = super().new(endpoint, until=self.now + self.random.choice([5.0, 20.0]))
         self.leases[one.delivery_id] = one.leased_until
-        return one
+        return replace(one, slow=self.random.random() < 0.1)
 
     def at(self, *stages: Stage) -> list[str]:
         return [one for one in self.life.arrived if self.life.stage(one) in stages]
@@ -422,9 +412,8 @@ class Walk(Batch):
         due = super().step()
         for step in self.steps[done:]:
             match step:
-                case Leave(behind, slow, back):
+                case Leave(behind, back):
                     self.left.update([*behind, *back])
-                    assert set(slow) <= set(behind)
                 case GiveUp(ids):
                     self.left.update(ids)
         self.ended = not due

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
@@ -302,13 +303,13 @@ def test_when_it_is_time_to_claim(setting: Setting, has: InHand, more: bool) -> 
     assert Pace(setting).wants_more(has) is more
 
 
-def test_unhealthy_endpoint_has_fewer_deliveries_in_progress_and_none_in_batches() -> None:
+def test_endpoint_with_its_share_of_slow_requests_has_fewer_deliveries_in_progress() -> None:
     pace = Pace()
     assert pace.endpoint_room("ep_1", 150) == 50
     assert pace.endpoint_room("ep_1", 250) == 0
-    for _ in range(3):
-        pace.attempted("ep_1", healthy=False)
-    assert pace.is_unhealthy("ep_1")
-    assert (pace.endpoint_room("ep_1", 10), pace.endpoint_room("ep_1", 16)) == (6, 0)
-    pace.attempted("ep_1", healthy=True)
-    assert not pace.is_unhealthy("ep_1")
+    with ExitStack() as slow:
+        while not pace.slow_requests.share_is_used("ep_1"):
+            slow.enter_context(pace.slow_requests.take("ep_1"))
+        assert (pace.endpoint_room("ep_1", 10), pace.endpoint_room("ep_1", 16)) == (6, 0)
+        assert pace.endpoint_room("ep_2", 150) == 50
+    assert pace.endpoint_room("ep_1", 150) == 50
