@@ -78,7 +78,11 @@ def build_parts(settings: Settings, client: Client, database: Database) -> Worke
         dead_letters=settings.ordered_dead_letters,
         on_commit=on_commit,
     )
-    pace = Pace(settings.first_attempts, most_claimed=settings.relay_batch)
+    pace = Pace(
+        settings.first_attempts,
+        most_claimed=settings.relay_batch,
+        most_slow=settings.max_concurrent_attempts,
+    )
     runner = AttemptRunner(
         loader=loader,
         bodies=bodies,

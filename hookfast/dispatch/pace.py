@@ -87,10 +87,6 @@ _PER_ENDPOINT: Final = 2 * MOST
 """New deliveries of one endpoint in progress at once."""
 _PER_SLOW_ENDPOINT: Final = PER_ENDPOINT
 """The same for an endpoint that has its share of the slow requests."""
-_SLOW_REQUESTS: Final = 512
-"""Slow requests whose first attempts began in batches. One endpoint that never answers has 170 of
-them, which is 34 deliveries a second with a timeout of 5 s; the others get workflows of their own,
-which cost three times as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +156,16 @@ class Rate:
 
 class Pace:
     """How much one worker process has in hand. `most_claimed` is how many rows one transaction
-    claims at most."""
+    claims at most, `most_slow` how many first attempts may have left their batches without an
+    answer: one endpoint that never answers has a third of them, which is 26 deliveries a second
+    with 400 and a timeout of 5 s."""
 
     def __init__(
         self,
         setting: Setting = "auto",
         *,
         most_claimed: int = 64,
+        most_slow: int = 400,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._setting = setting
@@ -185,7 +184,7 @@ class Pace:
         self.gather_seconds = 0.0
         """How long new deliveries gather before they are claimed for a batch."""
         self.batch_size = MOST
-        self.slow_requests = Slots(_SLOW_REQUESTS)
+        self.slow_requests = Slots(most_slow)
         """First attempts that have left their batches without an answer, by endpoint."""
         self.on_room: Callable[[], None] = lambda: None
         """Called when a start that had to wait for a first step may begin."""

@@ -230,7 +230,10 @@ class Settings(LimitSettings, PortalSettings, EventTypeSettings, RetentionSettin
         "or cancels it.",
     )
     max_concurrent_attempts: int = Field(
-        400, ge=1, description="Attempts that one worker makes at once, per lane."
+        400,
+        ge=1,
+        description="Attempts that one worker makes at once, per lane; and slow first attempts "
+        "that have left their batches.",
     )
     max_concurrent_control: int = Field(
         100, ge=1, description="Circuits, jobs and mails that one worker handles at once."
