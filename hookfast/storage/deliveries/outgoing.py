@@ -34,7 +34,7 @@ from hookfast.storage.deliveries.outbox import BatchLease, PendingDelivery, find
 from hookfast.storage.endpoints import mappings
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint, EndpointCache
 from hookfast.storage.inbox import inbox_entries
-from hookfast.storage.inbox.inbox_entries import RawHead
+from hookfast.storage.inbox.inbox_entries import RawRequest
 from hookfast.storage.tables import Event
 
 _E = Event.__table__.c
@@ -86,7 +86,7 @@ class Outgoing:
     event: OutgoingEvent
     endpoint: CachedEndpoint
     gate: Gate
-    raw: RawHead | None
+    raw: RawRequest | None
     mapping: str | None
     plan: PlanSpec
     batch_id: str | None
@@ -133,7 +133,7 @@ class OutgoingLoader:
         self._events: LRUCache[str, OutgoingEvent] = LRUCache(
             _CACHE_BYTES, getsizeof=lambda event: len(event.body or b"") + _EVENT_BYTES
         )
-        self._raws: LRUCache[str, RawHead] = LRUCache(
+        self._raws: LRUCache[str, RawRequest] = LRUCache(
             _CACHE_BYTES, getsizeof=lambda raw: len(raw.body or b"") + _RAW_BYTES
         )
 
@@ -277,7 +277,7 @@ class OutgoingLoader:
         connection: AsyncConnection,
         deliveries: Sequence[PendingDelivery],
         events: Mapping[str, OutgoingEvent],
-    ) -> dict[str, RawHead]:
+    ) -> dict[str, RawRequest]:
         """Return the original requests of the deliveries with payload style `raw`, by inbox id."""
         inbox_ids = {
             inbox_id
@@ -287,7 +287,7 @@ class OutgoingLoader:
         }
         found = {one: raw for one in inbox_ids if (raw := self._raws.get(one)) is not None}
         if missing := inbox_ids - found.keys():
-            loaded = await inbox_entries.raw_heads(connection, missing)
+            loaded = await inbox_entries.raw_requests(connection, missing, whole=False)
             self._raws.update({one: raw for one, raw in loaded.items() if not raw.damaged})
             found |= loaded
         return found
@@ -312,7 +312,7 @@ def _outgoing(
     one: DeliveryWithEndpoint,
     event: OutgoingEvent,
     *,
-    raw: RawHead | None,
+    raw: RawRequest | None,
     mapping: str | None,
     plan: PlanSpec | None,
     batch: BatchLease | None,
