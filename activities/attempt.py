@@ -159,7 +159,7 @@ class AttemptRunner:
                         room.body,
                         endpoint=endpoint,
                         message_id=outgoing.delivery_id,
-                        event_type=outgoing.event_type,
+                        event_type=outgoing.row.event_type,
                         attempt=planned.number,
                         timestamp=int(self._clock().timestamp()),
                         traceparent=span.traceparent,
@@ -198,7 +198,7 @@ class AttemptRunner:
             raise Unavailable("The step was given up before its request began.")
         seen = await self._loader.refresh(outgoing)
         due, admission = seen.due(lease.now(), in_batch=lease.in_batch)
-        if due != planned or not lease.still_owns(seen.life):
+        if due != planned or not lease.still_owns(seen.row.life):
             raise NoLongerDue
         if admission not in (Admission.SEND, Admission.PROBE):  # a probe was claimed before
             raise NoLongerDue

@@ -165,7 +165,7 @@ class DeliveryActivities:
         outgoing = await self._loader.load(input.delivery_id, plan=input.plan)
         planned, decision = outgoing.due(lease.now())
         if planned is None:
-            return self._result_of(outgoing.life, outgoing.plan)
+            return self._result_of(outgoing.row.life, outgoing.plan)
         if decision is not Admission.SEND:
             change = await self._decide(outgoing, planned, lease)
             if change is not None:
@@ -235,7 +235,7 @@ class DeliveryActivities:
                     endpoint.endpoint_id,
                     planned,
                     limits=endpoint.limits,
-                    waited=outgoing.life.waited,
+                    waited=outgoing.row.life.waited,
                     lease=timedelta(seconds=endpoint.timeout_seconds) + _LEASE_MARGIN,
                     clock=lease.now,
                 )
