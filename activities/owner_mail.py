@@ -16,7 +16,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from hookfast.clock import Clock, utc_now
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 from hookfast.mail import (
     AddressRejected,
     MailDelayed,

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from hookfast.endpoints.circuit import Cause, State, begin_probe
 from hookfast.endpoints.outage import CircuitInput
 from hookfast.events.operational import Kind
-from hookfast.logs.catalogue import Kind as LineKind
+from hookfast.logs.kind import Kind as LineKind
 from hookfast.storage.circuits import circuits
 from hookfast.storage.circuits.circuits import CircuitWorkflowRequests
 from hookfast.storage.database.engine import Database
