@@ -120,7 +120,7 @@ async def test_successes_of_a_healthy_endpoint_write_nothing_and_wait_for_no_loc
     await record(database, endpoint, 0)
     await record(database, endpoint, 50, succeeded=True)
     healthy = await circuit_of(database, endpoint)
-    assert healthy.clean
+    assert (healthy.state, healthy.consecutive_failures) == (State.CLOSED, 0)
     if database.kind == "postgresql":  # SQLite has one writer
         async with database.write() as holding:
             await holding.execute(select(EndpointHealth.__table__).with_for_update())
