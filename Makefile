@@ -10,7 +10,7 @@ EVENTS ?= 2000
 # Some images stop Python from caching bytecode, which slows down the hundreds of test processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench overload emit-bench suites client client-bench log-schema freeze lock openapi settings images pictures clean docs docs-serve help rollout scaling pages-bench
+.PHONY: demo run quick test fuzz slow client-js chaos cluster check bench overload emit-bench suites client client-bench freeze lock openapi settings images pictures clean docs docs-serve help rollout scaling pages-bench
 
 help:            ## list the targets
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -96,9 +96,6 @@ openapi: $(VENV)/.dev-ready ## write docs/openapi.json
 
 pictures: $(VENV)/.dev-ready ## take the pictures of README and guides from the running demo (needs chromium; GRAFANA=)
 	$(if $(GRAFANA),GRAFANA=$(GRAFANA)) $(BIN)/python docs/pictures.py
-
-log-schema: $(VENV)/.dev-ready ## write docs/log-schema.json
-	$(BIN)/python -m hookfast.logs > docs/log-schema.json
 
 settings: $(VENV)/.dev-ready ## write docs/settings.md
 	$(BIN)/hookfast config --markdown > docs/settings.md

@@ -32,7 +32,7 @@ from temporalio.worker import (
 )
 
 from activities.failure_log import FailedForDatabase
-from activities.worker_parts import WorkerParts, build_parts
+from activities.worker_parts import WorkerParts
 from hookfast.deliveries.messages import DELIVERIES_QUEUE, RETRIES_QUEUE
 from hookfast.dispatch import lane_sweep, schedules
 from hookfast.dispatch.sweep import requeue_lost, send_heartbeats
@@ -87,7 +87,7 @@ async def running_worker(
     On leaving, attempts in progress end and are recorded, within `settings.shutdown_grace`; those
     that do not end in time are cancelled, and made again by another worker with the same id.
     """
-    parts = build_parts(settings, client, database)
+    parts = WorkerParts(settings, client, database)
     doorbell = parts.doorbell
     worker_id = new_process_id()
     try:

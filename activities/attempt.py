@@ -30,7 +30,7 @@ from activities.body_maker import BodyMaker
 from activities.heartbeat import TimeLeft
 from activities.observed_attempt import ObservedAttempt
 from hookfast.byte_budget import NoRoom
-from hookfast.clock import Clock, utc_now
+from hookfast.clock import utc_now
 from hookfast.deliveries.facts import AttemptEnded, AttemptPlan
 from hookfast.deliveries.headers import JSON
 from hookfast.deliveries.mapping import MappingFailed
@@ -81,13 +81,11 @@ class AttemptRunner:
         sender: Sender,
         recorder: Recorder,
         public_url: str,
-        clock: Clock = utc_now,
     ) -> None:
         self._loader = loader
         self._maker = BodyMaker(bodies, public_url=public_url)
         self._sender = sender
         self._recorder = recorder
-        self._clock = clock
         self._late: set[asyncio.Task[None]] = set()
 
     def room(
@@ -159,9 +157,9 @@ class AttemptRunner:
                         room.body,
                         endpoint=endpoint,
                         message_id=outgoing.delivery_id,
-                        event_type=outgoing.event_type,
+                        event_type=outgoing.row.event_type,
                         attempt=planned.number,
-                        timestamp=int(self._clock().timestamp()),
+                        timestamp=int(utc_now().timestamp()),
                         traceparent=span.traceparent,
                         content_type=JSON if raw is None else raw.content_type,
                         original=() if raw is None else raw.headers,
@@ -198,7 +196,7 @@ class AttemptRunner:
             raise Unavailable("The step was given up before its request began.")
         seen = await self._loader.refresh(outgoing)
         due, admission = seen.due(lease.now(), in_batch=lease.in_batch)
-        if due != planned or not lease.still_owns(seen.life):
+        if due != planned or not lease.still_owns(seen.row.life):
             raise NoLongerDue
         if admission not in (Admission.SEND, Admission.PROBE):  # a probe was claimed before
             raise NoLongerDue

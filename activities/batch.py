@@ -242,9 +242,9 @@ class BatchActivities:
         """Plan the first attempt, if the batch may make it; otherwise return how the delivery
         leaves."""
         outgoing = await rows.take(member.delivery_id)
-        life, now = outgoing.life, self._clock()
+        life, now = outgoing.row.life, self._clock()
         until = life.batched_until
-        if outgoing.batch_id != batch_id or until is None or until <= now:
+        if outgoing.row.batch_id != batch_id or until is None or until <= now:
             # Attempted before a crash, or another worker's by now.
             if life.phase is Phase.DELIVERED:
                 return MemberResult(Status.DELIVERED)

@@ -41,7 +41,7 @@ class BodyMaker:
         if outgoing.raw is not None:
             if outgoing.raw.damaged:
                 raise Misconfigured("the received request to forward is damaged")
-        elif outgoing.payload == "mapped":
+        elif outgoing.row.payload == "mapped":
             if outgoing.mapping is None:  # an older database was restored
                 raise MappingFailed("the mapping is missing")
             async with self.alone_if_large(room.body):
@@ -49,10 +49,10 @@ class BodyMaker:
                 made = await asyncio.to_thread(mapped_body, outgoing.mapping, room.body)
             encrypts = outgoing.endpoint.encryption is not None
             await room.replace(made, more=encrypted_size(len(made)) if encrypts else 0)
-        elif outgoing.payload == "thin":
+        elif outgoing.row.payload == "thin":
             room.body = thin_body(
                 event_id=event.event_id,
-                event_type=outgoing.event_type,
+                event_type=outgoing.row.event_type,
                 created_at=event.created_at,
                 tenant_id=event.tenant_id,
                 url=f"{self._public_url}/v1/events/{event.event_id}",
@@ -66,7 +66,7 @@ class BodyMaker:
 
 def _bytes_made(outgoing: Outgoing, size: int) -> int:
     """The most bytes that are made of a stored body of this size, to be sent in its place."""
-    mapped = max(MAX_BYTES, size) if outgoing.payload == "mapped" else 0
+    mapped = max(MAX_BYTES, size) if outgoing.row.payload == "mapped" else 0
     if outgoing.endpoint.encryption is None:
         return mapped
     return mapped + encrypted_size(mapped or size)

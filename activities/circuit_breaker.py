@@ -12,7 +12,7 @@ import structlog
 from temporalio import activity
 
 from activities.heartbeat import heartbeat
-from hookfast.clock import Clock, format_duration, rfc3339, utc_now
+from hookfast.clock import format_duration, rfc3339, utc_now
 from hookfast.deliveries.facts import Action
 from hookfast.deliveries.job import Spacing
 from hookfast.deliveries.messages import Urgency
@@ -56,12 +56,10 @@ class CircuitActivities:
         database: Database,
         policy: Policy,
         on_commit: Callable[[Wakeup], None],
-        clock: Clock = utc_now,
     ) -> None:
         self._database = database
         self._policy = policy
         self._on_commit = on_commit
-        self._clock = clock
 
     @property
     def all(self) -> list[Callable[..., object]]:
@@ -102,7 +100,7 @@ class CircuitActivities:
 
     async def _begin_probe(self, endpoint_id: str) -> str | None:
         """Choose the probe. Return its delivery id, or None if there is none to wait for."""
-        now = self._clock()
+        now = utc_now()
         async with self._database.write() as connection:
             locked = await circuits.lock(connection, [endpoint_id])
             if not locked or locked[0].endpoint_state is not EndpointState.ENABLED:
@@ -139,7 +137,7 @@ class CircuitActivities:
             if status is DeliveryStatus.PAUSED or status.finished:  # somebody paused or ended it
                 await self._abandon(endpoint_id, probe)
                 return
-            if circuit.probe_until is not None and circuit.probe_until <= self._clock():
+            if circuit.probe_until is not None and circuit.probe_until <= utc_now():
                 log.warning(
                     "A probe has no result in time and is given up.", endpoint_id=endpoint_id
                 )
@@ -186,7 +184,7 @@ class CircuitActivities:
             await lives.apply(
                 connection,
                 [(one, Action.RELEASE) for one in ids],
-                now=self._clock(),
+                now=utc_now(),
                 wake=Urgency.RETRY,
             )
         if ids:
@@ -194,7 +192,7 @@ class CircuitActivities:
 
     async def _close(self, endpoint_id: str) -> bool:
         """Close the circuit if nothing is held. Return whether it is closed."""
-        now = self._clock()
+        now = utc_now()
         async with self._database.write() as connection:
             # locked first, so that nothing can be put on hold between the count and the commit
             locked = await circuits.lock(connection, [endpoint_id])
@@ -216,7 +214,7 @@ class CircuitActivities:
     async def disable_endpoint(self, endpoint_id: str) -> CircuitStatus:
         """Disable an endpoint that has failed for too long. Its held deliveries become dead
         letters."""
-        now = self._clock()
+        now = utc_now()
         async with self._database.write() as connection:
             await endpoint_state.lock(connection, [endpoint_id])
             owned = next(iter(await circuits.lock(connection, [endpoint_id])), None)
@@ -244,7 +242,7 @@ class CircuitActivities:
         return await self._notify(endpoint_id, NoticeKind.RECOVERED)
 
     async def _notify(self, endpoint_id: str, kind: NoticeKind) -> CircuitStatus:
-        now = self._clock()
+        now = utc_now()
         async with self._database.write() as connection:
             owned = await circuits.get(connection, endpoint_id)
             if owned is not None and owned.circuit.cause is Cause.FAILURES:
@@ -266,7 +264,7 @@ class CircuitActivities:
     ) -> CircuitStatus:
         """Apply a transition to the row, and return the status after it. A disabled or deleted
         endpoint needs no probes: everything that it holds is released."""
-        now = self._clock()
+        now = utc_now()
 
         def normal(owned: EndpointCircuit) -> Circuit:
             after = transition(owned)

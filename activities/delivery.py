@@ -89,7 +89,6 @@ class DeliveryActivities:
         on_commit: Callable[[Wakeup], None],
         pace: Pace,
         dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
-        clock: Clock = utc_now,
     ) -> None:
         self._client = client
         self._database = database
@@ -103,7 +102,6 @@ class DeliveryActivities:
         self._on_commit = on_commit
         self._pace = pace
         self._dead_letters = dead_letters
-        self._clock = clock
 
     @activity.defn(name=STEP)
     async def step(self, input: StepInput) -> StepResult:
@@ -113,7 +111,7 @@ class DeliveryActivities:
         # From the first line on: a worker that waits for the database is alive. A second try would
         # wait beside it and send the same when the database is back.
         async with heartbeat() as heartbeats:
-            now = _clock_of(input.now, self._clock)
+            now = _clock_of(input.now)
             result = await self._step(input, TimeLeft(heartbeats, now=now))
             if result.status is DeliveryStatus.CANCELLED and not input.cancelled:
                 await self._cancel_workflow()
@@ -139,7 +137,7 @@ class DeliveryActivities:
             if input.signals is not None:
                 async with self._database.write() as connection:
                     changed = await actions.apply_signals(
-                        connection, input.delivery_id, input.signals, now=self._clock()
+                        connection, input.delivery_id, input.signals, now=utc_now()
                     )
                 if changed.locked.lane is not None:  # the next one may have moved up
                     self._on_commit(Wakeup.OUTBOX)
@@ -165,7 +163,7 @@ class DeliveryActivities:
         outgoing = await self._loader.load(input.delivery_id, plan=input.plan)
         planned, decision = outgoing.due(lease.now())
         if planned is None:
-            return self._result_of(outgoing.life, outgoing.plan)
+            return self._result_of(outgoing.row.life, outgoing.plan)
         if decision is not Admission.SEND:
             change = await self._decide(outgoing, planned, lease)
             if change is not None:
@@ -235,7 +233,7 @@ class DeliveryActivities:
                     endpoint.endpoint_id,
                     planned,
                     limits=endpoint.limits,
-                    waited=outgoing.life.waited,
+                    waited=outgoing.row.life.waited,
                     lease=timedelta(seconds=endpoint.timeout_seconds) + _LEASE_MARGIN,
                     clock=lease.now,
                 )
@@ -315,11 +313,11 @@ class DeliveryActivities:
         await handle.cancel(reason=CANCELLED_IN_ITS_ROW)
 
 
-def _clock_of(workflow_now: datetime, clock: Clock) -> Clock:
+def _clock_of(workflow_now: datetime) -> Clock:
     """A clock that is never behind the workflow's: a timer that has fired has fired, even if the
     server's clock is ahead of this machine's (or skips time, in a test)."""
-    ahead = max(timedelta(0), workflow_now - clock())
-    return lambda: clock() + ahead
+    ahead = max(timedelta(0), workflow_now - utc_now())
+    return lambda: utc_now() + ahead
 
 
 def _gone(delivery_id: str, error: NotFound) -> StepResult:

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from temporalio import activity
 
 from activities.heartbeat import heartbeat
-from hookfast.clock import Clock, utc_now
+from hookfast.clock import utc_now
 from hookfast.deliveries.actions import JOB_STEPS
 from hookfast.deliveries.job import JobInput, JobProgress, JobStatus, Rest, Spacing
 from hookfast.storage.database.engine import Database
@@ -62,11 +62,9 @@ class JobActivities:
         *,
         database: Database,
         on_commit: Callable[[Wakeup], None],
-        clock: Clock = utc_now,
     ) -> None:
         self._database = database
         self._on_commit = on_commit
-        self._clock = clock
 
     @property
     def all(self) -> list[Any]:
@@ -79,7 +77,7 @@ class JobActivities:
         repeats this, and the job continues from its last transaction."""
         async with heartbeat():
             async with self._database.write() as connection:
-                job = await jobs.begin(connection, input.job_id, now=self._clock())
+                job = await jobs.begin(connection, input.job_id, now=utc_now())
             if job is None:  # a database restored from before the job
                 log.error("A job has no row; its workflow ends.", job_id=input.job_id)
                 return JobProgress(status=JobStatus.FAILED)
@@ -89,7 +87,7 @@ class JobActivities:
     async def cancel_job(self, input: JobInput) -> None:
         """Request that the job be cancelled, after its workflow was signalled."""
         async with self._database.write() as connection:
-            await jobs.request_cancel(connection, input.job_id, now=self._clock())
+            await jobs.request_cancel(connection, input.job_id, now=utc_now())
 
     async def _work(self, job: Job) -> Job:
         try:
@@ -114,7 +112,7 @@ class JobActivities:
     async def _advance(self, job: Job, chosen: DeliverySelection, spacing: Spacing) -> Job:
         """Count the deliveries that have acted, and request the action of as many more as the rate
         and the number in progress allow, in one transaction."""
-        now = self._clock()
+        now = utc_now()
         async with self._database.write() as connection:
             locked = await jobs.lock(connection, job.id)
             if locked is None:  # another worker has ended it
@@ -166,7 +164,7 @@ class JobActivities:
             step.fact,
             among=chosen.statuses,
             urgency=step.urgency,
-            now=self._clock(),
+            now=utc_now(),
         )
         changed = [one for one in changes if one.after != one.before]
         return _Requested(
@@ -180,13 +178,13 @@ class JobActivities:
     async def _finish(
         self, connection: AsyncConnection, job: Job, status: JobStatus, *, error: str | None = None
     ) -> Job:
-        ended = await jobs.finish(connection, job.id, status=status, now=self._clock(), error=error)
+        ended = await jobs.finish(connection, job.id, status=status, now=utc_now(), error=error)
         return ended or job
 
     def _spacing(self, job: Job) -> Spacing:
         gap, wait = 1 / job.rate_per_second, 0.0
         if job.cursor is not None:  # evenly spaced also from the last stint, and after a crash
-            wait = gap - (self._clock() - job.updated_at).total_seconds()
+            wait = gap - (utc_now() - job.updated_at).total_seconds()
         return Spacing(
             job.rate_per_second,
             first_at=asyncio.get_running_loop().time() + min(max(wait, 0.0), gap),

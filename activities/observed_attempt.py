@@ -19,7 +19,7 @@ class ObservedAttempt:
         self._outgoing = outgoing
         self._tracing = spans.attempt(
             outgoing.event.traceparent,
-            event_type=outgoing.event_type,
+            event_type=outgoing.row.event_type,
             number=planned.number,
             trigger=planned.trigger.value,
             ids={
@@ -57,11 +57,11 @@ class ObservedAttempt:
         )
         instruments.ATTEMPT_DURATION.record(outcome.duration_ms / 1000, result=result)
         if ended.attempt.number == 1:
-            late = (began - outgoing.due_from).total_seconds()
+            late = (began - outgoing.row.due_from).total_seconds()
             instruments.FIRST_ATTEMPT_DELAY.record(late)
         # a resend after days says nothing about how fast we deliver
         if outcome.succeeded and trigger is not Trigger.RESEND:
-            waited = (began - outgoing.emitted_at).total_seconds()
+            waited = (began - outgoing.row.emitted_at).total_seconds()
             instruments.DELIVERY_DURATION.record(waited + outcome.duration_ms / 1000)
         following = None
         if record.change is not None:

@@ -15,8 +15,8 @@ import structlog
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from hookfast.clock import Clock, utc_now
-from hookfast.logs.catalogue import Kind
+from hookfast.clock import utc_now
+from hookfast.logs.kind import Kind
 from hookfast.mail import (
     AddressRejected,
     MailDelayed,
@@ -71,7 +71,6 @@ class MailActivities:
         public_url: str,
         at_once: int,
         links: OwnerLinks | None = None,
-        clock: Clock = utc_now,
     ) -> None:
         """`at_once`: how many mails are sent at the same time. A mail server that hangs holds no
         more of the worker's slots, which circuits, jobs and retention need too. `links` creates
@@ -81,7 +80,6 @@ class MailActivities:
         self._sender = parse_mailbox(mail_from)
         self._public_url = public_url
         self._links = links
-        self._clock = clock
         self._free = at_once
 
     @property
@@ -97,7 +95,7 @@ class MailActivities:
                 connection,
                 input.owner_hash,
                 digest_every=timedelta(seconds=input.digest_every_seconds),
-                now=self._clock(),
+                now=utc_now(),
             )
         return Waiting(kinds)
 
@@ -140,7 +138,7 @@ class MailActivities:
             again = _UNCONFIRMED_AGAIN if isinstance(delay, MailUnconfirmed) else None
             raise _later(delay.message, type="MailDelayed", after=again) from None
         async with self._database.write() as connection:
-            await digests.mark_sent(connection, batch.notice_ids, at=self._clock())
+            await digests.mark_sent(connection, batch.notice_ids, at=utc_now())
         instruments.MAIL.add(kind=input.kind, result="sent")
         log.info(
             "A mail was sent.",
@@ -181,7 +179,6 @@ class MailActivities:
             )
         news = [
             News(
-                notice_id=notice.id,
                 endpoint_id=notice.endpoint_id,
                 url=notice.url,
                 description=notice.description,
@@ -189,7 +186,7 @@ class MailActivities:
             )
             for notice in batch.notices
         ]
-        at = self._clock()
+        at = utc_now()
         links = (
             {}
             if self._links is None

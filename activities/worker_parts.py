@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from temporalio.client import Client
@@ -19,14 +18,14 @@ from activities.retention import RetentionActivities
 from hookfast.byte_budget import ByteBudget
 from hookfast.dispatch.pace import Pace
 from hookfast.dispatch.relay import Relay
-from hookfast.dispatch.workflow_starter import WorkflowStarter, workflow_starter_for
+from hookfast.dispatch.workflow_starter import workflow_starter_for
 from hookfast.mail import transport_of
-from hookfast.sender import Sender, sender_of
+from hookfast.sender import sender_of
 from hookfast.settings.settings import Settings
 from hookfast.signing.encryption import encrypted_size
 from hookfast.signing.portal_link import OwnerLinks
 from hookfast.slots import Slots
-from hookfast.storage.database.doorbell import Doorbell, doorbell_for
+from hookfast.storage.database.doorbell import doorbell_for
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.bodies import SEND_BUFFER, AttemptBodies
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
@@ -38,102 +37,77 @@ _ENVELOPE_BYTES = 1_024  # what an event's body has around its data, at most
 Activities = Sequence[Callable[..., Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerParts:
-    """The activities and the background work of a worker process, and what they share."""
+    """The activities and the background work of a worker process, and what they share. They do
+    nothing yet. Raises Misconfigured."""
 
-    deliveries: DeliveryActivities
-    batches: BatchActivities
-    control: Activities
-    relay: Relay
-    workflow_starter: WorkflowStarter
-    doorbell: Doorbell
-    pace: Pace
-    recorder: Recorder
-    runner: AttemptRunner
-    sender: Sender
+    def __init__(self, settings: Settings, client: Client, database: Database) -> None:
+        loader = OutgoingLoader(database, keyring_of(settings))
+        bodies = AttemptBodies(
+            database,
+            ByteBudget(settings.max_body_memory, largest=_largest_body(settings)),
+            idle_bytes=settings.max_body_memory // 8,
+        )
+        self.workflow_starter = workflow_starter_for(settings, client, database)
+        self.sender = sender_of(settings)
+        self.doorbell = doorbell_for(database)
+        self.recorder = Recorder(
+            database,
+            policy=settings.circuit_policy,
+            dead_letters=settings.ordered_dead_letters,
+            on_commit=self._on_commit,
+        )
+        self.pace = Pace(
+            settings.first_attempts,
+            most_claimed=settings.relay_batch,
+            most_slow=settings.max_concurrent_attempts,
+        )
+        self.runner = AttemptRunner(
+            loader=loader,
+            bodies=bodies,
+            sender=self.sender,
+            recorder=self.recorder,
+            public_url=settings.resolved_public_url,
+        )
+        self.deliveries = DeliveryActivities(
+            client=client,
+            database=database,
+            loader=loader,
+            runner=self.runner,
+            recorder=self.recorder,
+            fast_lane=Slots(settings.max_concurrent_attempts),
+            fast_lane_timeout=settings.fast_lane_timeout,
+            held_backstop=settings.held_backstop,
+            on_commit=self._on_commit,
+            pace=self.pace,
+            dead_letters=settings.ordered_dead_letters,
+        )
+        self.relay = Relay(
+            client=client,
+            database=database,
+            loader=loader,
+            doorbell=self.doorbell,
+            lease=settings.relay_lease,
+            fast_lane_timeout=settings.fast_lane_timeout,
+            pace=self.pace,
+        )
+        self.batches = BatchActivities(
+            client=client,
+            database=database,
+            loader=loader,
+            runner=self.runner,
+            recorder=self.recorder,
+            pace=self.pace,
+            batches=self.relay.batches,
+            on_commit=self._on_commit,
+        )
+        self.control = _control_activities(settings, database, self._on_commit)
 
-
-def build_parts(settings: Settings, client: Client, database: Database) -> WorkerParts:
-    """Return the parts of a worker process, which do nothing yet. Raises Misconfigured."""
-    loader = OutgoingLoader(database, keyring_of(settings))
-    bodies = AttemptBodies(
-        database,
-        ByteBudget(settings.max_body_memory, largest=_largest_body(settings)),
-        idle_bytes=settings.max_body_memory // 8,
-    )
-    workflow_starter = workflow_starter_for(settings, client, database)
-    sender = sender_of(settings)
-    doorbell = doorbell_for(database)
-
-    def on_commit(news: Wakeup) -> None:
+    def _on_commit(self, news: Wakeup) -> None:
         if news & Wakeup.CIRCUIT:
-            workflow_starter.wake()
+            self.workflow_starter.wake()
         if news & Wakeup.OUTBOX:
-            doorbell.ring()
-
-    recorder = Recorder(
-        database,
-        policy=settings.circuit_policy,
-        dead_letters=settings.ordered_dead_letters,
-        on_commit=on_commit,
-    )
-    pace = Pace(
-        settings.first_attempts,
-        most_claimed=settings.relay_batch,
-        most_slow=settings.max_concurrent_attempts,
-    )
-    runner = AttemptRunner(
-        loader=loader,
-        bodies=bodies,
-        sender=sender,
-        recorder=recorder,
-        public_url=settings.resolved_public_url,
-    )
-    deliveries = DeliveryActivities(
-        client=client,
-        database=database,
-        loader=loader,
-        runner=runner,
-        recorder=recorder,
-        fast_lane=Slots(settings.max_concurrent_attempts),
-        fast_lane_timeout=settings.fast_lane_timeout,
-        held_backstop=settings.held_backstop,
-        on_commit=on_commit,
-        pace=pace,
-        dead_letters=settings.ordered_dead_letters,
-    )
-    relay = Relay(
-        client=client,
-        database=database,
-        loader=loader,
-        doorbell=doorbell,
-        lease=settings.relay_lease,
-        fast_lane_timeout=settings.fast_lane_timeout,
-        pace=pace,
-    )
-    batch_activities = BatchActivities(
-        client=client,
-        database=database,
-        loader=loader,
-        runner=runner,
-        recorder=recorder,
-        pace=pace,
-        batches=relay.batches,
-        on_commit=on_commit,
-    )
-    return WorkerParts(
-        deliveries=deliveries,
-        batches=batch_activities,
-        control=_control_activities(settings, database, on_commit),
-        relay=relay,
-        workflow_starter=workflow_starter,
-        doorbell=doorbell,
-        pace=pace,
-        recorder=recorder,
-        runner=runner,
-        sender=sender,
-    )
+            self.doorbell.ring()
 
 
 def _largest_body(settings: Settings) -> int:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import structlog
 
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 
 REMIND_SECONDS: Final = 60.0
 """The least time between two lines that say that a dependency is away."""

@@ -15,7 +15,7 @@ from starlette.types import Scope
 from api.access.client_address import client_address
 from api.access.request_metrics import measure
 from hookfast.ids import Prefix, is_id
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 
 log = structlog.get_logger()
 

@@ -11,9 +11,10 @@ from typing import Annotated
 from fastapi import Depends, Request
 from temporalio.client import Client
 
-from api.context.gauges import DatabaseGauges
-from api.context.inbound_rejections import InboundRejections
-from api.context.key_cache import KeyCache
+from api.context.flushing import flushing
+from api.context.gauges import REFRESH_SECONDS, DatabaseGauges
+from api.context.inbound_rejections import FLUSH_SECONDS, InboundRejections
+from api.context.key_cache import RECORD_SECONDS, KeyCache
 from api.context.source_cache import SourceCache
 from api.context.temporal_retention import TemporalRetention
 from api.limits.backlog import Backlog
@@ -97,7 +98,9 @@ async def open_context(
         write_check = WriteCheck(database, process_id=new_process_id(), clock=clock)
         stack.push_async_callback(write_check.close)
         keys = KeyCache(database, clock=clock)
-        await stack.enter_async_context(keys.recording_use())
+        await stack.enter_async_context(
+            flushing(keys.record_use, seconds=RECORD_SECONDS, name="record-key-use")
+        )
         doorbell = doorbell_for(database)
         stack.push_async_callback(doorbell.close)
         client = await connection.connect(settings.temporal_compression, lazy=True)
@@ -116,7 +119,9 @@ async def open_context(
         stack.push_async_callback(stopped, adding_up)
         keyring = keyring_of(settings)
         rejections = InboundRejections(database, clock=clock)
-        await stack.enter_async_context(rejections.writing())
+        await stack.enter_async_context(
+            flushing(rejections.write, seconds=FLUSH_SECONDS, name="write-rejections")
+        )
         event_quotas = EventQuotas(settings.quotas)
         inbox = Inbox(database, doorbell, quotas=event_quotas, clock=clock)
         stack.push_async_callback(inbox.close)
@@ -130,7 +135,9 @@ async def open_context(
         telemetry = providers.start("api", by_tenant=settings.metrics_by_tenant)
         gauges = DatabaseGauges(database, settings, clock=clock)
         if telemetry.pushes_metrics:
-            await stack.enter_async_context(gauges.refreshing())
+            await stack.enter_async_context(
+                flushing(gauges.refresh, seconds=REFRESH_SECONDS, name="database-gauges")
+            )
         yield Context(
             settings=settings,
             database=database,

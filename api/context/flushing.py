@@ -1,4 +1,4 @@
-"""Periodic writing of data that a process gathers in memory."""
+"""Work that is repeated while a process runs."""
 
 from __future__ import annotations
 

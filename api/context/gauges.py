@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -24,7 +22,8 @@ from hookfast.telemetry import instruments
 _FRESH_SECONDS = 5.0
 """Scrapes within this time share one read."""
 _TIMEOUT_SECONDS = 5.0
-_PUSH_SECONDS = 15.0
+REFRESH_SECONDS = 15.0
+"""Metrics that are pushed are refreshed this often."""
 
 _GAUGES = (
     instruments.OUTBOX_BACKLOG,
@@ -75,22 +74,6 @@ class DatabaseGauges:
                 instruments.DATABASE_UP.set(0)
             else:
                 _set_gauges(found)
-
-    @asynccontextmanager
-    async def refreshing(self) -> AsyncIterator[None]:
-        """Refresh every 15 seconds while the block runs, for metrics that are pushed."""
-
-        async def repeat() -> None:
-            while True:
-                await self.refresh()
-                await asyncio.sleep(_PUSH_SECONDS)
-
-        task = asyncio.create_task(repeat(), name="database-gauges")
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
 
 
 def _set_gauges(found: GaugeValues) -> None:

@@ -12,12 +12,10 @@ new) and one log line per source and minute.
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.context.flushing import flushing
 from api.limits.token_bucket import TokenBuckets
 from hookfast.clock import Clock
 from hookfast.errors import HookfastError
@@ -50,10 +48,6 @@ class InboundRejections:
         counted.last_at, counted.last_error = now, reason
         if self._lines.take(source_id).granted:
             log.warning("A source rejects requests.", source_id=source_id, code=error.code)
-
-    def writing(self) -> AbstractAsyncContextManager[None]:
-        """Write the counts every few seconds while the block runs, and once more at its end."""
-        return flushing(self.write, seconds=FLUSH_SECONDS, name="write-rejections")
 
     async def write(self) -> None:
         """Write the counts so far. If the database is away they are kept for the next time."""

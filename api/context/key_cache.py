@@ -4,15 +4,13 @@ background. A revoked key stops working within those two seconds in every proces
 from __future__ import annotations
 
 import time
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import cast
 
 from cachetools import LRUCache
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.context.flushing import flushing
 from hookfast.clock import Clock
 from hookfast.outage_log import DATABASE
 from hookfast.storage.accounts import api_keys
@@ -21,7 +19,7 @@ from hookfast.storage.database.engine import Database
 
 FRESH_SECONDS = 2.0
 _CAPACITY = 4_096
-_RECORD_EVERY = timedelta(minutes=1)
+RECORD_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +70,6 @@ class KeyCache:
     def forget(self) -> None:
         """Drop all cached keys, so that a revocation works at once in this process."""
         self._known.clear()
-
-    def recording_use(self) -> AbstractAsyncContextManager[None]:
-        """Write `last_used_at` of the used keys once a minute while the block runs."""
-        return flushing(
-            self.record_use, seconds=_RECORD_EVERY.total_seconds(), name="record-key-use"
-        )
 
     async def record_use(self) -> None:
         """Write `last_used_at` of every key used since the last call."""

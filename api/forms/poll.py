@@ -155,7 +155,7 @@ def _item(item: PollItem, *, public_url: str) -> bytes:
             else PolledRequest(
                 content_type=raw.content_type,
                 headers=list(raw.headers),
-                body=base64.b64encode(raw.body).decode(),
+                body=base64.b64encode(raw.body or b"").decode(),
             ),
             "mapping_error": mapping_error,
         },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, Literal, Self, cast, get_args
 from urllib.parse import quote
 
@@ -174,16 +174,8 @@ class SearchHit(BaseModel):
     @classmethod
     def of(cls, hit: Hit) -> Self:
         ids = {"id": quote(hit.id), "shown_with": quote(hit.shown_with or "")}
-        return cls(
-            kind=hit.kind,
-            id=hit.id,
-            title=hit.title,
-            detail=hit.detail,
-            tenant_id=hit.tenant_id,
-            exact=hit.exact,
-            url=_API_PATHS[hit.kind].format(**ids),
-            page=_PAGES[hit.kind].format(**ids),
-        )
+        url, page = (paths[hit.kind].format(**ids) for paths in (_API_PATHS, _PAGES))
+        return cls(**asdict(hit), url=url, page=page)
 
 
 class SearchResults(BaseModel):

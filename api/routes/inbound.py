@@ -21,7 +21,7 @@ from hookfast.errors import Forbidden, HookfastError, Unavailable
 from hookfast.events.hops import MAX_HOPS
 from hookfast.inbox import Answer, InboundRequest, RequestHeaders, RequestRejected, TooManyHops
 from hookfast.inbox.verified_request import VerifiedRequest, verify_and_parse
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 from hookfast.storage.inbox.inbox_batch import Arrival, InboxResult
 from hookfast.telemetry import instruments, spans, traceparent
 

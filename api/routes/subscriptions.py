@@ -15,9 +15,13 @@ from api.access.body_owners import tenant_owners
 from api.access.ownership import check_tenant_exists, found, owned
 from api.access.quotas import lock_tenant
 from api.context.context import AppContext, Context
-from api.forms.content_filter import MAX_EXAMPLE, checked_filter, parse_example
 from api.forms.endpoint import check_patterns
-from api.forms.payload import check_payload
+from api.forms.subscription import (
+    MAX_EXAMPLE,
+    check_payload,
+    checked_filter,
+    parse_example,
+)
 from api.forms.unmatched import PatternWarning, check_matches
 from api.forms.verification import VERIFIED, verify_stored
 from api.http.fields import (

@@ -10,8 +10,7 @@ from api.access.audit import Audit
 from api.access.authentication import OperatorOnly, Reader
 from api.access.ownership import found
 from api.context.context import AppContext
-from api.forms.portal import TenantPortal
-from api.forms.quotas import TenantQuotas
+from api.forms.tenant import TenantPortal, TenantQuotas
 from api.http.fields import Input, Metadata, Name, TenantPath, Time, example
 from api.http.merge_patch import MergePatch, patch_of, patched
 from api.http.pagination import Listing, PageQuery

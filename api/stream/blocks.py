@@ -22,7 +22,7 @@ def opening(cursor: Cursor) -> bytes:
 def event_block(event: FeedEvent, raw: RawRequest | None = None) -> bytes:
     """Return the block of an event with the body that a receiver gets: its envelope, or with `raw`
     the request that it was received with."""
-    body = event.body if raw is None else raw.body
+    body = event.body if raw is None else raw.body or b""
     data = {
         "id": event.id,
         "type": event.type,

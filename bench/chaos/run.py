@@ -19,6 +19,7 @@ from rich.text import Text
 from sqlalchemy.exc import SQLAlchemyError
 from temporalio.client import Client
 
+from bench import recount
 from bench.chaos.checks import drift
 from bench.chaos.clock import INSTALL, libfaketime
 from bench.chaos.database import Disk
@@ -31,7 +32,6 @@ from bench.chaos.service import Service, running_service
 from bench.chaos.storm import CLOCKS, Storm
 from hookfast.deliveries.messages import WORKFLOW_TYPE
 from hookfast.storage.database.engine import Database
-from hookfast.storage.figures import recount
 
 _LEAST_SECONDS = 60.0
 """Shortest storm in seconds, so that it hits every part even with few events."""

@@ -133,11 +133,6 @@ class Circuit:
     drained: int = 0
     workflow_started: bool = True
 
-    @property
-    def clean(self) -> bool:
-        """Whether a success changes nothing here but its time."""
-        return self.state is State.CLOSED and self.consecutive_failures == 0
-
 
 def after_attempt(
     circuit: Circuit,

@@ -16,7 +16,7 @@ import structlog
 from opentelemetry import trace
 from structlog.typing import EventDict, Processor
 
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 
 Shown = Literal["all", "failures", "none"]
 """Which of the lines that come with every delivery or request are written."""

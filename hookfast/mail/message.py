@@ -31,7 +31,6 @@ _MAX_HOST = 80
 class News:
     """One notice, with the endpoint that it is about."""
 
-    notice_id: str
     endpoint_id: str
     url: str
     description: str

@@ -30,14 +30,11 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from prometheus_client import CollectorRegistry
 
 from hookfast.telemetry import instruments, metric, spans
-from hookfast.telemetry.histogram_reader import CountedPush, CountedScrape
 from hookfast.version import VERSION
 
 _FINISH_SECONDS: Final = 5.0
 """Longest wait for a collector at the end of a process."""
 _QUERY = "url.query"
-_BUCKETS = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
-_OURS = "explicit_bucket_histogram"
 
 log = structlog.get_logger()
 
@@ -79,12 +76,11 @@ def _set_up(process: str, *, by_tenant: bool) -> Telemetry:
         return Telemetry(registry=registry, pushes_metrics=False, traces=False)
     resource = _resource(process)
     pushes_metrics = _is_sent("METRICS")
-    # Only the SDK can count in exponential buckets.
-    counted = not pushes_metrics or os.environ.get(_BUCKETS, _OURS).strip().lower() == _OURS
-    scraped = CountedScrape if counted else PrometheusMetricReader
-    readers: list[MetricReader] = [scraped(registry=registry, scope_info_enabled=False)]
+    readers: list[MetricReader] = [
+        PrometheusMetricReader(registry=registry, scope_info_enabled=False)
+    ]
     if pushes_metrics:
-        readers.append(_pushing_reader(counted))
+        readers.append(_pushing_reader())
     if by_tenant:
         metric.show_tenants()
     # `finish` shuts the providers down: their own way, at exit, waits for a collector that is away
@@ -106,11 +102,10 @@ def _set_up(process: str, *, by_tenant: bool) -> Telemetry:
 # collector is named.
 
 
-def _pushing_reader(counted: bool) -> MetricReader:
+def _pushing_reader() -> MetricReader:
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
-    reader = CountedPush if counted else PeriodicExportingMetricReader
-    return reader(OTLPMetricExporter())
+    return PeriodicExportingMetricReader(OTLPMetricExporter())
 
 
 def _span_exporter() -> SpanProcessor:

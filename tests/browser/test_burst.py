@@ -21,11 +21,11 @@ from sqlalchemy import func, select
 
 from api.site.attempt_chart import classified, legend_of
 from api.site.formatting import number, percent
+from bench import recount
 from hookfast.clock import rfc3339, utc_now
 from hookfast.deliveries.figures import answer_of
 from hookfast.deliveries.outcome import Result
 from hookfast.storage.database.engine import Database
-from hookfast.storage.figures import recount
 from hookfast.storage.tables import Delivery
 from tests.e2e.service_process import NO_TLS
 from tests.e2e.tour import KEY, service, tour_ports

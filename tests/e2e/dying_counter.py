@@ -26,13 +26,13 @@ import structlog
 from sqlalchemy import event, func, select, text
 from sqlalchemy.engine import Engine
 
+from bench import recount
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import AttemptPlan, Trigger
 from hookfast.process import freeze_startup
 from hookfast.storage.counting import folding
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
-from hookfast.storage.figures import recount
 from hookfast.storage.retention import daily_dead_letters
 from hookfast.storage.tables import Attempt, Delivery
 from tests.e2e.breakpoints import kill_process

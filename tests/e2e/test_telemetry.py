@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind
 from prometheus_client.parser import text_string_to_metric_families
 
 from hookfast.events.operational import SYSTEM_TENANT
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 from hookfast.telemetry.instruments import CATALOGUE
 from hookfast.telemetry.metric import TENANT_LABEL
 from tests.e2e.otlp_collector import Collector, ReceivedSpan, collector

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy import delete
 
+from bench import recount
 from hookfast.deliveries.figures import Tally
 from hookfast.storage.counting import entries
 from hookfast.storage.database.engine import Database
-from hookfast.storage.figures import recount
 from hookfast.storage.tables import Figure, FigureEntry, Gauge, GaugeTotal
 
 

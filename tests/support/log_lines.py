@@ -13,7 +13,6 @@ from jsonschema import Draft202012Validator
 from structlog.typing import EventDict
 
 from hookfast.endpoints.short_url import short_url
-from hookfast.logs.catalogue import FIELDS, KINDS, Kind, schema
 
 LEVELS = {"debug", "info", "warning", "error", "critical"}
 PRIVATE = {
@@ -28,7 +27,12 @@ _DOCUMENTATION = re.compile(r"https://(?:docs\.python\.org|sqlalche\.me|errors\.
 """Libraries link to their documentation in tracebacks."""
 _ENDPOINT_URL = re.compile(r'"endpoint_url": ?("[^"]*")')
 """The only field with a URL of a receiver, in its short form."""
-_VALIDATOR = Draft202012Validator(schema())
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "log-schema.json").read_text())
+ALWAYS: dict[str, list[str]] = {
+    one["if"]["properties"]["kind"]["const"]: one["then"]["required"] for one in SCHEMA["allOf"]
+}
+"""The fields that each line of a kind has."""
+_VALIDATOR = Draft202012Validator(SCHEMA)
 found: list[str] = []
 """The faults of the lines that were logged since the list was last emptied."""
 
@@ -56,10 +60,10 @@ def check_logged(_: object, level: str, line: EventDict) -> EventDict:
     """Check a line that a test logs: a structlog processor, which must not raise, because the code
     that logs would then take another path than it does in production."""
     given = {name: value for name, value in line.items() if name != "exc_info"}
-    if unknown := given.keys() - FIELDS.keys():
+    if unknown := given.keys() - SCHEMA["properties"].keys():
         found.append(f"fields without a description: {sorted(unknown)} in {given}")
     if (kind := given.get("kind")) is not None:
-        missing = set(KINDS[Kind(kind)].fields) - given.keys()
+        missing = set(ALWAYS[kind]) - given.keys()
         if missing:
             found.append(f"{kind} lacks {sorted(missing)}: {given}")
         if level != ("warning" if kind.startswith("dependency.") else "info"):

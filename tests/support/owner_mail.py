@@ -20,7 +20,7 @@ AT = datetime(2026, 11, 20, 11, 15, tzinfo=UTC)
 def news(endpoint: int = 1, **options: Any) -> News:
     """Return news of an endpoint."""
     given = {"url": f"https://shop{endpoint}.example/hooks", "description": "", "facts": Facts()}
-    return News(notice_id="ntc_1", endpoint_id=f"ep_{endpoint}", **(given | options))
+    return News(endpoint_id=f"ep_{endpoint}", **(given | options))
 
 
 def written(

@@ -26,7 +26,7 @@ BOUNDS = {
     "hookfast/storage/inbox/inbox_entries.py:_HEADS": "16 KiB, by `small_body`",
     "hookfast/storage/inbox/inbox_entries.py:get": "a claim of its size in the API's budget",
     "hookfast/storage/inbox/inbox_entries.py:body_part": "a part of 256 KiB, with a claim",
-    "hookfast/storage/inbox/inbox_entries.py:_REQUESTS": "a claim for each body of a stream; "
+    "hookfast/storage/inbox/inbox_entries.py:_WHOLE": "a claim for each body of a stream; "
     "MAX_PAGE_BYTES of a poll",
     "hookfast/storage/events/events.py:get": "one body for each request to the API",
     "hookfast/storage/events/recent.py:load": "a claim of their size in the API's budget",

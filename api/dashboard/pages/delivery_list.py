@@ -43,38 +43,29 @@ class DeliveryFilter:
     answer: AnswerQuery = None
     tenant_id: TenantId | None = None
 
+    @property
+    def _named(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__ if name != "times"}
+
+    def query(self, view: View) -> dict[str, Any]:
+        """Return the parameters of the API's list."""
+        return self.times.narrowed(self._named, view)
+
     def members(self, view: View) -> dict[str, str]:
         """Return the members of the API's filter, for the form that acts on all matches."""
-        given = {
-            "status": self.status and self.status.value,
-            "endpoint_id": self.endpoint_id,
-            "subscription_id": self.subscription_id,
-            "event_id": self.event_id,
-            "event_type": self.event_type,
-            "answer": self.answer,
-            "tenant_id": self.tenant_id or view.tenant_id,
-        } | self.times.members(view.now)
+        given = self.query(view) | self.times.members(view.now)
+        given["status"] = self.status and self.status.value
         return {name: value for name, value in given.items() if value}
 
     def stored(self, view: View) -> StoredFilter:
         """Return the filter as storage has it."""
-        return StoredFilter(
-            status=self.status,
-            endpoint_id=self.endpoint_id,
-            subscription_id=self.subscription_id,
-            event_id=self.event_id,
-            event_type=self.event_type,
-            answer=None if self.answer is None else parse_answer(self.answer, pointer="answer"),
-            tenant_id=self.tenant_id or view.tenant_id,
-            since=self.times.start(view.now),
-            until=self.times.until,
-        )
+        answer = None if self.answer is None else parse_answer(self.answer, pointer="answer")
+        return StoredFilter(**self.query(view) | {"answer": answer})
 
     @property
     def any(self) -> bool:
         """Whether any filter is set."""
-        others = (getattr(self, name) for name in self.__slots__ if name != "times")
-        return self.times.any or any(value is not None for value in others)
+        return self.times.any or any(value is not None for value in self._named.values())
 
 
 FilterQuery = Annotated[DeliveryFilter, Depends(DeliveryFilter)]
@@ -124,15 +115,7 @@ async def _list(
         replace(page, limit=min(page.limit, _MOST_ROWS)),
         context,
         principal,
-        status=chosen.status,
-        endpoint_id=chosen.endpoint_id,
-        subscription_id=chosen.subscription_id,
-        event_id=chosen.event_id,
-        event_type=chosen.event_type,
-        answer=chosen.answer,
-        tenant_id=chosen.tenant_id or view.tenant_id,
-        since=chosen.times.start(view.now),
-        until=chosen.times.until,
+        **chosen.query(view),
     )
     await tenant_names.load_owners(view, listing.data)
     return listing

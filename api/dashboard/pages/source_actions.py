@@ -6,8 +6,7 @@ from fastapi import Response
 
 from api.access.audit import Audit
 from api.access.authentication import Writer
-from api.dashboard.pages import source_fields
-from api.dashboard.pages.sources import StoredSource, secret_page
+from api.dashboard.pages.sources import GENERATES_SECRET, TITLES, StoredSource, secret_page
 from api.dashboard.site import DASHBOARD
 from api.http.fields import SourcePath
 from api.routes.source_secrets import SourceRotationForm, rotate_source_secret
@@ -60,8 +59,8 @@ async def rotate_page(view: PageView, _: Writer, source: StoredSource) -> Respon
         text="Requests signed with the new secret are accepted at once, and those signed with the "
         "old one for the overlap.",
         button="Rotate secret",
-        provider=source_fields.TITLES[source.provider],
-        can_generate=source.provider in source_fields.GENERATES_SECRET,
+        provider=TITLES[source.provider],
+        can_generate=source.provider in GENERATES_SECRET,
         overlaps=OVERLAPS,
     )
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Query, Response
 
 from api.access.audit import Audit
 from api.access.authentication import Reader, Writer
-from api.dashboard.pages import source_fields, tenant_names
+from api.dashboard.pages import tenant_names
 from api.dashboard.site import DASHBOARD
 from api.forms.source import NewSource, SourceView
 from api.http.fields import TenantId
@@ -26,15 +26,23 @@ from api.site import choices
 from api.site.form import changed_members, check_unchanged, seen_version, validated
 from api.site.page import PageView, View
 from api.site.page_route import PageRouter
-from api.site.settings_form import members
+from api.site.settings_form import SettingsForm, members
 from hookfast.errors import Conflict, HookfastError, InvalidInput, NotFound
+from hookfast.inbox import PROVIDERS
 from hookfast.inbox.samples import sample_names
+from hookfast.resources.setting import Dashboard, settings_of
+from hookfast.resources.source import SourceSettings
 from hookfast.storage.inbox import source_stats
 
 routes = PageRouter(DASHBOARD)
 
 StoredSource = Annotated[SourceView, Depends(get_source)]
 
+SHOWN: Final = SettingsForm(settings_of(SourceSettings, Dashboard))
+TITLES: Final = {name: each.title for name, each in PROVIDERS.items()}
+"""The providers' names for people."""
+GENERATES_SECRET: Final = tuple(name for name, each in PROVIDERS.items() if each.lets_choose_secret)
+"""The providers that accept any secret, so that Hookfast can generate it."""
 _RECENT = Page(limit=10, after=None)
 
 
@@ -59,14 +67,14 @@ async def sources_page(
         stats=stats,
         provider=provider,
         tenant_id=tenant_id,
-        providers=source_fields.TITLES,
+        providers=TITLES,
     )
 
 
 @routes.get("/sources/new")
 async def new_source_page(view: PageView, _: Writer) -> Response:
     """Show the form for a new source."""
-    return await _new_form(view, source_fields.SHOWN.new_fields() | {"provider": "github"})
+    return await _new_form(view, SHOWN.new_fields() | {"provider": "github"})
 
 
 @routes.post("/sources/new")
@@ -74,7 +82,7 @@ async def add_source(view: PageView, audit: Audit, principal: Writer) -> Respons
     """Create a source. Only this answer shows a generated secret."""
     try:
         tenant = await choices.picked_in_form(view, "tenant_id", "tenant")
-        given = members(view.form, source_fields.SHOWN.settings.values()) | {
+        given = members(view.form, SHOWN.settings.values()) | {
             "tenant_id": tenant or view.tenant_id,
             "provider": view.form.get("provider", ""),
             "secrets": view.form.lines("secrets") or None,
@@ -83,7 +91,7 @@ async def add_source(view: PageView, audit: Audit, principal: Writer) -> Respons
     except (NotFound, InvalidInput, Conflict) as error:
         if isinstance(error, NotFound):
             error = InvalidInput.at("/tenant_id", "there is no such tenant")
-        typed = source_fields.SHOWN.submitted_fields(view.form)
+        typed = SHOWN.submitted_fields(view.form)
         typed |= {name: view.form.get(name, "") for name in ("tenant_id", "provider")}
         return await _new_form(view, typed, error)
     return secret_page(created, view, rotated=False)
@@ -92,7 +100,7 @@ async def add_source(view: PageView, audit: Audit, principal: Writer) -> Respons
 def secret_page(source: CreatedSource, view: View, *, rotated: bool) -> Response:
     """Render the only page that shows a generated secret."""
     view.result_path = f"/dashboard/sources/{source.id}"
-    provider = source_fields.TITLES[source.provider]
+    provider = TITLES[source.provider]
     return view.render("source_secret.html", source=source, provider=provider, rotated=rotated)
 
 
@@ -103,8 +111,8 @@ async def source_page(source: StoredSource, view: PageView, principal: Reader) -
     return view.render(
         "source.html",
         source=source,
-        groups=source_fields.SHOWN.groups.values(),
-        provider=source_fields.TITLES[source.provider],
+        groups=SHOWN.groups.values(),
+        provider=TITLES[source.provider],
         sample=sample_names(source.provider)[0],
         stats=await get_source_stats(source.id, view.context, principal),
         recent=(await list_inbox(_RECENT, view.context, principal, source_id=source.id)).data,
@@ -114,7 +122,7 @@ async def source_page(source: StoredSource, view: PageView, principal: Reader) -
 @routes.get("/sources/{source_id}/settings")
 async def settings_page(view: PageView, _: Writer, source: StoredSource) -> Response:
     """Show the form with the settings of a source."""
-    return _settings_form(view, source, source_fields.SHOWN.stored_fields(source))
+    return _settings_form(view, source, SHOWN.stored_fields(source))
 
 
 @routes.post("/sources/{source_id}/settings")
@@ -124,12 +132,12 @@ async def change_settings(
     """Save the settings of a source that differ from the stored ones."""
     try:
         check_unchanged(view.form, source.updated_at)
-        given = members(view.form, source_fields.SHOWN.settings.values())
+        given = members(view.form, SHOWN.settings.values())
         patch = changed_members(given, source)
         if patch:
             await change_source(source.id, patch, view.context, audit, principal)
     except (InvalidInput, Conflict) as error:
-        return _settings_form(view, source, source_fields.SHOWN.submitted_fields(view.form), error)
+        return _settings_form(view, source, SHOWN.submitted_fields(view.form), error)
     notice = "The settings are saved." if patch else "Nothing changed."
     return view.redirect(f"/dashboard/sources/{source.id}", notice)
 
@@ -141,11 +149,11 @@ async def _new_form(
     return view.render_form(
         "source_new.html",
         error=error,
-        label=source_fields.SHOWN.label,
+        label=SHOWN.label,
         fields={"tenant_id": None} | fields,
-        settings=source_fields.SHOWN.settings.values(),
-        providers=source_fields.TITLES,
-        generates_secret=[source_fields.TITLES[each] for each in source_fields.GENERATES_SECRET],
+        settings=SHOWN.settings.values(),
+        providers=TITLES,
+        generates_secret=[TITLES[each] for each in GENERATES_SECRET],
     )
 
 
@@ -155,9 +163,9 @@ def _settings_form(
     return view.render_form(
         "source_settings.html",
         error=error,
-        label=source_fields.SHOWN.label,
+        label=SHOWN.label,
         source=source,
         seen=seen_version(source.updated_at),
-        settings=source_fields.SHOWN.settings.values(),
+        settings=SHOWN.settings.values(),
         fields=fields,
     )

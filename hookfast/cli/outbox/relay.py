@@ -15,7 +15,7 @@ from hookfast.cli.remote.remote import find_key, local_url_of_api
 from hookfast.cli.remote.times import parse_duration
 from hookfast.errors import Misconfigured
 from hookfast.logs import configure_logging
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 from hookfast.plural import pluralize
 from hookfast.settings.settings import Settings
 from hookfast.telemetry import exposition, instruments, providers

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.audit import SYSTEM, Actor, AuditAction, AuditedChange, differences
 from hookfast.ids import first_id_at, new_id
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.keyset import created_between, narrowest_first, newest_first
 from hookfast.storage.database.rows import fetch_all

@@ -9,7 +9,7 @@ import structlog
 
 from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import Cause, Circuit, State
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 from hookfast.telemetry import instruments
 
 log = structlog.get_logger()

@@ -2,8 +2,8 @@
 
 Each parameter of libpq is used, has no effect here, or is refused with what to do instead. Those
 that other drivers and hosting providers append are refused too: a parameter that is overlooked can
-be the one that was to protect the connection. Settings of the server pass if they can be set for a
-session; `options=-c%20name=value` sends any other.
+be the one that was to protect the connection. Any other name is a setting of the server, which
+refuses those that it does not know or that a session may not have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Final
 
 from hookfast.errors import Misconfigured
 from hookfast.settings.database_url import VARIABLE
-from hookfast.storage.database.session_settings import SESSION_SETTINGS
 
 USED: Final = frozenset(
     {
@@ -150,7 +149,6 @@ REFUSED: Final[Mapping[str, str]] = {
 _BOOLEANS: Final = ("1", "on", "yes", "0", "off", "no", "false", "False", "True")
 """Values of `ssl` that other drivers have, besides `true`, which libpq knows too."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*(?:\.[A-Za-z_][A-Za-z0-9_$]*)*")
-_KNOWN: Final = sorted(USED | SESSION_SETTINGS | set(NO_EFFECT) | set(ALIASES))
 
 
 def sort_out(parameters: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -169,10 +167,11 @@ def sort_out(parameters: Mapping[str, str]) -> tuple[dict[str, str], dict[str, s
                 used[name] = value
         elif name in NO_EFFECT:
             _check_value(name, value)
-        elif name.lower() in SESSION_SETTINGS or ("." in name and _NAME.fullmatch(name)):
-            settings[name] = value
+        elif name in REFUSED:
+            raise refusal(name, REFUSED[name])
         else:
-            raise refusal(name, REFUSED.get(name) or _unknown(name))
+            _check_setting(name)
+            settings[name] = value
     return used, settings
 
 
@@ -208,11 +207,10 @@ def _check_value(name: str, value: str) -> None:
         raise refusal(name, found.todo)
 
 
-def _unknown(name: str) -> str:
-    by_lower_case = {one.lower(): one for one in _KNOWN}
-    close = get_close_matches(name.lower(), by_lower_case, n=3, cutoff=0.7)
-    meant = f", or write {' or '.join(by_lower_case[one] for one in close)}" if close else ""
-    return (
-        "it is neither a parameter of libpq nor a setting of PostgreSQL's sessions; remove it"
-        f"{meant}"
-    )
+def _check_setting(name: str) -> None:
+    """Refuse what may be a misspelt parameter: the server would read it after the password was
+    sent over a connection without the TLS that was meant."""
+    close = get_close_matches(name.lower(), USED, n=1, cutoff=0.8)
+    meant = f", or write {close[0]}" if close else ""
+    if close or name.lower().startswith("ssl") or not _NAME.fullmatch(name):
+        raise refusal(name, f"it is neither a parameter of libpq nor a setting; remove it{meant}")

@@ -90,15 +90,11 @@ def _begin(connection: sqlite3.Connection, begin: Begin) -> None:
     that write half of the time, one transaction in a hundred then waits for 0.5 s, and here for
     0.03 s."""
     give_up_at = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            connection.execute(begin)
-        except sqlite3.OperationalError as error:
-            if not _is_busy(error) or time.monotonic() > give_up_at:
-                raise
-            time.sleep(_LOOK_SECONDS)
-        else:
+    while time.monotonic() <= give_up_at:
+        if _begins_at_once(connection, begin):
             return
+        time.sleep(_LOOK_SECONDS)
+    connection.execute(begin)
 
 
 def _begins_at_once(connection: sqlite3.Connection, begin: Begin) -> bool:

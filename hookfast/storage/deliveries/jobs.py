@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.actions import SENDING
 from hookfast.deliveries.job import JOB_WORKFLOW, JobInput, JobProgress, JobStatus, job_workflow_id
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.keyset import newest_first
 from hookfast.storage.database.rows import fetch_all, fetch_one

@@ -11,7 +11,7 @@ import structlog
 
 from hookfast.clock import rfc3339
 from hookfast.deliveries.transition import Transition, transitions
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 from hookfast.storage.deliveries.life_rows import LifeChange
 from hookfast.telemetry import instruments
 

@@ -194,41 +194,15 @@ async def _lock(
     connection: AsyncConnection, statement: Prepared, delivery_ids: Collection[str]
 ) -> dict[str, Locked]:
     rows = await statement.rows(connection, {"ids": sorted(delivery_ids)})
-    return {row[0]: _locked(*row) for row in rows}
+    return {row[0]: _locked(row) for row in rows}
 
 
-def _locked(
-    delivery_id: str,
-    event_id: str,
-    endpoint_id: str,
-    tenant_id: str,
-    event_type: str,
-    wake_count: int,
-    lane: str | None,
-    created_at: datetime,
-    deliver_at: datetime | None,
-    last_attempt_at: datetime,
-    last_result: str | None,
-    last_status_code: int | None,
-    last_duration_ms: float,
-    *state: Any,
-) -> Locked:
+def _locked(row: Sequence[Any]) -> Locked:
+    lane, created_at, deliver_at, last_attempt_at, last_result, status_code, duration_ms = row[6:13]
     answer = None
     if last_result is not None:
-        result = Result(last_result)
-        answer = LastAnswer(last_attempt_at, result, last_status_code, last_duration_ms)
-    return Locked(
-        delivery_id,
-        event_id,
-        endpoint_id,
-        tenant_id,
-        event_type,
-        wake_count,
-        life_of(state),
-        answer,
-        lane,
-        deliver_at or created_at,
-    )
+        answer = LastAnswer(last_attempt_at, Result(last_result), status_code, duration_ms)
+    return Locked._make((*row[:6], life_of(row), answer, lane, deliver_at or created_at))
 
 
 _WANTED = (

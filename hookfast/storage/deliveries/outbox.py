@@ -62,12 +62,17 @@ class PendingDelivery:
         return self.wake_count == 0
 
     @property
+    def emitted_at(self) -> datetime:
+        """When it was committed, or the time that it is scheduled for."""
+        return self.deliver_at or self.created_at
+
+    @property
     def due_from(self) -> datetime:
         """When its first attempt could begin: at its creation, unless it was scheduled for later or
         had to wait in its lane."""
         if self.life.place is not None and not self.life.attempts and self.life.due_at is not None:
             return self.life.due_at
-        return self.deliver_at or self.created_at
+        return self.emitted_at
 
     @property
     def has_workflow(self) -> bool:

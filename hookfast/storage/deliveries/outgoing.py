@@ -20,7 +20,6 @@ from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import Clock, utc_now
-from hookfast.deliveries.life import Life
 from hookfast.deliveries.retry_plan import PlanSpec
 from hookfast.endpoints.gate import Due, Gate, due_attempt
 from hookfast.errors import NotFound
@@ -28,13 +27,12 @@ from hookfast.signing.keyring import Keyring
 from hookfast.storage.circuits.circuits import gates
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.small_body import small_body
-from hookfast.storage.deliveries import life_rows
 from hookfast.storage.deliveries.bodies import StoredBody
 from hookfast.storage.deliveries.outbox import BatchLease, PendingDelivery, find_many_pending
 from hookfast.storage.endpoints import mappings
 from hookfast.storage.endpoints.endpoint_cache import CachedEndpoint, EndpointCache
 from hookfast.storage.inbox import inbox_entries
-from hookfast.storage.inbox.inbox_entries import RawHead
+from hookfast.storage.inbox.inbox_entries import RawRequest
 from hookfast.storage.tables import Event
 
 _E = Event.__table__.c
@@ -68,39 +66,41 @@ class OutgoingEvent:
     hops: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DeliveryWithEndpoint:
+    """A delivery's row, with its endpoint and the endpoint's gate as they were read."""
+
+    row: PendingDelivery
+    endpoint: CachedEndpoint
+    gate: Gate
+
+    @property
+    def delivery_id(self) -> str:
+        """The delivery's id."""
+        return self.row.delivery_id
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
+class Outgoing(DeliveryWithEndpoint):
     """Everything that one attempt of a delivery needs, except for a large body. `raw` is the
     original inbound request if the delivery forwards it unchanged. `mapping` makes the body if the
     payload is `mapped`; None: the subscription's is not known. `plan` is the retry plan that the
-    delivery started with. `emitted_at` is when the delivery was committed, or the time it is
-    scheduled for; `due_from` is the same, or when it became the head of its lane. `batch_id` is the
-    batch that took its first attempt. `life` and `gate` are as of `read_at`, in the event loop's
-    time."""
+    delivery started with. Row and gate are as of `read_at`, in the event loop's time."""
 
-    delivery_id: str
-    event_type: str
-    emitted_at: datetime
-    due_from: datetime
-    payload: str
     event: OutgoingEvent
-    endpoint: CachedEndpoint
-    gate: Gate
-    raw: RawHead | None
+    raw: RawRequest | None
     mapping: str | None
     plan: PlanSpec
-    batch_id: str | None
-    life: Life
     read_at: float
 
     @property
     def is_recent(self) -> bool:
-        """Whether `life` and `gate` are still valid without reading them again."""
+        """Whether row and gate are still valid without reading them again."""
         return asyncio.get_running_loop().time() - self.read_at <= FRESH_SECONDS
 
     def due(self, now: datetime, *, in_batch: bool = False) -> Due:
-        """Return the attempt that is due by `life` and `gate`, and whether it is sent."""
-        return due_attempt(self.life, self.gate, self.delivery_id, now, in_batch=in_batch)
+        """Return the attempt that is due by row and gate, and whether it is sent."""
+        return due_attempt(self.row.life, self.gate, self.delivery_id, now, in_batch=in_batch)
 
     @property
     def stored_body(self) -> StoredBody | None:
@@ -108,19 +108,10 @@ class Outgoing:
         event, raw = self.event, self.raw
         if raw is not None:
             return None if raw.damaged else StoredBody("inbox", raw.inbox_id, raw.size, raw.body)
-        if self.payload == "thin":
+        if self.row.payload == "thin":
             return None
         # also for `raw`, if the event came in through no source or its request is not kept any more
         return StoredBody("events", event.event_id, event.size, event.body)
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryWithEndpoint:
-    """An outbox row, with its endpoint and the endpoint's gate as they are now."""
-
-    row: PendingDelivery
-    endpoint: CachedEndpoint
-    gate: Gate
 
 
 class OutgoingLoader:
@@ -133,7 +124,7 @@ class OutgoingLoader:
         self._events: LRUCache[str, OutgoingEvent] = LRUCache(
             _CACHE_BYTES, getsizeof=lambda event: len(event.body or b"") + _EVENT_BYTES
         )
-        self._raws: LRUCache[str, RawHead] = LRUCache(
+        self._raws: LRUCache[str, RawRequest] = LRUCache(
             _CACHE_BYTES, getsizeof=lambda raw: len(raw.body or b"") + _RAW_BYTES
         )
 
@@ -171,13 +162,14 @@ class OutgoingLoader:
         raws = await self._load_raws(connection, rows, events)
         mapped = await _load_mappings(connection, rows)
         return [
-            _outgoing(
-                one,
-                event,
+            Outgoing(
+                row=one.row if batch is None else _given_to(batch, one.row),
+                endpoint=one.endpoint,
+                gate=one.gate,
+                event=event,
                 raw=raws.get(_raw_id(one.row, event) or ""),
                 mapping=mapped.get(one.row.subscription_id),
-                plan=plan,
-                batch=batch,
+                plan=one.endpoint.plan if plan is None else plan,
                 read_at=read_at,
             )
             for one in deliveries
@@ -212,10 +204,9 @@ class OutgoingLoader:
             rows = await find_many_pending(connection, list(before))
             known = await self.with_endpoints(connection, rows)
         return {
-            one.row.delivery_id: replace(
-                before[one.row.delivery_id],
-                life=one.row.life,
-                batch_id=one.row.batch_id,
+            one.delivery_id: replace(
+                before[one.delivery_id],
+                row=one.row,
                 gate=one.gate,
                 endpoint=one.endpoint,
                 read_at=read_at,
@@ -224,22 +215,11 @@ class OutgoingLoader:
         }
 
     async def refresh(self, outgoing: Outgoing) -> Outgoing:
-        """Read again what may have changed: the life, the gate and the endpoint. Raises NotFound if
-        the delivery no longer exists."""
-        endpoint_id, read_at = outgoing.endpoint.endpoint_id, asyncio.get_running_loop().time()
-        async with self._database.read(quick=True) as connection:
-            life = await life_rows.read(connection, outgoing.delivery_id)
-            current = await gates(connection, {endpoint_id})
-            endpoints = await self._endpoints.load(connection, current)
-        if life is None or endpoint_id not in current:
+        """Read again what may have changed. Raises NotFound if the delivery no longer exists."""
+        found = await self.refresh_many([outgoing])
+        if not found:
             raise NotFound(f"There is no delivery {outgoing.delivery_id}.")
-        return replace(
-            outgoing,
-            life=life,
-            gate=current[endpoint_id].gate,
-            endpoint=endpoints[endpoint_id],
-            read_at=read_at,
-        )
+        return found[outgoing.delivery_id]
 
     async def load_endpoint(self, endpoint_id: str) -> CachedEndpoint:
         """Return an endpoint in any state. Raises NotFound."""
@@ -277,7 +257,7 @@ class OutgoingLoader:
         connection: AsyncConnection,
         deliveries: Sequence[PendingDelivery],
         events: Mapping[str, OutgoingEvent],
-    ) -> dict[str, RawHead]:
+    ) -> dict[str, RawRequest]:
         """Return the original requests of the deliveries with payload style `raw`, by inbox id."""
         inbox_ids = {
             inbox_id
@@ -287,7 +267,7 @@ class OutgoingLoader:
         }
         found = {one: raw for one in inbox_ids if (raw := self._raws.get(one)) is not None}
         if missing := inbox_ids - found.keys():
-            loaded = await inbox_entries.raw_heads(connection, missing)
+            loaded = await inbox_entries.raw_requests(connection, missing, whole=False)
             self._raws.update({one: raw for one, raw in loaded.items() if not raw.damaged})
             found |= loaded
         return found
@@ -308,30 +288,6 @@ def _raw_id(row: PendingDelivery, event: OutgoingEvent) -> str | None:
     return event.inbox_id if row.payload == "raw" else None
 
 
-def _outgoing(
-    one: DeliveryWithEndpoint,
-    event: OutgoingEvent,
-    *,
-    raw: RawHead | None,
-    mapping: str | None,
-    plan: PlanSpec | None,
-    batch: BatchLease | None,
-    read_at: float,
-) -> Outgoing:
-    row, endpoint = one.row, one.endpoint
-    return Outgoing(
-        delivery_id=row.delivery_id,
-        event_type=row.event_type,
-        emitted_at=row.deliver_at or row.created_at,
-        due_from=row.due_from,
-        payload=row.payload,
-        event=event,
-        endpoint=endpoint,
-        gate=one.gate,
-        raw=raw,
-        mapping=mapping,
-        plan=endpoint.plan if plan is None else plan,
-        batch_id=row.batch_id if batch is None else batch.batch_id,
-        life=row.life if batch is None else replace(row.life, batch_until=batch.until),
-        read_at=read_at,
-    )
+def _given_to(batch: BatchLease, row: PendingDelivery) -> PendingDelivery:
+    life = replace(row.life, batch_until=batch.until)
+    return replace(row, batch_id=batch.batch_id, life=life)

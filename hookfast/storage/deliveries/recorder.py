@@ -22,7 +22,7 @@ from hookfast.deliveries.figures import Owner, Tally
 from hookfast.deliveries.lane import DeadLetterPolicy
 from hookfast.endpoints.circuit import Cause, Policy
 from hookfast.errors import NotFound, Unavailable
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.engine import Database

@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.errors import TooManyRequests
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.emitting import event_quotas
 from hookfast.storage.emitting.event_quotas import Limits

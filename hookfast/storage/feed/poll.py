@@ -83,8 +83,7 @@ class PollPage:
     def size(self) -> int:
         """The bytes of the bodies of all items together, with those of their events."""
         return sum(
-            len(item.event.body) + (0 if item.raw is None else len(item.raw.body))
-            for item in self.items
+            len(item.event.body) + (0 if item.raw is None else item.raw.size) for item in self.items
         )
 
 

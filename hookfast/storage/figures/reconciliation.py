@@ -1,5 +1,5 @@
 """Compares gauges and the newest figures with the rows that they count, in bounded pieces, and
-corrects gauges that differ. `recount` compares everything at once, for tests.
+corrects gauges that differ.
 
 Each piece is read in one state of the database, so a difference is a fault, and never a change in
 between. It is corrected by adding the difference, which changes of the same gauge do not disturb.

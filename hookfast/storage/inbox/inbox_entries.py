@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import Select, Table, bindparam, func, insert, select, update
+from sqlalchemy import Table, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.storage.database.keyset import created_between, narrowest_first, newest_first
@@ -201,84 +201,45 @@ async def set_result(
 
 @dataclass(frozen=True, slots=True)
 class RawRequest:
-    """A received request, to be forwarded unchanged. A damaged one, which has no content here,
-    cannot be."""
-
-    body: bytes
-    content_type: str
-    headers: tuple[tuple[str, str], ...]
-    damaged: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RawHead:
     """A received request, to be forwarded unchanged, of `size` bytes; `body` is None if these are
-    many. A damaged one cannot be forwarded."""
+    many and were not asked for. A damaged one, which has no content here, cannot be forwarded."""
 
     inbox_id: str
-    content_type: str
-    headers: tuple[tuple[str, str], ...]
     size: int
     body: bytes | None
+    content_type: str
+    headers: tuple[tuple[str, str], ...]
     damaged: bool = False
 
 
 _IS_ONE = _C.id.in_(bindparam("ids", expanding=True))
-_REQUESTS = select(_C.id, _C.content_type, _C.headers, _C.body).where(_IS_ONE)
-_HEADS = select(_C.id, _C.content_type, _C.headers, *small_body(_C.body)).where(_IS_ONE)
-_Received = TypeVar("_Received", RawRequest, RawHead)
+_WHOLE = select(
+    _C.id, func.length(_C.body).label("size"), _C.body, _C.content_type, _C.headers
+).where(_IS_ONE)
+_HEADS = select(_C.id, *small_body(_C.body), _C.content_type, _C.headers).where(_IS_ONE)
 
 
 async def raw_requests(
-    connection: AsyncConnection, inbox_ids: Iterable[str]
+    connection: AsyncConnection, inbox_ids: Iterable[str], *, whole: bool = True
 ) -> dict[str, RawRequest]:
-    """Return the requests of these entries by id, without entries that are no longer kept."""
-    return await _received(
-        connection,
-        _REQUESTS,
-        sorted(inbox_ids),
-        read=lambda row, headers: RawRequest(row.body, row.content_type, headers),
-        damaged=lambda _: RawRequest(b"", "", (), damaged=True),
-    )
-
-
-async def raw_heads(connection: AsyncConnection, inbox_ids: Iterable[str]) -> dict[str, RawHead]:
-    """Return the requests of these entries by id, without large bodies, and without entries that
-    are no longer kept."""
-    return await _received(
-        connection,
-        _HEADS,
-        sorted(inbox_ids),
-        read=lambda row, headers: RawHead(row.id, row.content_type, headers, row.size, row.body),
-        damaged=lambda inbox_id: RawHead(inbox_id, "", (), 0, None, damaged=True),
-    )
-
-
-async def _received(
-    connection: AsyncConnection,
-    statement: Select[Any],
-    ids: list[str],
-    *,
-    read: Callable[[Any, tuple[tuple[str, str], ...]], _Received],
-    damaged: Callable[[str], _Received],
-) -> dict[str, _Received]:
-    """Return what `read` makes of the selected rows and their headers, by id; `damaged` makes it of
-    an entry whose headers cannot be read."""
-    found: dict[str, _Received] = {}
+    """Return the requests of these entries by id, without entries that are no longer kept, and if
+    not `whole` without large bodies."""
+    ids = sorted(inbox_ids)
+    found: dict[str, RawRequest] = {}
     try:
-        for row in await connection.execute(statement, {"ids": ids}):
+        for row in await connection.execute(_WHOLE if whole else _HEADS, {"ids": ids}):
             try:
                 headers = tuple((name, value) for name, value in row.headers)
             except (TypeError, ValueError):
-                found[row.id] = damaged(row.id)
+                found[row.id] = RawRequest(row.id, 0, b"", "", (), damaged=True)
             else:
-                found[row.id] = read(row, headers)
+                found[row.id] = RawRequest(row.id, row.size, row.body, row.content_type, headers)
         return found
     except ValueError:  # headers that are not JSON
         if len(ids) == 1:
-            return {ids[0]: damaged(ids[0])}
+            return {ids[0]: RawRequest(ids[0], 0, b"", "", (), damaged=True)}
     for one in ids:
-        found |= await _received(connection, statement, [one], read=read, damaged=damaged)
+        found |= await raw_requests(connection, [one], whole=whole)
     return found
 
 

@@ -15,7 +15,7 @@ from hookfast.clock import rfc3339
 from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
 from hookfast.endpoints.short_url import short_url
 from hookfast.events.operational import Kind, OperationalEvent
-from hookfast.logs.catalogue import Kind as LogKind
+from hookfast.logs.kind import Kind as LogKind
 from hookfast.owners.notice import NoticeKind
 from hookfast.storage.circuits.circuits import EndpointCircuit
 from hookfast.storage.database.after_commit import after_commit

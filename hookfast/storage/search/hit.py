@@ -48,7 +48,7 @@ class Scope:
         return self.endpoint_id is None and (tenant_id is None or self.sees(tenant_id))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One thing that was found. `exact`: its id, key, name or URL is the text that was searched,
     not only a part of it. `shown_with` is the id of the resource that shows it, if it has no page

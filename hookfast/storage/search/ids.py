@@ -49,13 +49,21 @@ _SHORTENED: Final[Mapping[Prefix, tuple[Table, ...]]] = {
 }
 """The ids that lists shorten and that have a page, with their tables."""
 
-_Find = Callable[[AsyncConnection, str, Scope], Awaitable[list[Hit]]]
+_Found = tuple[Hit, str | None] | None
+"""A hit, and the endpoint that it belongs to, if there is one."""
 
 
 async def find(connection: AsyncConnection, prefix: Prefix, id_: str, *, scope: Scope) -> list[Hit]:
     """Return what has this id, and shows what it belongs to."""
-    by_prefix = _FINDS.get(prefix)
-    return [] if by_prefix is None else await by_prefix(connection, id_, scope)
+    if prefix == "evt":
+        return await _event(connection, id_, scope)
+    find_one = _FINDS.get(prefix)
+    if find_one is None or (prefix == "key" and not scope.keys):
+        return []
+    if (found := await find_one(connection, id_)) is None:
+        return []
+    hit, endpoint_id = found
+    return [hit] if scope.sees(hit.tenant_id, endpoint_id) else []
 
 
 async def find_shortened(
@@ -101,23 +109,22 @@ def of_event(event: events.EventSummary) -> Hit:
     )
 
 
-async def _message(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+async def _message(connection: AsyncConnection, id_: str) -> _Found:
     """Return the delivery or the test with this message id."""
-    row = await deliveries.get(connection, id_) or await sent_tests.get(connection, id_)
-    if row is None or not scope.sees(row.tenant_id, row.endpoint_id):
-        return []
-    return [_of_delivery(row) if isinstance(row, Delivery) else _of_test(row)]
-
-
-def _of_test(row: SentTest) -> Hit:
-    return Hit(
+    if (row := await deliveries.get(connection, id_)) is not None:
+        return _of_delivery(row), row.endpoint_id
+    test = await sent_tests.get(connection, id_)
+    if test is None:
+        return None
+    hit = Hit(
         kind="test",
-        id=row.id,
-        title=row.event_type,
-        detail=answer_name(Result(row.result), row.status_code),
-        tenant_id=row.tenant_id,
-        shown_with=row.endpoint_id,
+        id=id_,
+        title=test.event_type,
+        detail=answer_name(Result(test.result), test.status_code),
+        tenant_id=test.tenant_id,
+        shown_with=test.endpoint_id,
     )
+    return hit, test.endpoint_id
 
 
 def _of_delivery(row: Delivery, *, attempt: int | None = None) -> Hit:
@@ -130,132 +137,116 @@ def _of_delivery(row: Delivery, *, attempt: int | None = None) -> Hit:
     )
 
 
-async def _attempt(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+async def _attempt(connection: AsyncConnection, id_: str) -> _Found:
     c = Attempt.__table__.c
     found = (await connection.execute(select(c.delivery_id, c.number).where(c.id == id_))).first()
     row = None if found is None else await deliveries.get(connection, found.delivery_id)
-    if found is None or row is None or not scope.sees(row.tenant_id, row.endpoint_id):
-        return []
-    return [_of_delivery(row, attempt=found.number)]
+    if found is None or row is None:
+        return None
+    return _of_delivery(row, attempt=found.number), row.endpoint_id
 
 
-async def _endpoint(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+async def _endpoint(connection: AsyncConnection, id_: str) -> _Found:
     row = await endpoints.get(connection, id_)
-    return [of_endpoint(row)] if row is not None and scope.sees(row.tenant_id, id_) else []
+    return None if row is None else (_of_endpoint(row, row.url if row.description else ""), id_)
 
 
-def of_endpoint(row: Endpoint, *, detail: str | None = None) -> Hit:
-    """Return the hit of an endpoint."""
+def _of_endpoint(row: Endpoint, detail: str | None) -> Hit:
     return Hit(
         kind="endpoint",
         id=row.id,
         title=row.description or row.url or "polled",
-        detail=(row.url if row.description else "") if detail is None else detail,
+        detail=detail or "",
         tenant_id=row.tenant_id,
     )
 
 
-async def _notice(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+async def _notice(connection: AsyncConnection, id_: str) -> _Found:
     c = Notice.__table__.c
     found = (await connection.execute(select(c.endpoint_id, c.kind).where(c.id == id_))).first()
     row = None if found is None else await endpoints.get(connection, found.endpoint_id)
-    if found is None or row is None or not scope.sees(row.tenant_id, row.id):
-        return []
-    return [of_endpoint(row, detail=f"notice to its owners: {found.kind}")]
+    if found is None or row is None:
+        return None
+    return _of_endpoint(row, f"notice to its owners: {found.kind}"), row.id
 
 
-async def _subscription(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+async def _subscription(connection: AsyncConnection, id_: str) -> _Found:
     row = await subscriptions.get(connection, id_)
-    if row is None or not scope.sees(row.tenant_id, row.endpoint_id):
-        return []
-    return [
-        Hit(
-            kind="subscription",
-            id=id_,
-            title=", ".join(row.events),
-            detail=row.endpoint_id,
-            tenant_id=row.tenant_id,
-            shown_with=row.endpoint_id,
-        )
-    ]
+    if row is None:
+        return None
+    hit = Hit(
+        kind="subscription",
+        id=id_,
+        title=", ".join(row.events),
+        detail=row.endpoint_id,
+        tenant_id=row.tenant_id,
+        shown_with=row.endpoint_id,
+    )
+    return hit, row.endpoint_id
 
 
-async def _tenant(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+async def _tenant(connection: AsyncConnection, id_: str) -> _Found:
     row = await tenants.get(connection, id_)
-    if row is None or not scope.sees(id_):
-        return []
-    return [Hit(kind="tenant", id=id_, title=row.name, tenant_id=id_)]
+    return None if row is None else (Hit("tenant", id_, row.name, tenant_id=id_), None)
 
 
-async def _source(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+async def _source(connection: AsyncConnection, id_: str) -> _Found:
     row = await sources.get(connection, id_)
-    if row is None or not scope.sees(row.tenant_id):
-        return []
-    return [
-        Hit(kind="source", id=id_, title=row.name, detail=row.provider, tenant_id=row.tenant_id)
-    ]
+    if row is None:
+        return None
+    return Hit("source", id_, row.name, row.provider, tenant_id=row.tenant_id), None
 
 
-async def _inbox_entry(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
-    rows = (await inbox_entries.summaries(connection, [id_])).values()
-    return [of_inbox_entry(row) for row in rows if scope.sees(row.tenant_id)]
+async def _inbox_entry(connection: AsyncConnection, id_: str) -> _Found:
+    row = (await inbox_entries.summaries(connection, [id_])).get(id_)
+    return None if row is None else (of_inbox_entry(row), None)
 
 
 def of_inbox_entry(row: inbox_entries.EntrySummary) -> Hit:
     """Return the hit of a received request."""
-    return Hit(
-        kind="inbox_entry",
-        id=row.id,
-        title=row.event_type,
-        detail=f"{row.status}; {row.key}",
-        tenant_id=row.tenant_id,
-    )
+    detail = f"{row.status}; {row.key}"
+    return Hit("inbox_entry", row.id, row.event_type, detail, tenant_id=row.tenant_id)
 
 
-async def _job(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+async def _job(connection: AsyncConnection, id_: str) -> _Found:
     row = await jobs.get(connection, id_)
-    if row is None or not scope.sees(row.tenant_id, row.filter.get("endpoint_id")):
-        return []
-    title = f"{row.kind}: {row.action}"
-    return [Hit(kind="job", id=id_, title=title, detail=row.status, tenant_id=row.tenant_id)]
+    if row is None:
+        return None
+    hit = Hit("job", id_, f"{row.kind}: {row.action}", row.status, tenant_id=row.tenant_id)
+    return hit, row.filter.get("endpoint_id")
 
 
-async def _api_key(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
-    row = await api_keys.get(connection, id_) if scope.keys else None
-    if row is None or not scope.sees(row.tenant_id):
-        return []
-    return [Hit(kind="api_key", id=id_, title=row.name, detail=row.scope, tenant_id=row.tenant_id)]
+async def _api_key(connection: AsyncConnection, id_: str) -> _Found:
+    row = await api_keys.get(connection, id_)
+    if row is None:
+        return None
+    return Hit("api_key", id_, row.name, row.scope, tenant_id=row.tenant_id), None
 
 
-async def _audit_entry(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+async def _audit_entry(connection: AsyncConnection, id_: str) -> _Found:
     c = AuditEntry.__table__.c
     columns = (c.action, c.resource_id, c.tenant_id)
     row = (await connection.execute(select(*columns).where(c.id == id_))).first()
-    if row is None or not scope.sees(row.tenant_id):
-        return []
-    return [
-        Hit(
-            kind="audit_entry",
-            id=id_,
-            title=row.action,
-            detail=row.resource_id,
-            tenant_id=row.tenant_id,
-            shown_with=row.resource_id,
-        )
-    ]
+    if row is None:
+        return None
+    hit = Hit(
+        kind="audit_entry",
+        id=id_,
+        title=row.action,
+        detail=row.resource_id,
+        tenant_id=row.tenant_id,
+        shown_with=row.resource_id,
+    )
+    return hit, None
 
 
-async def _retention_run(connection: AsyncConnection, id_: str, scope: Scope) -> list[Hit]:
+async def _retention_run(connection: AsyncConnection, id_: str) -> _Found:
     c = RetentionRun.__table__.c
     status = (await connection.execute(select(c.status).where(c.id == id_))).scalar()
-    sees = scope.tenant_id is None and scope.endpoint_id is None
-    if status is None or not sees:
-        return []
-    return [Hit(kind="retention_run", id=id_, title="retention run", detail=status)]
+    return None if status is None else (Hit("retention_run", id_, "retention run", status), None)
 
 
-_FINDS: Final[Mapping[Prefix, _Find]] = {
-    "evt": _event,
+_FINDS: Final[Mapping[Prefix, Callable[[AsyncConnection, str], Awaitable[_Found]]]] = {
     "dlv": _message,
     "att": _attempt,
     "ep": _endpoint,

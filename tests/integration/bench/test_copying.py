@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Table, func, select
 
+from bench import recount
 from bench.pages import copying, verifying
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import AttemptPlan, Trigger
@@ -14,7 +15,6 @@ from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import is_id, time_of
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
-from hookfast.storage.figures import recount
 from hookfast.storage.tables import Attempt, Delivery, Event
 from tests.integration.storage.retention.ended import MINUTES, NO_RETRIES, ended
 from tests.support.figures import count_rows

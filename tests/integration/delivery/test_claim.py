@@ -94,7 +94,7 @@ async def test_new_deliveries_go_into_the_batch_and_others_are_leased_alone(
     for one in claimed.batched:
         row = await delivery_row(database, one.delivery_id)
         assert (row.batch_id, row.batch_until) == ("btc_1", claimed.batch_until)
-        assert (one.batch_id, one.life.batch_until) == ("btc_1", claimed.batch_until)
+        assert (one.row.batch_id, one.row.life.batch_until) == ("btc_1", claimed.batch_until)
     for delivery in (alone, woken):
         row = await delivery_row(database, delivery)
         assert (row.batch_id, row.leased_until) == (None, claimed.leased_until)

@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import recount
 from hookfast.deliveries.facts import (
     Action,
     AttemptEnded,
@@ -44,7 +45,6 @@ from hookfast.storage.deliveries.life_rows import (
     life_of,
     values_of,
 )
-from hookfast.storage.figures import recount
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

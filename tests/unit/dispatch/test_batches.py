@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,10 +22,11 @@ pytestmark = pytest.mark.anyio
 
 def deliveries(count: int, *, first: int = 0) -> list[Outgoing]:
     endpoint = SimpleNamespace(endpoint_id="ep_1")
-    fields: dict[str, Any] = {name: None for name in Outgoing.__slots__}
+    fields: dict[str, Any] = {one.name: None for one in dataclasses.fields(Outgoing)}
     return [
-        Outgoing(**fields | {"delivery_id": f"dlv_{number}", "endpoint": endpoint})
+        Outgoing(**fields | {"row": row, "endpoint": endpoint})
         for number in range(first, first + count)
+        for row in [SimpleNamespace(delivery_id=f"dlv_{number}")]
     ]
 
 

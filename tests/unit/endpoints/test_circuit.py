@@ -115,7 +115,7 @@ def test_late_records_count_only_their_own_span() -> None:
 def test_success_resets_count_and_span() -> None:
     healed = after(Circuit(), *failing(4), result(30, succeeded=True))
     assert (healed.consecutive_failures, healed.first_failure_at) == (0, None)
-    assert healed.clean
+    assert healed.state is State.CLOSED
     # five more within 8 s: the failures before the success count for neither
     assert after(healed, *(result(40 + 2 * n) for n in range(5))).state is State.CLOSED
     assert after(healed, *(result(40 + 3 * n) for n in range(5))).state is State.OPEN

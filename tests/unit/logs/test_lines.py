@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from hookfast.logs import Shown, configure_logging
-from hookfast.logs.catalogue import Kind
+from hookfast.logs.kind import Kind
 from tests.support.log_lines import privacy_faults, schema_faults
 
 

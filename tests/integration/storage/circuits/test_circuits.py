@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from hookfast.endpoints.circuit import Cause, State, begin_probe
 from hookfast.endpoints.outage import CircuitInput
 from hookfast.events.operational import Kind
-from hookfast.logs.catalogue import Kind as LineKind
+from hookfast.logs.kind import Kind as LineKind
 from hookfast.storage.circuits import circuits
 from hookfast.storage.circuits.circuits import CircuitWorkflowRequests
 from hookfast.storage.database.engine import Database
@@ -120,7 +120,7 @@ async def test_successes_of_a_healthy_endpoint_write_nothing_and_wait_for_no_loc
     await record(database, endpoint, 0)
     await record(database, endpoint, 50, succeeded=True)
     healthy = await circuit_of(database, endpoint)
-    assert healthy.clean
+    assert (healthy.state, healthy.consecutive_failures) == (State.CLOSED, 0)
     if database.kind == "postgresql":  # SQLite has one writer
         async with database.write() as holding:
             await holding.execute(select(EndpointHealth.__table__).with_for_update())

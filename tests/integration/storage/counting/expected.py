@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import select
 
+from bench import recount
 from hookfast.deliveries.figures import Key, Tally
 from hookfast.storage.database.engine import Database
-from hookfast.storage.figures import recount
 from hookfast.storage.tables import Delivery
 
 _ENDED = "ended:"

@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Table, delete, func, select
 
+from bench import recount
 from hookfast.deliveries.figures import Numbers, minute_of, time_of_minute
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import time_of
 from hookfast.storage.counting import folding, gauges, reading
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
-from hookfast.storage.figures import recount
 from hookfast.storage.tables import Endpoint, Figure, FigureEntry
 from tests.integration.storage.deliveries.stored_lives import BEFORE, NOON, seed_life
 from tests.support.figures import count_rows

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bench import recount
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import AttemptPlan, Trigger
 from hookfast.deliveries.figures import Owner, State, Tally, time_of_minute
@@ -21,7 +22,6 @@ from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.storage.events import new_events
-from hookfast.storage.figures import recount
 from tests.integration.storage.deliveries.ordered import api, emit_with, rows, seed_ordered
 from tests.integration.storage.retention.ended import ended
 from tests.support.seed import attempt_rows

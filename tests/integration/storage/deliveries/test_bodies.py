@@ -24,7 +24,7 @@ from hookfast.storage.deliveries.bodies import (
     StoredBody,
 )
 from hookfast.storage.deliveries.outgoing import OutgoingLoader
-from hookfast.storage.inbox.inbox_entries import raw_heads
+from hookfast.storage.inbox.inbox_entries import raw_requests
 from hookfast.storage.tables import Event
 from tests.support.seed import EVENT_TYPE, KEYRING, seed_delivery, seed_endpoint
 from tests.support.seed_inbox import seed_entry
@@ -93,7 +93,7 @@ async def test_large_request_is_loaded_without_its_body(database: Database) -> N
     small = await seed_entry(database, source, tenant, body=b"s" * SMALL_BYTES)
     large = await seed_entry(database, source, tenant, body=b"l" * (SMALL_BYTES + 1))
     async with database.read() as connection:
-        heads = await raw_heads(connection, [small, large])
+        heads = await raw_requests(connection, [small, large], whole=False)
     assert heads[small].body == b"s" * SMALL_BYTES
     assert (heads[large].size, heads[large].body) == (SMALL_BYTES + 1, None)
     assert heads[large].headers == (("x-github-event", "push"),)

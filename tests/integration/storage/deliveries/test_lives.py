@@ -18,7 +18,7 @@ from hookfast.deliveries.life import Life, Phase, apply_fact, next_step
 from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
 from hookfast.events.operational import Kind
-from hookfast.logs.catalogue import Kind as LineKind
+from hookfast.logs.kind import Kind as LineKind
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import life_rows, lives
 from tests.integration.storage.circuits.stored_circuits import notified

@@ -48,12 +48,12 @@ async def test_refreshing_reads_the_life_and_the_gate_again(
     async with database.write() as connection:
         await actions.request(connection, loaded.delivery_id, "cancel", now=utc_now())
         await endpoint_state.pause(connection, endpoint, now=utc_now())
-    assert (loaded.life.phase, loaded.gate.endpoint_state) == (
+    assert (loaded.row.life.phase, loaded.gate.endpoint_state) == (
         Phase.WAITING,
         EndpointState.ENABLED,
     )
     refreshed = await loader.refresh(loaded)
-    assert (refreshed.life.phase, refreshed.gate.endpoint_state) == (
+    assert (refreshed.row.life.phase, refreshed.gate.endpoint_state) == (
         Phase.CANCELLED,
         EndpointState.PAUSED,
     )
@@ -89,9 +89,9 @@ async def test_reading_a_batch_again_finds_changes_of_its_deliveries(
         await Recorder(database).record(record)
     found = await loader.refresh_many(loaded)
     changed, other = [found[one] for one in ids]
-    assert changed.life == await stored_life(database, ids[0])
-    assert (other.life.batch_until, other.batch_id) == (until, "btc_1")
-    assert changed.batch_id == {"taken": "btc_2", "given back": None}.get(change, "btc_1")
+    assert changed.row.life == await stored_life(database, ids[0])
+    assert (other.row.life.batch_until, other.row.batch_id) == (until, "btc_1")
+    assert changed.row.batch_id == {"taken": "btc_2", "given back": None}.get(change, "btc_1")
     assert changed.read_at > loaded[0].read_at
 
 

@@ -22,7 +22,7 @@ from hookfast.endpoints.circuit import Cause, Circuit, Policy, State
 from hookfast.errors import NotFound
 from hookfast.events.operational import Kind as OperationalKind
 from hookfast.ids import new_id
-from hookfast.logs.catalogue import Kind as LineKind
+from hookfast.logs.kind import Kind as LineKind
 from hookfast.storage.circuits import circuits
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import life_rows, lives

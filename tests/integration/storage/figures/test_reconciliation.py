@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Table, and_, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bench import recount
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import Action, Held
 from hookfast.deliveries.outcome import Reason
@@ -18,7 +19,7 @@ from hookfast.storage.counting import folding, gauges, totals
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
 from hookfast.storage.deliveries import lives
-from hookfast.storage.figures import reconciliation, recount
+from hookfast.storage.figures import reconciliation
 from hookfast.storage.figures.reconciliation import Drift
 from hookfast.storage.retention import daily_dead_letters
 from hookfast.storage.tables import Delivery, FigureEntry, Gauge

@@ -272,9 +272,7 @@ REFUSED = {
     "sslmod=verify-full": "or write sslmode",
     "SSLMODE=verify-full": "or write sslmode",
     "conect_timeout=3": "or write connect_timeout",
-    "statment_timeout=3": "or write statement_timeout",
-    "foo=s3cret": "remove it",
-    "shared_buffers=1GB": "remove it",  # no session can set it
+    "ssl_ca=s3cret": "remove it",
     "%20x=s3cret": "no name of a parameter",
     "sslmode=require&sslmode=disable": "twice",
     "ssl=true&sslmode=disable": "another name",

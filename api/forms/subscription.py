@@ -1,11 +1,14 @@
-"""Validation of the content filter of a subscription, and of example events to try it on."""
+"""Validation of what a subscription has: its content filter, also with example events, and its
+payload together with its mapping."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from hookfast.deliveries.mapping import LIMITS, check_mapping
 from hookfast.errors import InvalidInput
 from hookfast.events.filter import parse_filter
+from hookfast.resources.subscription import PayloadStyle
 from hookfast.strict_json import parser
 from hookfast.strict_json.parser import JsonValue
 
@@ -31,3 +34,18 @@ def parse_example(text: str, *, pointer: str) -> JsonValue:
     except InvalidInput as error:
         detail = error.message.replace("the body is", "this is")
         raise InvalidInput.at(pointer, detail, code=error.code) from None
+
+
+def check_payload(payload: PayloadStyle, mapping: str | None) -> None:
+    """Raise InvalidInput at `/mapping` unless a subscription may have this payload and mapping."""
+    if payload != "mapped":
+        if mapping is not None:
+            raise InvalidInput.at("/mapping", "a mapping needs the payload `mapped`; set that too")
+        return
+    if mapping is None:
+        raise InvalidInput.at(
+            "/mapping",
+            "the payload `mapped` needs a mapping: a JMESPath expression that makes the body, e.g. "
+            f"{LIMITS.example}",
+        )
+    check_mapping(mapping, pointer="/mapping")
