@@ -49,9 +49,9 @@ _DYNAMIC_CONFIG = {
     "worker.taskQueueScannerEnabled": False,
     "worker.historyScannerEnabled": False,
 }
-# By default a heap of 38 MiB grows to 81 before it is collected. This takes 3 % more of the
-# server's CPU per workflow, which is what fewer partitions and goroutines save. (A limit,
-# GOMEMLIMIT, would cost most when more is in use.)
+# By default the heap, of which 38 MiB are live, grows to 81 before the garbage collector runs. With
+# this, 87 MiB in all were resident beside the program's file, and 100 without. It takes 3 % more of
+# the server's CPU per workflow (17.3 ms, 16.8 without), which fewer partitions had saved (17.1).
 _GOGC = "50"
 _PORTS_TO_TRY = 200
 _LOG_LEVELS = {"debug": "info", "info": "warn", "warning": "warn", "error": "error"}
