@@ -42,7 +42,9 @@ _FIND_EVENTS = select(
     _E.hops,
 ).where(_E.id.in_(bindparam("ids", expanding=True)))
 
-_CACHE_BYTES = 8 * 1024 * 1024
+# 1,700 small events, many more than a worker has in hand. With 8 MiB it took 7 MiB more after
+# 20,000 deliveries (127 and 134).
+_CACHE_BYTES = 2 * 1024 * 1024
 _EVENT_BYTES = 700  # memory of a cached event, without its body
 _RAW_BYTES = 2_000  # memory of a cached request with its headers, without its body
 FRESH_SECONDS = 0.5

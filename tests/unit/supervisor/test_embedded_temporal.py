@@ -25,10 +25,29 @@ def _part(home: Path) -> Part:
         return server.part(log, fds=())
 
 
-def test_dev_server_caches_a_bounded_number_of_workflows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "value",
+    [
+        "history.hostLevelCacheMaxSize=1000",
+        'history.cacheTTL="10s"',
+        'history.cacheBackgroundEvict={"Enabled": true, "LoopInterval": "10s"}',
+    ],
+)
+def test_dev_server_caches_a_bounded_number_of_workflows_for_seconds(
+    tmp_path: Path, value: str
+) -> None:
     part = _part(tmp_path)
-    place = part.command.index("history.hostLevelCacheMaxSize=1000")
-    assert part.command[place - 1] == "--dynamic-config-value"
+    assert part.command[part.command.index(value) - 1] == "--dynamic-config-value"
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, "50"), ("200", "200")])
+def test_dev_server_collects_garbage_as_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str | None, used: str
+) -> None:
+    monkeypatch.delenv("GOGC", raising=False)
+    if given is not None:
+        monkeypatch.setenv("GOGC", given)
+    assert _part(tmp_path).environment["GOGC"] == used
 
 
 def test_dev_server_gets_our_search_attributes_and_no_temporal_variables(
