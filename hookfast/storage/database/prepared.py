@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from sqlalchemy import ARRAY, Column, Dialect, Insert, Select, Text, TextClause
@@ -36,15 +36,14 @@ _GUESSED: Final = 10
 """How many elements PostgreSQL expects in an array that it does not know. It plans a statement for
 fewer again at each execution (0.05 to 0.14 ms), so a shorter list of unique keys repeats the last
 one. Of other columns that would be wrong: it expects many rows for each element."""
-_FEW: Final = 4
-"""Up to this many rows, PostgreSQL gets each by itself; more rows are sent as arrays. Of a hundred,
-an event with its delivery then takes 30 µs of its CPU instead of 46, and a record 40 instead of
-53."""
 _FLOAT8: Final = 701
 """PostgreSQL's id of the type of our columns of numbers that are not whole."""
 _TIMES: Final = 500
 """The rows of a group have many times in common. So many are kept with their converted form."""
 _NOTHING: Final[Given] = {}
+_STATEMENTS: Final = 200
+"""The joined statements that are kept."""
+_NUMBER: Final = re.compile(r"\$(\d+)")
 _PARAMETER: Final = re.compile(r"\$(\d+)(?:::(TIMESTAMP WITH TIME ZONE|[A-Z]+))?")
 
 
@@ -84,25 +83,9 @@ class Prepared:
     async def each(self, connection: AsyncConnection, rows: Sequence[Given]) -> None:
         """Run the statement for each of these rows, of which there is at least one. An UPDATE has
         them in any order, and each changes another row."""
-        compiled = self._compiled_for(connection, rows[0])
-        sql, as_arrays = compiled.sql, False
-        if compiled.arrays is not None and len(rows) > _FEW:
-            sql, as_arrays = compiled.arrays, True
-        columns = compiled.columns(rows)
-        parameters: Any = tuple(columns) if as_arrays else list(zip(*columns, strict=True))
-        if is_observed(connection):
-            await connection.exec_driver_sql(sql, parameters)
-            return
-        driver = driver_of(connection)
-        try:
-            if compiled.on_sqlite:
-                await driver.run("executemany", sql, parameters)
-            elif as_arrays:
-                await driver.fetch(sql, *parameters)
-            else:
-                await driver.executemany(sql, parameters)
-        except Exception as error:
-            await raise_as_sqlalchemy(connection, error, sql)
+        writes = Writes()
+        writes.add(self, rows)
+        await writes.run(connection)
 
     def _compiled_for(self, connection: AsyncConnection, given: Given) -> _Compiled:
         dialect = connection.dialect
@@ -112,6 +95,78 @@ class Prepared:
             names = list(given) if self._by_names else None
             compiled = self._compiled[key] = compile_for(self.declared, dialect, names)
         return compiled
+
+
+class Writes:
+    """Rows to insert or update with several statements, no row twice and in any order. PostgreSQL
+    gets them as one statement: alone, an event with its delivery and figures takes one round trip
+    instead of three. Many rows are sent as arrays."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Prepared, Sequence[Given]]] = []
+
+    def add(self, statement: Prepared, rows: Sequence[Given]) -> None:
+        """Add rows for this statement, perhaps none."""
+        if rows:
+            self._parts.append((statement, rows))
+
+    async def run(self, connection: AsyncConnection) -> None:
+        """Write the rows that were added since the last run."""
+        parts = [(one._compiled_for(connection, rows[0]), rows) for one, rows in self._parts]
+        self._parts = []
+        if connection.dialect.name == "postgresql":
+            if parts:
+                await _write_together(connection, parts)
+            return
+        for compiled, rows in parts:
+            if is_observed(connection):
+                await connection.exec_driver_sql(compiled.sql, compiled.parameters(rows))
+                continue
+            try:
+                parameters = compiled.parameters(rows)
+                await driver_of(connection).run("executemany", compiled.sql, parameters)
+            except Exception as error:
+                await raise_as_sqlalchemy(connection, error, compiled.sql)
+
+
+async def _write_together(
+    connection: AsyncConnection, parts: Sequence[tuple[_Compiled, Sequence[Given]]]
+) -> None:
+    texts: list[tuple[str, int]] = []
+    parameters: list[Any] = []
+    for compiled, rows in parts:
+        if len(rows) == 1:
+            texts.append((compiled.sql, len(compiled.values)))
+            parameters += compiled.parameters(rows)[0]
+            continue
+        assert compiled.arrays is not None, compiled.sql  # noqa: S101 - it has rows
+        texts.append((compiled.arrays, len(compiled.values)))
+        missing = 0 if compiled.arrays.startswith("INSERT") else _GUESSED - len(rows)
+        # an UPDATE changes a row once, however often it is in the arrays
+        parameters += compiled.columns([*rows, *[rows[-1]] * missing])
+    sql = _joined(tuple(texts))
+    if is_observed(connection):
+        await connection.exec_driver_sql(sql, tuple(parameters))
+        return
+    try:
+        await driver_of(connection).fetch(sql, *parameters)
+    except Exception as error:
+        await raise_as_sqlalchemy(connection, error, sql)
+
+
+@lru_cache(_STATEMENTS)
+def _joined(parts: Sequence[tuple[str, int]]) -> str:
+    """Return one statement of several, each with its number of parameters."""
+    *first, last = [
+        _NUMBER.sub(partial(_moved, sum(count for _, count in parts[:position])), text)
+        for position, (text, _) in enumerate(parts)
+    ]
+    named = ", ".join(f"w{number} AS ({text})" for number, text in enumerate(first))
+    return f"WITH {named} {last}" if first else last
+
+
+def _moved(by: int, number: re.Match[str]) -> str:
+    return f"${int(number[1]) + by}"
 
 
 _Values = Callable[[Sequence[Given]], Sequence[Any]]
