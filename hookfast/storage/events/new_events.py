@@ -202,6 +202,13 @@ class Draft:
         return any(_is_dead(subscriber) for subscriber in self.subscribers)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is stored with `insert_drafts` alone, in one statement with others like it: it
+        claims no key, joins no lane, and has no dead letters to notify of."""
+        ordered = any(subscriber.ordered for subscriber in self.subscribers)
+        return self.key is None and not ordered and not self.has_dead
+
+    @property
     def sha256(self) -> str | None:
         """The hash of the event's content, None without an idempotency key."""
         return self.committed.sha256
