@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, cast
 
 from sqlalchemy import ARRAY, Column, Dialect, Insert, Select, Text, TextClause
 from sqlalchemy import bindparam as _bindparam
@@ -60,18 +61,7 @@ class Prepared:
         """Run the statement, and return its rows, as sequences of values."""
         compiled = self._compiled_for(connection, given)
         [parameters] = compiled.parameters([given])
-        if is_observed(connection):
-            result = await connection.exec_driver_sql(compiled.sql, parameters)
-            return compiled.converted(result.all() if result.returns_rows else ())
-        driver = driver_of(connection)
-        try:
-            if compiled.on_sqlite:
-                found = (await driver.run("execute", compiled.sql, parameters)).rows
-            else:
-                found = await driver.fetch(compiled.sql, *parameters)
-        except Exception as error:
-            await raise_as_sqlalchemy(connection, error, compiled.sql)
-        return compiled.converted(found)
+        return compiled.converted(await _run(connection, compiled.sql, parameters))
 
     async def mappings(
         self, connection: AsyncConnection, given: Given = _NOTHING
@@ -114,42 +104,27 @@ class Writes:
         """Write the rows that were added since the last run."""
         parts = [(one._compiled_for(connection, rows[0]), rows) for one, rows in self._parts]
         self._parts = []
-        if connection.dialect.name == "postgresql":
-            if parts:
-                await _write_together(connection, parts)
-            return
-        for compiled, rows in parts:
-            if is_observed(connection):
-                await connection.exec_driver_sql(compiled.sql, compiled.parameters(rows))
-                continue
-            try:
-                parameters = compiled.parameters(rows)
-                await driver_of(connection).run("executemany", compiled.sql, parameters)
-            except Exception as error:
-                await raise_as_sqlalchemy(connection, error, compiled.sql)
+        if connection.dialect.name == "sqlite":
+            for compiled, rows in parts:
+                await _run(connection, compiled.sql, compiled.parameters(rows), many=True)
+        elif parts:
+            texts, parameters = zip(*(compiled.part(rows) for compiled, rows in parts), strict=True)
+            await _run(connection, _joined(texts), tuple(chain.from_iterable(parameters)))
 
 
-async def _write_together(
-    connection: AsyncConnection, parts: Sequence[tuple[_Compiled, Sequence[Given]]]
-) -> None:
-    texts: list[tuple[str, int]] = []
-    parameters: list[Any] = []
-    for compiled, rows in parts:
-        if len(rows) == 1:
-            texts.append((compiled.sql, len(compiled.values)))
-            parameters += compiled.parameters(rows)[0]
-            continue
-        assert compiled.arrays is not None, compiled.sql  # noqa: S101 - it has rows
-        texts.append((compiled.arrays, len(compiled.values)))
-        missing = 0 if compiled.arrays.startswith("INSERT") else _GUESSED - len(rows)
-        # an UPDATE changes a row once, however often it is in the arrays
-        parameters += compiled.columns([*rows, *[rows[-1]] * missing])
-    sql = _joined(tuple(texts))
+async def _run(
+    connection: AsyncConnection, sql: str, parameters: Any, *, many: bool = False
+) -> Sequence[Any]:
+    """Run a statement, on SQLite for `many` tuples of parameters, and return its rows."""
     if is_observed(connection):
-        await connection.exec_driver_sql(sql, tuple(parameters))
-        return
+        result = await connection.exec_driver_sql(sql, parameters)
+        return result.all() if result.returns_rows else ()
+    driver = driver_of(connection)
     try:
-        await driver_of(connection).fetch(sql, *parameters)
+        if connection.dialect.name == "sqlite":
+            done = await driver.run("executemany" if many else "execute", sql, parameters)
+            return cast(Sequence[Any], done.rows)
+        return cast(Sequence[Any], await driver.fetch(sql, *parameters))
     except Exception as error:
         await raise_as_sqlalchemy(connection, error, sql)
 
@@ -183,7 +158,6 @@ class _Compiled:
     values: Sequence[_Values]
     names: Sequence[str]
     converters: Sequence[tuple[int, Callable[[Any], Any]]]
-    on_sqlite: bool
 
     def columns(self, rows: Sequence[Given]) -> list[Sequence[Any]]:
         """Return each parameter's values in these rows."""
@@ -194,6 +168,16 @@ class _Compiled:
         if not self.values:
             return [()] * len(rows)
         return list(zip(*self.columns(rows), strict=True))
+
+    def part(self, rows: Sequence[Given]) -> tuple[tuple[str, int], Sequence[Any]]:
+        """Return what PostgreSQL gets for these rows as a part of `Writes`: the text, with its
+        number of parameters, and the parameters."""
+        if len(rows) == 1:
+            return (self.sql, len(self.values)), self.parameters(rows)[0]
+        assert self.arrays is not None, self.sql  # noqa: S101 - it writes rows
+        # an UPDATE changes a row once, however often it is in the arrays
+        missing = 0 if self.arrays.startswith("INSERT") else _GUESSED - len(rows)
+        return (self.arrays, len(self.values)), self.columns([*rows, *[rows[-1]] * missing])
 
     def converted(self, rows: Sequence[Any]) -> Sequence[Any]:
         """Return these rows of the driver with Python's values."""
@@ -228,15 +212,8 @@ def compile_for(
         for position, column in enumerate(selected)
         if (convert := _result_converter(column.type, dialect)) is not None
     ]
-    on_sqlite = dialect.name == "sqlite"
-    return _Compiled(
-        sql,
-        _with_arrays(sql) if many else None,
-        values,
-        [column.key for column in selected],
-        converters,
-        on_sqlite,
-    )
+    arrays = _with_arrays(sql) if many else None
+    return _Compiled(sql, arrays, values, [column.key for column in selected], converters)
 
 
 def _with_arrays(sql: str) -> str | None:

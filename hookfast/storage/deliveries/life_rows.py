@@ -147,12 +147,6 @@ def life_of(row: Sequence[Any]) -> Life:
     )
 
 
-async def read(connection: AsyncConnection, delivery_id: str) -> Life | None:
-    """Return a delivery's life without locking its row."""
-    row = (await connection.execute(select(*COLUMNS).where(_C.id == delivery_id))).first()
-    return None if row is None else life_of(row)
-
-
 async def lock(connection: AsyncConnection, delivery_ids: Collection[str]) -> dict[str, Locked]:
     """Lock these deliveries until the transaction ends. Those without a row are left out."""
     return await _lock(connection, _LOCK, delivery_ids)
