@@ -140,12 +140,16 @@ class Claim:
     ) -> FreeRows:
         find = partial(self._fair.find, connection, now=now, room=self._room)
         self.was_limited = False
-        few = min(allowed.own, allowed.new) if allowed.least_urgent == Urgency.RETRY else 0
-        if allowed.batched and not self._behind and self._found < few // 2:
-            # Few rows wait: one search finds them all, which saves a statement of six.
-            found = await find(limit=few)
-            self._note_new(found, now)
-            return found
+        few = allowed.own if allowed.least_urgent == Urgency.JOB else 0
+        if allowed.least_urgent == Urgency.RETRY and allowed.batched:
+            few = min(allowed.own, allowed.new)
+        if not self._behind and self._found < few // 2:
+            # Few rows wait, most likely: one statement finds them all, in place of two for each
+            # urgency.
+            all_free = await self._fair.find_few(connection, limit=few, now=now, room=self._room)
+            if all_free is not None:
+                self._note_new(all_free, now)
+                return all_free
         found = await find(limit=allowed.own, least_urgent=allowed.least_urgent)
         if allowed.least_urgent == Urgency.JOB:
             self._note_new(found, now)

@@ -18,4 +18,4 @@ async def count_rows(database: Database) -> None:
         for table in (Figure, FigureEntry, Gauge, GaugeTotal):
             await connection.execute(delete(table.__table__))
         await recount.count_rows(connection, tally)
-        await entries.add(connection, tally)
+        await entries.write(connection, tally.numbers())

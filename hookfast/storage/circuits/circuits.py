@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from sqlalchemy import Table, and_, bindparam, case, func, null, or_, select, update
@@ -68,6 +68,7 @@ _SELECT = select(
     _HEALTH,
 ).join_from(_ENDPOINTS, _HEALTH, _E.id == _H.endpoint_id)
 _ONE = _SELECT.where(_E.id == bindparam("id"))
+_GATES_KEPT = 256  # most deliveries of a claim have the same few
 _DIRTY = (_H.consecutive_failures > 0) | (_H.circuit != State.CLOSED.value)
 _LOCKED = Prepared(
     _SELECT.where(AnyOf(_E.id, "ids") | (AnyOf(_E.id, "if_dirty") & _DIRTY))
@@ -182,18 +183,13 @@ def _state_of(state: str, deleted_at: datetime | None) -> EndpointState:
 
 # -- the gate -----------------------------------------------------------------------------------
 
+GATE = (
+    *(_E.state, _E.deleted_at, _E.updated_at, _E.rate_limit_per_second),
+    *(_H.circuit, _H.probe_delivery_id, _H.drain_rate, _H.next_probe_at),
+)
+"""The columns that `endpoint_gate` reads, in this order."""
 _GATES = Prepared(
-    select(
-        _E.id,
-        _E.state,
-        _E.deleted_at,
-        _E.updated_at,
-        _E.rate_limit_per_second,
-        _H.circuit,
-        _H.probe_delivery_id,
-        _H.drain_rate,
-        _H.next_probe_at,
-    )
+    select(_E.id, *GATE)
     .join_from(_ENDPOINTS, _HEALTH, _E.id == _H.endpoint_id, isouter=True)
     .where(AnyOf(_E.id, "ids"))
 )
@@ -213,20 +209,30 @@ async def gates(
     connection: AsyncConnection, endpoint_ids: Iterable[str]
 ) -> dict[str, EndpointGate]:
     """Return the current gates of these endpoints."""
-    rows = await _GATES.mappings(connection, {"ids": sorted(endpoint_ids)})
-    return {
-        row["id"]: EndpointGate(_gate(row), row["updated_at"], row["next_probe_at"]) for row in rows
-    }
+    rows = await _GATES.rows(connection, {"ids": sorted(endpoint_ids)})
+    return {endpoint_id: endpoint_gate(*values) for endpoint_id, *values in rows}
 
 
-def _gate(row: Any) -> Gate:
-    return Gate(
-        endpoint_state=_state_of(row["state"], row["deleted_at"]),
-        state=State.CLOSED if row["circuit"] is None else State(row["circuit"]),
-        probe_delivery_id=row["probe_delivery_id"],
-        drain_rate=row["drain_rate"],
-        rate_limit_per_second=row["rate_limit_per_second"],
+@lru_cache(_GATES_KEPT)
+def endpoint_gate(
+    state: str,
+    deleted_at: datetime | None,
+    updated_at: datetime,
+    rate_limit_per_second: float | None,
+    circuit: str | None,
+    probe_delivery_id: str | None,
+    drain_rate: float | None,
+    next_probe_at: datetime | None,
+) -> EndpointGate:
+    """Return the gate in a row of `GATE`."""
+    gate = Gate(
+        endpoint_state=_state_of(state, deleted_at),
+        state=State.CLOSED if circuit is None else State(circuit),
+        probe_delivery_id=probe_delivery_id,
+        drain_rate=drain_rate,
+        rate_limit_per_second=rate_limit_per_second,
     )
+    return EndpointGate(gate, updated_at, next_probe_at)
 
 
 async def claim_probe(

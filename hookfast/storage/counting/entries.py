@@ -12,21 +12,22 @@ from typing import Final
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from hookfast.deliveries.figures import Key, Tally
-from hookfast.storage.database.prepared import Prepared
+from hookfast.deliveries.figures import Key
+from hookfast.storage.database.prepared import Prepared, Writes
 from hookfast.storage.tables import FigureEntry
 
 _NAMES: Final = (*Key._fields, "number")
 _INSERT: Final = Prepared(insert(FigureEntry.__table__))
 
 
-async def add(connection: AsyncConnection, tally: Tally) -> None:
-    """Write what was counted."""
-    await add_numbers(connection, tally.numbers())
-
-
-async def add_numbers(connection: AsyncConnection, numbers: Iterable[tuple[Key, int]]) -> None:
-    """Write these numbers."""
+def add(writes: Writes, numbers: Iterable[tuple[Key, int]]) -> None:
+    """Write these numbers, as a `Tally` has them, with the others of a transaction."""
     rows = [dict(zip(_NAMES, (*key, number), strict=True)) for key, number in numbers]
-    if rows:
-        await _INSERT.each(connection, rows)
+    writes.add(_INSERT, rows)
+
+
+async def write(connection: AsyncConnection, numbers: Iterable[tuple[Key, int]]) -> None:
+    """Write these numbers, in a transaction that inserts no others."""
+    writes = Writes()
+    add(writes, numbers)
+    await writes.run(connection)

@@ -11,8 +11,9 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from functools import lru_cache, partial
+from itertools import chain
+from typing import Any, Final, cast
 
 from sqlalchemy import ARRAY, Column, Dialect, Insert, Select, Text, TextClause
 from sqlalchemy import bindparam as _bindparam
@@ -36,15 +37,14 @@ _GUESSED: Final = 10
 """How many elements PostgreSQL expects in an array that it does not know. It plans a statement for
 fewer again at each execution (0.05 to 0.14 ms), so a shorter list of unique keys repeats the last
 one. Of other columns that would be wrong: it expects many rows for each element."""
-_FEW: Final = 4
-"""Up to this many rows, PostgreSQL gets each by itself; more rows are sent as arrays. Of a hundred,
-an event with its delivery then takes 30 µs of its CPU instead of 46, and a record 40 instead of
-53."""
 _FLOAT8: Final = 701
 """PostgreSQL's id of the type of our columns of numbers that are not whole."""
 _TIMES: Final = 500
 """The rows of a group have many times in common. So many are kept with their converted form."""
 _NOTHING: Final[Given] = {}
+_STATEMENTS: Final = 200
+"""The joined statements that are kept."""
+_NUMBER: Final = re.compile(r"\$(\d+)")
 _PARAMETER: Final = re.compile(r"\$(\d+)(?:::(TIMESTAMP WITH TIME ZONE|[A-Z]+))?")
 
 
@@ -61,18 +61,7 @@ class Prepared:
         """Run the statement, and return its rows, as sequences of values."""
         compiled = self._compiled_for(connection, given)
         [parameters] = compiled.parameters([given])
-        if is_observed(connection):
-            result = await connection.exec_driver_sql(compiled.sql, parameters)
-            return compiled.converted(result.all() if result.returns_rows else ())
-        driver = driver_of(connection)
-        try:
-            if compiled.on_sqlite:
-                found = (await driver.run("execute", compiled.sql, parameters)).rows
-            else:
-                found = await driver.fetch(compiled.sql, *parameters)
-        except Exception as error:
-            await raise_as_sqlalchemy(connection, error, compiled.sql)
-        return compiled.converted(found)
+        return compiled.converted(await _run(connection, compiled.sql, parameters))
 
     async def mappings(
         self, connection: AsyncConnection, given: Given = _NOTHING
@@ -84,25 +73,9 @@ class Prepared:
     async def each(self, connection: AsyncConnection, rows: Sequence[Given]) -> None:
         """Run the statement for each of these rows, of which there is at least one. An UPDATE has
         them in any order, and each changes another row."""
-        compiled = self._compiled_for(connection, rows[0])
-        sql, as_arrays = compiled.sql, False
-        if compiled.arrays is not None and len(rows) > _FEW:
-            sql, as_arrays = compiled.arrays, True
-        columns = compiled.columns(rows)
-        parameters: Any = tuple(columns) if as_arrays else list(zip(*columns, strict=True))
-        if is_observed(connection):
-            await connection.exec_driver_sql(sql, parameters)
-            return
-        driver = driver_of(connection)
-        try:
-            if compiled.on_sqlite:
-                await driver.run("executemany", sql, parameters)
-            elif as_arrays:
-                await driver.fetch(sql, *parameters)
-            else:
-                await driver.executemany(sql, parameters)
-        except Exception as error:
-            await raise_as_sqlalchemy(connection, error, sql)
+        writes = Writes()
+        writes.add(self, rows)
+        await writes.run(connection)
 
     def _compiled_for(self, connection: AsyncConnection, given: Given) -> _Compiled:
         dialect = connection.dialect
@@ -112,6 +85,63 @@ class Prepared:
             names = list(given) if self._by_names else None
             compiled = self._compiled[key] = compile_for(self.declared, dialect, names)
         return compiled
+
+
+class Writes:
+    """Rows to insert or update with several statements, no row twice and in any order. PostgreSQL
+    gets them as one statement: alone, an event with its delivery and figures takes one round trip
+    instead of three. Many rows are sent as arrays."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Prepared, Sequence[Given]]] = []
+
+    def add(self, statement: Prepared, rows: Sequence[Given]) -> None:
+        """Add rows for this statement, perhaps none."""
+        if rows:
+            self._parts.append((statement, rows))
+
+    async def run(self, connection: AsyncConnection) -> None:
+        """Write the rows that were added since the last run."""
+        parts = [(one._compiled_for(connection, rows[0]), rows) for one, rows in self._parts]
+        self._parts = []
+        if connection.dialect.name == "sqlite":
+            for compiled, rows in parts:
+                await _run(connection, compiled.sql, compiled.parameters(rows), many=True)
+        elif parts:
+            texts, parameters = zip(*(compiled.part(rows) for compiled, rows in parts), strict=True)
+            await _run(connection, _joined(texts), tuple(chain.from_iterable(parameters)))
+
+
+async def _run(
+    connection: AsyncConnection, sql: str, parameters: Any, *, many: bool = False
+) -> Sequence[Any]:
+    """Run a statement, on SQLite for `many` tuples of parameters, and return its rows."""
+    if is_observed(connection):
+        result = await connection.exec_driver_sql(sql, parameters)
+        return result.all() if result.returns_rows else ()
+    driver = driver_of(connection)
+    try:
+        if connection.dialect.name == "sqlite":
+            done = await driver.run("executemany" if many else "execute", sql, parameters)
+            return cast(Sequence[Any], done.rows)
+        return cast(Sequence[Any], await driver.fetch(sql, *parameters))
+    except Exception as error:
+        await raise_as_sqlalchemy(connection, error, sql)
+
+
+@lru_cache(_STATEMENTS)
+def _joined(parts: Sequence[tuple[str, int]]) -> str:
+    """Return one statement of several, each with its number of parameters."""
+    *first, last = [
+        _NUMBER.sub(partial(_moved, sum(count for _, count in parts[:position])), text)
+        for position, (text, _) in enumerate(parts)
+    ]
+    named = ", ".join(f"w{number} AS ({text})" for number, text in enumerate(first))
+    return f"WITH {named} {last}" if first else last
+
+
+def _moved(by: int, number: re.Match[str]) -> str:
+    return f"${int(number[1]) + by}"
 
 
 _Values = Callable[[Sequence[Given]], Sequence[Any]]
@@ -128,7 +158,6 @@ class _Compiled:
     values: Sequence[_Values]
     names: Sequence[str]
     converters: Sequence[tuple[int, Callable[[Any], Any]]]
-    on_sqlite: bool
 
     def columns(self, rows: Sequence[Given]) -> list[Sequence[Any]]:
         """Return each parameter's values in these rows."""
@@ -139,6 +168,16 @@ class _Compiled:
         if not self.values:
             return [()] * len(rows)
         return list(zip(*self.columns(rows), strict=True))
+
+    def part(self, rows: Sequence[Given]) -> tuple[tuple[str, int], Sequence[Any]]:
+        """Return what PostgreSQL gets for these rows as a part of `Writes`: the text, with its
+        number of parameters, and the parameters."""
+        if len(rows) == 1:
+            return (self.sql, len(self.values)), self.parameters(rows)[0]
+        assert self.arrays is not None, self.sql  # noqa: S101 - it writes rows
+        # an UPDATE changes a row once, however often it is in the arrays
+        missing = 0 if self.arrays.startswith("INSERT") else _GUESSED - len(rows)
+        return (self.arrays, len(self.values)), self.columns([*rows, *[rows[-1]] * missing])
 
     def converted(self, rows: Sequence[Any]) -> Sequence[Any]:
         """Return these rows of the driver with Python's values."""
@@ -173,15 +212,8 @@ def compile_for(
         for position, column in enumerate(selected)
         if (convert := _result_converter(column.type, dialect)) is not None
     ]
-    on_sqlite = dialect.name == "sqlite"
-    return _Compiled(
-        sql,
-        _with_arrays(sql) if many else None,
-        values,
-        [column.key for column in selected],
-        converters,
-        on_sqlite,
-    )
+    arrays = _with_arrays(sql) if many else None
+    return _Compiled(sql, arrays, values, [column.key for column in selected], converters)
 
 
 def _with_arrays(sql: str) -> str | None:

@@ -170,7 +170,7 @@ class Transaction:
     """A transaction of `Connections`, as a context manager. It commits at the end of the block, or
     rolls back if that raises (the connection's own `rollback` is SQLAlchemy's, and changes
     nothing); after the commit, it calls the functions that `after_commit` collected. `alone`: its
-    statements run by themselves on PostgreSQL (see `Database.read`)."""
+    statements run by themselves on PostgreSQL (see `Database`)."""
 
     __slots__ = ("_alone", "_connection", "_connections", "_functions", "_quick")
 

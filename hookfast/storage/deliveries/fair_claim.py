@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice, zip_longest
 from math import ceil
+from operator import attrgetter
 from typing import TypeVar
 
 from sqlalchemy import TextClause, bindparam, text
@@ -80,33 +81,46 @@ _FREE = """
     AND (leased_until IS NULL OR leased_until < :now)
     ORDER BY id LIMIT :most
 """
-_COLUMNS = ", ".join(
-    f"d.{column.name if column.name != 'delivery_id' else 'id AS delivery_id'}"
-    for column in PENDING
-)
+_FEW = """
+    (SELECT * FROM deliveries WHERE started_at IS NULL
+     AND (leased_until IS NULL OR leased_until < :now)
+     ORDER BY urgency, tenant_id, endpoint_id, id LIMIT :most {lock}) AS deliveries
+"""
+_LOCK = "FOR UPDATE SKIP LOCKED"  # relays skip each other's rows
 
 
-def _typed(statement: str) -> Prepared:
-    clause: TextClause = text(statement).bindparams(bindparam("now", type_=UtcDateTime()))
+def _typed(rows: str) -> Prepared:
+    clause: TextClause = text(
+        f"SELECT {', '.join(map(str, PENDING))} FROM {rows}"  # noqa: S608 - no value
+        " JOIN endpoints ON endpoints.id = deliveries.endpoint_id"
+        " LEFT JOIN endpoint_health ON endpoint_health.endpoint_id = deliveries.endpoint_id"
+    ).bindparams(bindparam("now", type_=UtcDateTime()))
     return Prepared(clause.columns(*PENDING))
 
 
-_SQLITE = (
+@dataclass(frozen=True, slots=True)
+class _Statements:
+    """The endpoints that wait, the free rows of some endpoints, and the first free rows of all."""
+
+    pairs: Prepared
+    free: Prepared
+    few: Prepared
+
+
+_SQLITE = _Statements(
     Prepared(text(_PAIRS.format(cursors="json_each(:cursors)"))),
-    _typed(
-        f"SELECT {_COLUMNS} FROM json_each(:pairs)"  # noqa: S608
-        f" JOIN deliveries d ON d.id IN (SELECT id {_FREE})"
-    ),
+    _typed(f"json_each(:pairs) JOIN deliveries ON deliveries.id IN (SELECT id {_FREE})"),
+    _typed(_FEW.format(lock="")),
 )
-_POSTGRESQL = (
+_POSTGRESQL = _Statements(
     Prepared(
         text(_PAIRS.format(cursors="jsonb_array_elements(CAST(:cursors AS jsonb)) AS j(value)"))
     ),
     _typed(
-        f"SELECT {_COLUMNS} FROM jsonb_array_elements(CAST(:pairs AS jsonb)) AS j(value)"  # noqa: S608
-        # relays skip each other's rows
-        f" JOIN LATERAL (SELECT * {_FREE} FOR UPDATE SKIP LOCKED) d ON true"
+        "jsonb_array_elements(CAST(:pairs AS jsonb)) AS j(value)"
+        f" JOIN LATERAL (SELECT * {_FREE} {_LOCK}) AS deliveries ON true"
     ),
+    _typed(_FEW.format(lock=_LOCK)),
 )
 
 
@@ -199,6 +213,34 @@ class FairClaim:
             level = waiting.next_urgency
         return FreeRows(rows, more or len(rows) >= limit)
 
+    async def find_few(
+        self,
+        connection: AsyncConnection,
+        *,
+        limit: int,
+        now: datetime,
+        room: Callable[[str], int] = _no_bound,
+    ) -> FreeRows | None:
+        """Return all free rows as `find` does, but with one statement. None: there are `limit` or
+        more, so that some may have to wait for their turn."""
+        given = {"now": now, "most": limit}
+        rows = await _statements(connection).few.rows(connection, given)
+        if len(rows) >= limit:
+            return None
+        by_urgency: dict[int, dict[str, dict[str, list[PendingDelivery]]]] = {}
+        for pending in sorted(map(pending_from_row, rows), key=_BY_OWNER):
+            by_tenant = by_urgency.setdefault(pending.urgency, {})
+            by_endpoint = by_tenant.setdefault(pending.tenant_id, {})
+            by_endpoint.setdefault(pending.endpoint_id, []).append(pending)
+        found: list[PendingDelivery] = []
+        for urgency, by_tenant in by_urgency.items():
+            bound = room if urgency >= Urgency.FIRST else _no_bound
+            found += _in_turns(
+                _in_turns(own[: max(0, bound(endpoint))] for endpoint, own in by_endpoint.items())
+                for by_endpoint in by_tenant.values()
+            )
+        return FreeRows(found, more=False)
+
     async def _next_endpoints(
         self, connection: AsyncConnection, most_urgent: int, least_urgent: int
     ) -> _WaitingEndpoints | None:
@@ -209,7 +251,7 @@ class FairClaim:
             for (urgency, tenant), endpoint in self._after_endpoint.items()
             if urgency >= most_urgent
         ]
-        found = await _statements(connection)[0].rows(
+        found = await _statements(connection).pairs.rows(
             connection,
             {
                 "most_urgent": most_urgent,
@@ -248,7 +290,7 @@ class FairClaim:
                 "now": now,
                 "most": most,
             }
-            for row in await _statements(connection)[1].rows(connection, given):
+            for row in await _statements(connection).free.rows(connection, given):
                 pending = pending_from_row(row)
                 found.setdefault(pending.endpoint_id, []).append(pending)
         tenants = [
@@ -310,7 +352,7 @@ def _last(before: str, read: Sequence[str], skipped: Collection[str], most: int)
     return before if len(read) == most else ""
 
 
-def _statements(connection: AsyncConnection) -> tuple[Prepared, Prepared]:
+def _statements(connection: AsyncConnection) -> _Statements:
     return _POSTGRESQL if connection.dialect.name == "postgresql" else _SQLITE
 
 
@@ -319,8 +361,8 @@ def _in_turns(queues: Iterable[Iterable[_T]]) -> Iterator[_T]:
     return (one for turn in zip_longest(*queues) for one in turn if one is not None)
 
 
-def _id(row: PendingDelivery) -> str:
-    return row.delivery_id
+_id = attrgetter("delivery_id")
+_BY_OWNER = attrgetter("urgency", "tenant_id", "endpoint_id", "delivery_id")
 
 
 def _rounded_up(quota: int) -> int:

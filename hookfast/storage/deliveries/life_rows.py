@@ -14,7 +14,7 @@ from hookfast.deliveries.answer import LastAnswer
 from hookfast.deliveries.lane import Place
 from hookfast.deliveries.life import Life, Phase, Resend
 from hookfast.deliveries.outcome import DeliveryStatus, Reason, Result
-from hookfast.storage.database.prepared import AnyOf, Prepared
+from hookfast.storage.database.prepared import AnyOf, Prepared, Writes
 from hookfast.storage.tables import Delivery
 
 _DELIVERIES: Table = Delivery.__table__
@@ -147,12 +147,6 @@ def life_of(row: Sequence[Any]) -> Life:
     )
 
 
-async def read(connection: AsyncConnection, delivery_id: str) -> Life | None:
-    """Return a delivery's life without locking its row."""
-    row = (await connection.execute(select(*COLUMNS).where(_C.id == delivery_id))).first()
-    return None if row is None else life_of(row)
-
-
 async def lock(connection: AsyncConnection, delivery_ids: Collection[str]) -> dict[str, Locked]:
     """Lock these deliveries until the transaction ends. Those without a row are left out."""
     return await _lock(connection, _LOCK, delivery_ids)
@@ -165,29 +159,22 @@ async def lock_queued(
     return await _lock(connection, _LOCK_QUEUED, delivery_ids) if delivery_ids else {}
 
 
-async def save(
-    connection: AsyncConnection, changes: Collection[LifeChange], *, now: datetime
-) -> None:
+def save(writes: Writes, changes: Iterable[LifeChange], *, now: datetime) -> None:
     """Save deliveries whose workflows act on the result by themselves."""
-    if changes:
-        await _SAVE.each(connection, [values_of(one, now=now) for one in changes])
+    writes.add(_SAVE, [values_of(one, now=now) for one in changes])
 
 
-async def save_and_start(
-    connection: AsyncConnection, changes: Collection[LifeChange], *, now: datetime
-) -> None:
+def save_and_start(writes: Writes, changes: Iterable[LifeChange], *, now: datetime) -> None:
     """Save deliveries that were never in the outbox, and put them there as new ones."""
-    if changes:
-        await _SAVE_AND_START.each(connection, [values_of(one, now=now) for one in changes])
+    writes.add(_SAVE_AND_START, [values_of(one, now=now) for one in changes])
 
 
-async def save_and_wake(
-    connection: AsyncConnection, changes: Iterable[tuple[LifeChange, int]], *, now: datetime
+def save_and_wake(
+    writes: Writes, changes: Iterable[tuple[LifeChange, int]], *, now: datetime
 ) -> None:
     """Save deliveries, and put them into the outbox with an urgency each."""
     values = [values_of(one, now=now) | {"b_urgency": urgency} for one, urgency in changes]
-    if values:
-        await _SAVE_AND_WAKE.each(connection, values)
+    writes.add(_SAVE_AND_WAKE, values)
 
 
 async def _lock(

@@ -32,6 +32,7 @@ from hookfast.deliveries.messages import Urgency
 from hookfast.deliveries.outcome import Reason
 from hookfast.storage.counting import entries
 from hookfast.storage.database.after_commit import after_commit
+from hookfast.storage.database.prepared import Writes
 from hookfast.storage.deliveries import life_rows
 from hookfast.storage.deliveries.life_log import log_transitions, report_ended
 from hookfast.storage.deliveries.life_rows import LifeChange, Locked
@@ -62,6 +63,7 @@ async def apply(
     traces: Mapping[str, str] | None = None,
     dead_letters: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
     tally: Tally | None = None,
+    together_with: Writes | None = None,
 ) -> dict[str, LifeChange]:
     """Apply facts, each with its delivery's id, in order, to the current lives. Returns a change
     for every delivery that has a row. `locked` avoids locking the rows twice. Deliveries that end
@@ -73,7 +75,8 @@ async def apply(
     facts of deliveries in `batched` come from a batch: a delivered one is done, and any other
     continues in its own workflow, as does one that requested a workflow in the meantime.
     `dead_letters` says whether deliveries that end as dead letters leave their lanes. `tally` has
-    what the caller counted in this transaction, and is written with the changes.
+    what the caller counted in this transaction, and is written with the changes, as is
+    `together_with`.
     """
     facts = list(facts)
     attempted = {delivery_id for delivery_id, fact in facts if isinstance(fact, AttemptEnded)}
@@ -113,9 +116,11 @@ async def apply(
             silent.append(one)
         else:
             woken.append((one, urgency))
-    await life_rows.save(connection, silent, now=now)
-    await life_rows.save_and_wake(connection, woken, now=now)
-    await _count(connection, changed, tally or Tally())
+    writes = together_with or Writes()
+    life_rows.save(writes, silent, now=now)
+    life_rows.save_and_wake(writes, woken, now=now)
+    _count(writes, changed, tally or Tally())
+    await writes.run(connection)
     # before others move up, so that the lines are in the order of what happened
     if ended := [one for one in changed if one.ended]:
         after_commit(connection, partial(report_ended, ended, traces or {}))
@@ -194,9 +199,11 @@ async def advance(
     }
     new = [one for one in changes.values() if one.never_started]
     known = [(one, _urgency_of(one)) for one in changes.values() if not one.never_started]
-    await life_rows.save_and_start(connection, new, now=now)
-    await life_rows.save_and_wake(connection, known, now=now)
-    await _count(connection, changes.values(), Tally())
+    writes = Writes()
+    life_rows.save_and_start(writes, new, now=now)
+    life_rows.save_and_wake(writes, known, now=now)
+    _count(writes, changes.values(), Tally())
+    await writes.run(connection)
     after_commit(connection, partial(log_transitions, changes.values()))
     after = [
         replace(
@@ -210,11 +217,11 @@ async def advance(
     return changes
 
 
-async def _count(connection: AsyncConnection, changes: Iterable[LifeChange], tally: Tally) -> None:
-    """Count these changes, and write the tally in the transaction that saves them."""
+def _count(writes: Writes, changes: Iterable[LifeChange], tally: Tally) -> None:
+    """Count these changes, and write the tally with them."""
     for one in changes:
         count_change(tally, one)
-    await entries.add(connection, tally)
+    entries.add(writes, tally.numbers())
 
 
 def count_change(tally: Tally, change: LifeChange) -> None:

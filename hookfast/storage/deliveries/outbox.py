@@ -13,7 +13,6 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    BindParameter,
     ColumnElement,
     Select,
     Table,
@@ -22,6 +21,7 @@ from sqlalchemy import (
     case,
     func,
     literal,
+    null,
     select,
     update,
 )
@@ -29,17 +29,22 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.deliveries.life import Life
 from hookfast.deliveries.messages import Urgency
+from hookfast.storage.circuits.circuits import GATE, EndpointGate, endpoint_gate
+from hookfast.storage.database.prepared import AnyOf, Prepared
 from hookfast.storage.deliveries.life_rows import COLUMNS, life_of
-from hookfast.storage.tables import Delivery
+from hookfast.storage.tables import Delivery, Endpoint, EndpointHealth
 
 _DELIVERIES: Table = Delivery.__table__
 _C = _DELIVERIES.c
+_ENDPOINTS: Table = Endpoint.__table__
+_HEALTH: Table = EndpointHealth.__table__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingDelivery:
     """An outbox row, with what the relay needs to start or wake its workflow. `batch_id` is the
-    batch that took its first attempt; `last_duration_ms` is how long its last attempt took."""
+    batch that took its first attempt; `last_duration_ms` is how long its last attempt took; `gate`
+    is its endpoint's, as of the same statement."""
 
     delivery_id: str
     event_id: str
@@ -55,6 +60,7 @@ class PendingDelivery:
     batch_id: str | None
     last_duration_ms: float | None
     life: Life
+    gate: EndpointGate
 
     @property
     def new(self) -> bool:
@@ -89,46 +95,53 @@ class BatchLease:
     until: datetime
 
 
-_NAMES = tuple(field.name for field in fields(PendingDelivery) if field.name != "life")
-PENDING = (_C.id.label("delivery_id"), *(_C[name] for name in _NAMES[1:]), *COLUMNS)
+_NAMES = tuple(
+    field.name for field in fields(PendingDelivery) if field.name not in ("life", "gate")
+)
+PENDING = (*GATE, _C.id, *(_C[name] for name in _NAMES[1:]), *COLUMNS)
 """The columns that `pending_from_row` reads, in this order."""
 
 _TIME = _C.leased_until.type
-_IDS: BindParameter[Any] = bindparam("ids", expanding=True)
-_FIND_ALL = select(*PENDING).where(_C.id.in_(_IDS))
-_LEASE = (
-    update(_DELIVERIES).where(_C.id.in_(_IDS)).values(leased_until=bindparam("until", type_=_TIME))
+_WITH_IDS = AnyOf(_C.id, "ids")
+_FIND_ALL = Prepared(
+    select(*PENDING)
+    .join_from(_DELIVERIES, _ENDPOINTS, _C.endpoint_id == _ENDPOINTS.c.id)
+    .outerjoin(_HEALTH, _C.endpoint_id == _HEALTH.c.endpoint_id)
+    .where(_WITH_IDS)
 )
+_LEASE = update(_DELIVERIES).where(_WITH_IDS).values(leased_until=bindparam("until", type_=_TIME))
 _NOTHING_BEGAN = _C.wake_count == 0
-_LEASE_ALONE = _LEASE.values(
-    # the batch was lost, and will not request a workflow any more (see `has_workflow`)
-    batch_id=case((_NOTHING_BEGAN, None), else_=_C.batch_id),
-    batch_until=case((_NOTHING_BEGAN, None), else_=_C.batch_until),
+_LEASE_ALONE = Prepared(
+    _LEASE.values(
+        # the batch was lost, and will not request a workflow any more (see `has_workflow`)
+        batch_id=case((_NOTHING_BEGAN, null()), else_=_C.batch_id),
+        batch_until=case((_NOTHING_BEGAN, null()), else_=_C.batch_until),
+    )
 )
-_GIVE_TO_BATCH = _LEASE.values(
-    batch_id=bindparam("batch"), batch_until=bindparam("until", type_=_TIME)
+_GIVE_TO_BATCH = Prepared(
+    _LEASE.values(batch_id=bindparam("batch"), batch_until=bindparam("until", type_=_TIME))
 )
 
 
 def _unmarked(condition: ColumnElement[bool]) -> Select[tuple[str]]:
     """Select the rows with these ids that are in the outbox and fulfil the condition, locked. It is
     a common table expression, which PostgreSQL evaluates once when it locks rows."""
-    rows = select(_C.id).where(_C.id.in_(_IDS), _C.started_at.is_(None), condition)
+    rows = select(_C.id).where(_WITH_IDS, _C.started_at.is_(None), condition)
     found = rows.with_for_update(skip_locked=True).cte("unmarked")
     return select(found.c.id)
 
 
 # A row that was put back since then has to be relayed again. The lease does not matter: it may have
 # ended while Temporal was slow, and then a row that is only marked within it never leaves.
-_MARK = (
+_MARK = Prepared(
     update(_DELIVERIES)
     .where(_C.id.in_(_unmarked(_C.wake_count == bindparam("started_count"))))
-    .values(started_at=bindparam("now", type_=_TIME), leased_until=None)
+    .values(started_at=bindparam("now", type_=_TIME), leased_until=null())
 )
-_RELEASE = (
+_RELEASE = Prepared(
     update(_DELIVERIES)
     .where(_C.id.in_(_unmarked(_C.leased_until == bindparam("until", type_=_TIME))))
-    .values(leased_until=None)
+    .values(leased_until=null())
 )
 
 
@@ -143,11 +156,8 @@ async def lease(
     may make their first attempts until then. Without it, each row gets a workflow of its own."""
     if not delivery_ids:
         return
-    given: dict[str, object] = {"ids": list(delivery_ids), "until": until}
-    if batch_id is None:
-        await connection.execute(_LEASE_ALONE, given)
-    else:
-        await connection.execute(_GIVE_TO_BATCH, given | {"batch": batch_id})
+    given: dict[str, object] = {"ids": delivery_ids, "until": until, "batch": batch_id}
+    await (_LEASE_ALONE if batch_id is None else _GIVE_TO_BATCH).rows(connection, given)
 
 
 async def find_many_pending(
@@ -157,8 +167,8 @@ async def find_many_pending(
     Those without a row are left out."""
     if not delivery_ids:
         return []
-    found = await connection.execute(_FIND_ALL, {"ids": list(delivery_ids)})
-    return [pending_from_row(row) for row in found]
+    rows = await _FIND_ALL.rows(connection, {"ids": delivery_ids})
+    return [pending_from_row(row) for row in rows]
 
 
 async def mark_started(
@@ -172,8 +182,8 @@ async def mark_started(
     locked by another transaction are skipped: it records their first attempt, which marks them
     too."""
     if delivery_ids:
-        given = {"ids": list(delivery_ids), "started_count": wake_count, "now": now}
-        await connection.execute(_MARK, given)
+        given = {"ids": delivery_ids, "started_count": wake_count, "now": now}
+        await _MARK.rows(connection, given)
 
 
 async def release(
@@ -181,7 +191,7 @@ async def release(
 ) -> None:
     """End the leases of deliveries that were leased together and could not be started now."""
     if delivery_ids:
-        await connection.execute(_RELEASE, {"ids": list(delivery_ids), "until": leased_until})
+        await _RELEASE.rows(connection, {"ids": delivery_ids, "until": leased_until})
 
 
 async def leave_batch(
@@ -280,5 +290,5 @@ _WOKEN = {"started_at": None, "leased_until": None, "wake_count": _C.wake_count 
 
 def pending_from_row(row: Sequence[Any]) -> PendingDelivery:
     """Return the delivery in a row of `PENDING`."""
-    columns = dict(zip(_NAMES, row, strict=False))  # the life follows
-    return PendingDelivery(**columns, life=life_of(row))
+    columns = dict(zip(_NAMES, row[len(GATE) :], strict=False))  # the life follows
+    return PendingDelivery(**columns, life=life_of(row), gate=endpoint_gate(*row[: len(GATE)]))

@@ -27,7 +27,7 @@ from hookfast.storage.circuits import circuits
 from hookfast.storage.database.after_commit import after_commit
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
-from hookfast.storage.database.prepared import Prepared
+from hookfast.storage.database.prepared import Prepared, Writes
 from hookfast.storage.deliveries import attempts, life_rows, lives, permits
 from hookfast.storage.deliveries.life_rows import LifeChange, Locked
 from hookfast.storage.endpoints import endpoint_health, endpoint_state
@@ -148,9 +148,8 @@ async def _write(
         if record.ended.attempt_id not in known and record.delivery_id in locked
     }
     new = sorted(by_id.values(), key=lambda record: (record.delivery_id, record.ended.started_at))
-    if new:
-        rows = [_attempt_row(one, locked[one.delivery_id].endpoint_id) for one in new]
-        await _ADD.each(connection, rows)
+    writes = Writes()
+    writes.add(_ADD, [_attempt_row(one, locked[one.delivery_id].endpoint_id) for one in new])
     facts = [(record.delivery_id, record.ended) for record in new]
     changes: dict[str, LifeChange] = {}
     # before `apply`, so that a delivery's last attempt is logged before its end
@@ -166,6 +165,7 @@ async def _write(
         traces={one.delivery_id: one.trace_id for one in new if one.trace_id is not None},
         dead_letters=dead_letters,
         tally=_tally(new, locked),
+        together_with=writes,
     )
     # an operational event, or the next delivery of a lane
     waiting = any(one.died or one.left_lane for one in changes.values())

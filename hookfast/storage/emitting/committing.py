@@ -3,7 +3,7 @@ within their tenant's quota, notifies operators of dead letters, counts and logs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -57,6 +57,12 @@ async def store(connection: AsyncConnection, drafts: Sequence[Draft], limits: Li
         ours = [draft for draft in ours if draft.committed.id not in rejected]
     await insert_drafts(connection, ours)
     return Stored(ours, by_key, rejected)
+
+
+def is_one_statement(drafts: Iterable[Draft], limits: Limits) -> bool:
+    """Whether storing these few drafts takes one statement on PostgreSQL. It needs no transaction
+    around it: a crash leaves either the events with all of their deliveries, or nothing."""
+    return all(draft.is_plain and draft.event.tenant_id not in limits for draft in drafts)
 
 
 def report_committed(connection: AsyncConnection, drafts: Sequence[Draft], *, origin: str) -> None:

@@ -27,7 +27,12 @@ from hookfast.storage.database.doorbell import Doorbell
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.group_commit import GroupCommit
 from hookfast.storage.emitting import event_quotas
-from hookfast.storage.emitting.committing import notify_dead, report_committed, store
+from hookfast.storage.emitting.committing import (
+    is_one_statement,
+    notify_dead,
+    report_committed,
+    store,
+)
 from hookfast.storage.emitting.event_quotas import EventQuotas, Limits
 from hookfast.storage.events.catalogue import EventCatalogue
 from hookfast.storage.events.fan_out import Audience, Subscriber, find_subscribers
@@ -201,8 +206,9 @@ class Emitter:
             rejected: dict[str, HookfastError] = {}
             drafts = [one for group in decisions for one in group if isinstance(one, Draft)]
             if drafts:
-                rows = sum(1 + draft.committed.deliveries for draft in drafts)
-                async with self._database.write(quick=rows <= _QUICK_ROWS) as connection:
+                quick = sum(1 + draft.committed.deliveries for draft in drafts) <= _QUICK_ROWS
+                alone = quick and is_one_statement(drafts, facts.limits)
+                async with self._database.write(quick=quick, alone=alone) as connection:
                     stored = await store(connection, drafts, facts.limits)
                     await notify_dead(connection, stored.drafts, now=self._clock())
                     report_committed(connection, stored.drafts, origin="api")

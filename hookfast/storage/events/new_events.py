@@ -21,7 +21,7 @@ from hookfast.errors import Unavailable
 from hookfast.events.envelope import full_body
 from hookfast.ids import new_id
 from hookfast.storage.counting import entries
-from hookfast.storage.database.prepared import Prepared
+from hookfast.storage.database.prepared import Prepared, Writes
 from hookfast.storage.events import idempotency_keys, lanes
 from hookfast.storage.events.fan_out import Audience, Subscriber
 from hookfast.storage.events.lanes import Entrant, Entry
@@ -202,6 +202,13 @@ class Draft:
         return any(_is_dead(subscriber) for subscriber in self.subscribers)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is stored with `insert_drafts` alone, in one statement with others like it: it
+        claims no key, joins no lane, and has no dead letters to notify of."""
+        ordered = any(subscriber.ordered for subscriber in self.subscribers)
+        return self.key is None and not ordered and not self.has_dead
+
+    @property
     def sha256(self) -> str | None:
         """The hash of the event's content, None without an idempotency key."""
         return self.committed.sha256
@@ -286,11 +293,12 @@ async def insert_drafts(connection: AsyncConnection, drafts: Sequence[Draft]) ->
     deliveries have the order of the drafts."""
     deliveries = [draft.deliveries for draft in drafts]
     entries = await enter_lanes(connection, deliveries)
-    if drafts:
-        await _ADD_EVENTS.each(connection, [draft.event_row() for draft in drafts])
+    events = Writes()
+    events.add(_ADD_EVENTS, [draft.event_row() for draft in drafts])
     await insert_deliveries(
         connection,
         (row for one, own in zip(deliveries, entries, strict=True) for row in one.rows(own)),
+        together_with=events,
     )
 
 
@@ -313,15 +321,19 @@ async def enter_lanes(
 
 
 async def insert_deliveries(
-    connection: AsyncConnection, rows: Iterable[dict[str, Any]]
+    connection: AsyncConnection,
+    rows: Iterable[dict[str, Any]],
+    *,
+    together_with: Writes | None = None,
 ) -> list[str]:
-    """Insert these rows, count them, and return the ids of those that are dead letters on
-    arrival."""
+    """Insert these rows, count them, and return the ids of those that are dead letters on arrival.
+    `together_with` is written with the first of them, also if there are none."""
     dead: list[str] = []
+    writes = together_with or Writes()
     left = iter(rows)
     while some := list(islice(left, _ROWS_PER_INSERT)):
         tally = Tally()
-        await _ADD_DELIVERIES.each(connection, some)
+        writes.add(_ADD_DELIVERIES, some)
         for row in some:
             owner = Owner(row["tenant_id"], row["endpoint_id"], row["event_type"])
             state = State(
@@ -334,7 +346,9 @@ async def insert_deliveries(
             if state.status is DeliveryStatus.DEAD:
                 dead.append(row["id"])
                 tally.ended(owner, state, took=None)
-        await entries.add(connection, tally)
+        entries.add(writes, tally.numbers())
+        await writes.run(connection)
+    await writes.run(connection)
     return dead
 
 

@@ -107,7 +107,7 @@ async def correct(
             # before the lock is there.
             await connection.execute(text("LOCK TABLE gauges IN SHARE ROW EXCLUSIVE MODE"))
         drift = await compare(connection, endpoint_ids)
-        await entries.add_numbers(connection, drift.items())
+        await entries.write(connection, drift.items())
         await record(connection, drift)
     return drift
 

@@ -87,7 +87,7 @@ async def expire(connection: AsyncConnection, *, finished_before: datetime, limi
         owner = Owner(row.tenant_id, row.endpoint_id, row.event_type)
         state = State(DeliveryStatus(row.status), row.reason, row.finished_at)
         tally.delivery(owner, minute_of_id(row.id), state, None)
-    await entries.add(connection, tally)
+    await entries.write(connection, tally.numbers())
     await connection.execute(delete(_ATTEMPTS).where(where_delivery_in(ids)))
     deliveries = await connection.execute(delete(_DELIVERIES).where(_C.id.in_(ids)))
     return deliveries.rowcount

@@ -33,7 +33,7 @@ def hour() -> datetime:
 
 async def _record(context: Context, tally: Tally) -> None:
     async with context.database.write() as connection:
-        await entries.add(connection, tally)
+        await entries.write(connection, tally.numbers())
 
 
 def _delivered(tally: Tally, owner: Owner, at: datetime, *milliseconds: float) -> None:

@@ -37,7 +37,7 @@ async def hour(served: ApiServer, endpoint: Json) -> datetime:
         result, code = (Result.STATUS, 503) if dead else (Result.SUCCESS, 200)
         tally.attempt(owner, hour, result, code, 64, first=True)
     async with served.context.database.write() as connection:
-        await entries.add(connection, tally)
+        await entries.write(connection, tally.numbers())
     return hour
 
 

@@ -66,7 +66,7 @@ def counting(database: Database) -> Iterator[list[str]]:
         event.remove(engine, "rollback", ended)
 
 
-async def test_few_deliveries_are_claimed_with_five_statements_in_one_transaction(
+async def test_few_deliveries_are_claimed_with_three_statements_in_one_transaction(
     database: Database, endpoint: str
 ) -> None:
     claim = claim_for(database)
@@ -75,8 +75,8 @@ async def test_few_deliveries_are_claimed_with_five_statements_in_one_transactio
         with counting(database) as seen:
             claimed = await claim.claim(BATCHED, "btc_1")
         assert len(claimed.batched) == 2
-    # whose turn it is, their rows, the endpoint's gate, the event; the lease
-    assert (len(seen), seen.count("end")) == (6, 1)
+    # the rows with their endpoints' gates, the event, the lease
+    assert (len(seen), seen.count("end")) == (4, 1)
 
 
 async def test_new_deliveries_go_into_the_batch_and_others_are_leased_alone(

@@ -123,7 +123,7 @@ async def test_entries_that_others_replace_as_they_are_added_up_are_ok(
             tally.delivery(Owner("tnt_1", "ep_1", "a.b"), 29_000_000, None, DELIVERED)
             async with database.write() as connection:
                 await folding.add_up(connection)
-                await entries.add(connection, tally)
+                await entries.write(connection, tally.numbers())
             await asyncio.sleep(0.1)
 
     running = asyncio.create_task(add_up_and_count_again())

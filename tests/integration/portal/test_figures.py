@@ -45,7 +45,7 @@ async def _endpoint(
         result, code = (Result.SUCCESS, 200) if worked else (Result.STATUS, 503)
         tally.attempt(owner, at, result, code, 80, first=True)
     async with context.database.write() as connection:
-        await entries.add(connection, tally)
+        await entries.write(connection, tally.numbers())
     return endpoint
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -14,12 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bench import recount
 from hookfast.clock import utc_now
 from hookfast.deliveries.facts import AttemptPlan, Trigger
-from hookfast.deliveries.figures import Owner, State, Tally, time_of_minute
+from hookfast.deliveries.figures import Key, Owner, State, Tally, time_of_minute
 from hookfast.deliveries.outcome import DeliveryStatus
 from hookfast.ids import new_id
 from hookfast.storage.counting import entries, folding, reading
 from hookfast.storage.counting.reading import Scope
 from hookfast.storage.database.engine import Database
+from hookfast.storage.database.prepared import Writes
 from hookfast.storage.deliveries.recorder import AttemptRecord, Recorder
 from hookfast.storage.events import new_events
 from tests.integration.storage.deliveries.ordered import api, emit_with, rows, seed_ordered
@@ -127,7 +128,7 @@ async def test_many_entries_are_added_up_in_transactions_of_a_bounded_size(
         owner = Owner("tnt_1", f"ep_{index}", "order.created")
         tally.delivery(owner, 29_700_000, None, State(DeliveryStatus.DELIVERED))
     async with database.write() as connection:
-        await entries.add(connection, tally)
+        await entries.write(connection, tally.numbers())
     assert await folding.fold(database) == number
     assert sizes == [folding.ENTRIES_AT_ONCE, folding.ENTRIES_AT_ONCE, 1]
     minute = time_of_minute(29_700_000)
@@ -149,9 +150,10 @@ async def test_a_broadcast_is_counted_in_the_parts_in_which_it_is_inserted(
     parts: list[int] = []
     add = entries.add
 
-    async def add_and_note(connection: AsyncConnection, tally: Tally) -> None:
-        parts.append(sum(number for key, number in tally.numbers() if not key.gauge))
-        await add(connection, tally)
+    def add_and_note(writes: Writes, numbers: Iterable[tuple[Key, int]]) -> None:
+        some = list(numbers)
+        parts.append(sum(number for key, number in some if not key.gauge))
+        add(writes, some)
 
     monkeypatch.setattr(entries, "add", add_and_note)
     monkeypatch.setattr(new_events, "_ROWS_PER_INSERT", 2)

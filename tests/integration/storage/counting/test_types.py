@@ -30,7 +30,7 @@ async def _count(database: Database, at: datetime, **deliveries: int) -> None:
             tally.delivery(owner, minute_of(at), None, State(DeliveryStatus.RETRYING))
             tally.attempt(owner, at, Result.TIMEOUT, None, 5_000, first=True)
     async with database.write() as connection:
-        await entries.add(connection, tally)
+        await entries.write(connection, tally.numbers())
 
 
 @pytest.mark.parametrize("folded", [False, True])

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from hookfast.clock import utc_now
 from hookfast.storage.database import engine
 from hookfast.storage.database.engine import Database
-from hookfast.storage.database.prepared import AnyOf, Prepared
+from hookfast.storage.database.prepared import AnyOf, Prepared, Writes
 from hookfast.storage.tables import WorkerHeartbeat
 from tests.support.database_proxy import DatabaseProxy
 from tests.support.query_plan import sent_by
@@ -47,7 +47,7 @@ async def add(connection: AsyncConnection, ids: list[str]) -> None:
     await ADD.each(connection, rows)
 
 
-@pytest.mark.parametrize("count", [1, 4, 5, 100])
+@pytest.mark.parametrize("count", [1, 2, 9, 10, 100])
 async def test_rows_are_written_and_found_whether_they_are_few_or_many(
     database: Database, count: int
 ) -> None:
@@ -67,6 +67,27 @@ async def test_rows_are_written_and_found_whether_they_are_few_or_many(
         assert [list(row) for row in await FIND.rows(connection, {"ids": ids})] == [
             list(row) for row in rows
         ]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_rows_of_several_statements_are_written_together(
+    database: Database, count: int
+) -> None:
+    """On PostgreSQL with one statement, in which each row is changed once."""
+    old, new = names(2 * count)[:count], names(2 * count)[count:]
+    writes = Writes()
+    async with database.write() as connection:
+        await add(connection, old)
+        writes.add(MOVE, [{"b_id": one, "b_seen_at": seen(one)} for one in old])
+        writes.add(ADD, [])
+        row = {"version": "1+", "started_at": NOW}
+        writes.add(ADD, [{"id": one, "seen_at": seen(one)} | row for one in new])
+        sent = await sent_by(connection, writes.run(connection))
+        found = await FIND.mappings(connection, {"ids": old + new})
+        assert await sent_by(connection, writes.run(connection)) == []
+    assert len(sent) == (1 if database.kind == "postgresql" else 2)
+    assert {row["id"]: row["seen_at"] for row in found} == {one: seen(one) for one in old + new}
+    assert {row["version"] for row in found} == {"1+"}
 
 
 async def test_no_ids_find_nothing(database: Database) -> None:

@@ -134,8 +134,7 @@ async def attempt(
     *,
     policy: DeadLetterPolicy = DeadLetterPolicy.CONTINUE,
 ) -> LifeChange:
-    life = await life_rows.read(connection, delivery)
-    assert life is not None
+    life = (await life_rows.lock(connection, [delivery]))[delivery].life
     step = next_step(life, utc_now() + timedelta(seconds=1))
     assert isinstance(step, AttemptPlan), (delivery, life)
     fact = ended(step, status_code, utc_now(), plan=NO_RETRIES)

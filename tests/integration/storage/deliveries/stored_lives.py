@@ -68,6 +68,5 @@ async def seed_life(database: Database, endpoint: str, before: str = "pending") 
 
 async def stored_life(database: Database, delivery: str) -> Life:
     async with database.read() as connection:
-        life = await life_rows.read(connection, delivery)
-    assert life is not None
+        life = (await life_rows.lock(connection, [delivery]))[delivery].life
     return life

@@ -17,6 +17,7 @@ from hookfast.storage.deliveries import outbox
 from hookfast.storage.deliveries.fair_claim import FairClaim, FreeRows
 from hookfast.storage.tables import Delivery
 from tests.support.rows import delivery_row
+from tests.support.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio
 
@@ -29,9 +30,15 @@ class Outbox:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.fair = FairClaim()
+        self._endpoints: set[str] = set()
 
     async def fill(self, backlog: dict[tuple[str, str], int], **columns: Any) -> None:
         """Store this many deliveries for each (tenant, endpoint)."""
+        for tenant, endpoint in backlog:
+            if endpoint not in self._endpoints:
+                url = "http://127.0.0.1:4/"
+                await seed_endpoint(self.database, url, id=endpoint, tenant_id=tenant)
+                self._endpoints.add(endpoint)
         now = utc_now()
         same = {"status": "pending", "attempts": 0, "due_at": now, "next_attempt_at": now} | columns
         rows = [
@@ -179,6 +186,25 @@ async def test_the_result_says_whether_more_rows_may_be_free(box: Outbox) -> Non
     last = await box.take(3)
     assert (len(last.rows), last.more) == (2, False)
     assert await box.take(3) == FreeRows([], more=False)
+
+
+async def test_few_rows_are_found_at_once_in_the_same_order(box: Outbox) -> None:
+    await box.fill({("tnt_a", "ep_1"): 3, ("tnt_a", "ep_2"): 1, ("tnt_b", "ep_3"): 1})
+    await box.fill({("tnt_b", "ep_3"): 2}, urgency=Urgency.PERSON)
+    await box.take(1)  # a leased row is not free
+    room = {"ep_1": 2, "ep_2": 0, "ep_3": 9}.__getitem__
+    async with box.database.write() as connection:
+        found = await box.fair.find_few(connection, limit=7, now=utc_now(), room=room)
+        expected = await box.fair.find(connection, limit=7, now=utc_now(), room=room)
+    assert found == expected
+    assert [row.endpoint_id for row in expected.rows] == ["ep_3", "ep_1", "ep_3", "ep_1"]
+
+
+async def test_as_many_rows_as_the_limit_are_not_few(box: Outbox) -> None:
+    await box.fill({("tnt_a", "ep_1"): 3})
+    async with box.database.write() as connection:
+        assert await box.fair.find_few(connection, limit=3, now=utc_now()) is None
+        assert await box.fair.find_few(connection, limit=4, now=utc_now()) is not None
 
 
 async def test_rows_of_a_batch_are_free_when_its_lease_has_ended(box: Outbox) -> None:

@@ -84,8 +84,7 @@ class Records:
 
     async def next_attempt(self, *, at: float, probe: bool = False) -> AttemptPlan:
         async with self.database.read() as connection:
-            life = await life_rows.read(connection, self.delivery)
-        assert life is not None
+            life = (await life_rows.lock(connection, [self.delivery]))[self.delivery].life
         attempt = next_step(life, self.at(at), probe=probe)
         assert isinstance(attempt, AttemptPlan), attempt
         return attempt

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import event, select, text
 
+from hookfast.clock import utc_now
 from hookfast.errors import Conflict, InvalidInput, Unavailable
+from hookfast.quotas import Quotas
 from hookfast.storage.database.engine import Database
+from hookfast.storage.database.transaction import Transaction
 from hookfast.storage.emitting.emit import Accepted
-from hookfast.storage.tables import Event
+from hookfast.storage.tables import Delivery, Endpoint, Event
 from tests.integration.storage.emitting.emitters import count, emit, process, seed_type
+from tests.support.seed import seed_endpoint
 
 pytestmark = pytest.mark.anyio
 
@@ -57,6 +62,60 @@ async def test_simultaneous_callers_share_transactions_but_get_their_own_results
     assert isinstance(unknown, InvalidInput)
     assert isinstance(other, Conflict)
     assert len(commits) <= 4  # the first caller and the others; on PostgreSQL each reads first
+
+
+@pytest.mark.parametrize("kind", ["plain", "scheduled", "keyed", "ordered", "dead", "counted"])
+async def test_only_events_that_are_one_statement_are_committed_without_a_transaction(
+    database: Database, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash between two statements without a transaction would lose deliveries."""
+    event_type = await seed_type(database)
+    endpoint = await seed_endpoint(
+        database,
+        "http://127.0.0.1:4/",
+        state="disabled" if kind == "dead" else "enabled",
+        ordered=kind == "ordered",
+    )
+    async with database.write() as connection:
+        await connection.execute(
+            text(
+                "INSERT INTO subscription_patterns (pattern, tenant_id, subscription_id)"
+                " SELECT '**', tenant_id, id FROM subscriptions"
+            )
+        )
+        tenant = await connection.scalar(select(Endpoint.__table__.c.tenant_id))
+    members: dict[str, Any] = {"tenant_id": tenant, "ordering_key": "k"}
+    if kind == "keyed":
+        members["idempotency_key"] = "key"
+    if kind == "scheduled":
+        members["deliver_at"] = utc_now() + timedelta(hours=1)
+    quotas = Quotas(events_per_day=5 if kind == "counted" else 0)
+    alones: list[bool] = []
+    written: list[str] = []
+    async with process(database.url, quotas=quotas) as emitter:
+        own = emitter._database
+        write = own.write
+
+        def note(*, quick: bool, alone: bool) -> Transaction:
+            alones.append(alone)
+            return write(quick=quick, alone=alone)
+
+        monkeypatch.setattr(own, "write", note)
+        event.listen(
+            own._writer.sync_engine,
+            "before_cursor_execute",
+            lambda _, __, sql, *___: written.append(sql) if "INSERT" in sql else None,
+        )
+        result = await emit(emitter, event_type, **members)
+    assert isinstance(result, Accepted)
+    assert result.event.deliveries == 1
+    assert alones == [kind in ("plain", "scheduled")]
+    if alones[0] and database.kind == "postgresql":
+        [one] = written
+        assert one.count("INSERT INTO") == 3  # the event, its delivery, what is counted
+    async with database.read() as connection:
+        rows = await connection.execute(select(Delivery.__table__.c.endpoint_id))
+        assert list(rows.scalars()) == [endpoint]
 
 
 async def test_an_event_that_cannot_be_stored_does_not_fail_others_of_its_group(
