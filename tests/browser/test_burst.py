@@ -35,7 +35,8 @@ from tests.support.api_client import Json
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+# `make test` has integration/dashboard/test_figures.py, with the same checks of pages over stored rows
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 _STAYS_CLOSED: Final = {"failure_threshold": 1_000}
 _PROBED_LATER: Final = {"probe_delays_seconds": [3_600]}
@@ -256,12 +257,11 @@ async def check_answers(shop: Shop, rows: Rows) -> None:
 
 
 @pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("count", [200, pytest.param(3_000, marks=pytest.mark.slow)])
 async def test_every_figure_after_a_burst_equals_a_count_of_rows(
-    database_url: str, tmp_path: Path, chromium_path: str, count: int
+    database_url: str, tmp_path: Path, chromium_path: str
 ) -> None:
     async with Receiver() as receiver, shop(tmp_path, database_url, receiver) as running:
-        await burst(running, count)
+        await burst(running, 3_000)
         rows = await Rows.read(SimpleNamespace(database=running.database), None)
         statuses = {row.status for row in rows.deliveries}
         assert statuses == {
