@@ -36,8 +36,8 @@ known_types.use()
 
 gc.disable()  # until the tests are collected
 # Then a collection visits what one test or a few have created. With Python's own thresholds, 700
-# objects and ten collections of the youngest, an eighth of the CPU of all tests went into them. With
-# 20,000 objects, the tests of the API take 7 % more CPU than with these, and 10 MB less.
+# objects and ten collections of the youngest, an eighth of the CPU of all tests went into them;
+# with 20,000 objects, the tests of the API took 7 % more than with these, and 10 MB less.
 _GC_THRESHOLDS = (100_000, 50, 100)
 
 # No deadline: the time of one example depends more on the load of the machine than on the code.

@@ -35,7 +35,7 @@ from tests.support.api_client import Json
 from tests.support.receiver import Receiver
 from tests.support.waiting import PATIENCE, eventually
 
-# `make test` has integration/dashboard/test_figures.py, with the same checks of pages over stored rows
+# `make test` has integration/dashboard/test_figures.py: the same checks of pages, over stored rows
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 _STAYS_CLOSED: Final = {"failure_threshold": 1_000}

@@ -228,7 +228,8 @@ async def test_batch_of_a_thousand_events_needs_few_statements(
         for text in statements
         if "BEGIN" not in text and not any(one in text for one in cached)
     ]
-    # the type's version, its schema (not cached yet), its subscribers; the events, the deliveries,
-    # the figures
-    assert len(wanted) == 6, wanted
+    # the type's version, its schema (not cached yet), its subscribers; the events, the deliveries
+    # and the figures, which PostgreSQL gets as one
+    together = context.database._writer.dialect.name == "postgresql"
+    assert len(wanted) == (4 if together else 6), wanted
     assert await count(context, Delivery) == 1000

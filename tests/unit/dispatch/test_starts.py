@@ -29,7 +29,7 @@ def delivery(number: int, *, urgency: int = 3) -> DeliveryWithEndpoint:
     fields: dict[str, Any] = {name: None for name in PendingDelivery.__slots__}
     fields |= {"delivery_id": f"dlv_{number}", "urgency": urgency, "wake_count": 1}
     fields |= {"event_type": "order.paid", "event_id": "evt_1"}
-    return DeliveryWithEndpoint(PendingDelivery(**fields), cast(Any, None), cast(Any, None))
+    return DeliveryWithEndpoint(PendingDelivery(**fields), cast(Any, None))
 
 
 class World:

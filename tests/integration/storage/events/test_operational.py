@@ -108,14 +108,15 @@ async def test_a_rolled_back_transaction_stores_no_operational_event(
     assert await rows(database, Delivery.__table__) == []
 
 
-async def test_hundreds_of_events_keep_their_order_and_need_four_statements(
+async def test_hundreds_of_events_keep_their_order_and_need_few_statements(
     database: Database, monitor: str
 ) -> None:
     events = [dead(number) for number in range(400)]
     async with database.write() as connection:
         statements = await sent_by(connection, operational.emit(connection, events, now=utc_now()))
-    # the subscribers, the events, their deliveries, the figures
-    assert len(statements) == 4, statements
+    # the subscribers; the events, their deliveries and the figures, which PostgreSQL gets as one
+    together = database._writer.dialect.name == "postgresql"
+    assert len(statements) == (2 if together else 4), statements
     stored = await rows(database, Event.__table__)
     assert [json.loads(event.body)["data"]["number"] for event in stored] == list(range(400))
     assert len({event.traceparent for event in stored}) == 400
