@@ -165,7 +165,7 @@ class Claim:
         """Tell the pace how many new deliveries came."""
         new = [row.due_from for row in found.rows if row.new and row.deliver_at is None]
         if new and not self._pace.retries_are_late:
-            self._pace.claimed(len(new), oldest=now - min(new), more=found.more)
+            self._pace.claimed(len(new), oldest=now - min(new))
 
     def _may_be_batched(self, one: DeliveryWithEndpoint) -> bool:
         """Whether the delivery's first attempt may be made in a batch: nothing lets it wait."""

@@ -29,7 +29,7 @@ class World:
         for _ in range(round(seconds * 10)):
             self.now += 0.1
             if count := round(rate / 10):
-                self.pace.claimed(count, oldest=oldest, more=False)
+                self.pace.claimed(count, oldest=oldest)
             seen.append(self.pace.batched)
         return seen
 
@@ -196,10 +196,17 @@ def test_auto_batches_when_deliveries_are_late() -> None:
     assert all(world.run(60, rate=10, oldest=LATE))
 
 
-def test_auto_batches_at_once_when_more_wait_behind_a_burst() -> None:
+@pytest.mark.parametrize(
+    ("starting", "claimed", "batched"), [(0, 8, False), (0, 9, True), (8, 1, True)]
+)
+def test_auto_batches_at_once_when_many_workflows_would_start(
+    starting: int, claimed: int, batched: bool
+) -> None:
     world = World()
-    world.pace.claimed(16, oldest=AT_ONCE, more=True)
-    assert world.pace.batched
+    for number in range(starting):
+        world.started() if number % 2 else world.begin()
+    world.pace.claimed(claimed, oldest=AT_ONCE)
+    assert world.pace.batched is batched
 
 
 def test_auto_keeps_batching_while_deliveries_come_as_fast() -> None:
@@ -222,7 +229,7 @@ def test_auto_stops_batching_below_half_the_rate() -> None:
 
 def test_auto_batches_for_some_seconds_at_least() -> None:
     world = World()
-    world.pace.claimed(20, oldest=LATE, more=True)
+    world.pace.claimed(20, oldest=LATE)
     seen = world.run(10, rate=0)
     assert all(seen[:45])
     assert not seen[-1]
