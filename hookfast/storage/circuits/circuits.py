@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Table, and_, bindparam, case, func, null, or_, select, update
@@ -68,7 +68,6 @@ _SELECT = select(
     _HEALTH,
 ).join_from(_ENDPOINTS, _HEALTH, _E.id == _H.endpoint_id)
 _ONE = _SELECT.where(_E.id == bindparam("id"))
-_GATES_KEPT = 256  # most deliveries of a claim have the same few
 _DIRTY = (_H.consecutive_failures > 0) | (_H.circuit != State.CLOSED.value)
 _LOCKED = Prepared(
     _SELECT.where(AnyOf(_E.id, "ids") | (AnyOf(_E.id, "if_dirty") & _DIRTY))
@@ -213,7 +212,6 @@ async def gates(
     return {endpoint_id: endpoint_gate(*values) for endpoint_id, *values in rows}
 
 
-@lru_cache(_GATES_KEPT)
 def endpoint_gate(
     state: str,
     deleted_at: datetime | None,
