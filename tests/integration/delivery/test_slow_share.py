@@ -17,9 +17,9 @@ def first_attempts() -> str:
 
 
 async def test_a_receiver_that_never_answers_leaves_others_in_batches(stack: Stack) -> None:
-    """It may have a third of the 48 places for slow requests. All of a batch that was claimed before
-    any was slow take places, three times as many as there are, and then every endpoint counts as
-    slow: the others get workflows of their own."""
+    """It may have a third of the 48 places for slow requests. All that were claimed before any was
+    slow take places, three times as many as there are, and then every endpoint counts as slow: the
+    others get workflows of their own."""
     await stack.deliver_together(await stack.endpoint("/slow/4.5"), 150)
     await stack.receiver.wait_for(140)
     await asyncio.sleep(0.8)
