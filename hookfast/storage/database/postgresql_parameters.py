@@ -210,7 +210,8 @@ def _check_value(name: str, value: str) -> None:
 def _check_setting(name: str) -> None:
     """Refuse what may be a misspelt parameter: the server would read it after the password was
     sent over a connection without the TLS that was meant."""
-    close = get_close_matches(name.lower(), USED, n=1, cutoff=0.8)
-    meant = f", or write {close[0]}" if close else ""
-    if close or name.lower().startswith("ssl") or not _NAME.fullmatch(name):
+    lower = name.lower()
+    close = get_close_matches(lower, USED | REFUSED.keys(), n=1, cutoff=0.8)
+    meant = f", or write {close[0]}" if USED.intersection(close) else ""
+    if close or "ssl" in lower or "tls" in lower or not _NAME.fullmatch(name):
         raise refusal(name, f"it is neither a parameter of libpq nor a setting; remove it{meant}")
