@@ -45,6 +45,7 @@ from hookfast.deliveries.facts import AttemptEnded, AttemptPlan, Trigger
 from hookfast.deliveries.life import Phase
 from hookfast.deliveries.mapping import MappingFailed
 from hookfast.deliveries.messages import DELIVERIES_QUEUE
+from hookfast.deliveries.time_budget import SLACK
 from hookfast.dispatch.batches import Batch, Batches, batch_of_another
 from hookfast.dispatch.pace import Pace
 from hookfast.endpoints.gate import Admission
@@ -149,7 +150,7 @@ class BatchActivities:
                         begin(one)
                 case Leave(behind, back):
                     for one in behind:
-                        self._track(asyncio.create_task(self._late(attempts[one], one, batch)))
+                        self._let_continue(attempts[one], one, batch)
                         results[one] = MemberResult(Status.CONTINUES, "no answer yet")
                     for one in back:
                         batch.read.pop(one, None)
@@ -198,7 +199,7 @@ class BatchActivities:
             outgoing, planned = plan
             async with self._runner.room(outgoing) as room:
                 await self._runner.load(outgoing, room)
-                if not member.begin(time_needed(outgoing)):
+                if not member.begin(time_needed(outgoing) + SLACK.total_seconds()):
                     return MemberResult(Status.RETURNED)
                 made = await self._runner.send_and_record(outgoing, planned, room, member)
         except NotFound:
@@ -272,12 +273,23 @@ class BatchActivities:
 
     # -- leaving the batch ---------------------------------------------------------------------
 
+    def _let_continue(
+        self, attempt: asyncio.Task[MemberResult], delivery_id: str, batch: Batch
+    ) -> None:
+        """Let a request continue without its batch, in a slot of its endpoint. Once the endpoint
+        has its share of them, the batch begins no more requests to it."""
+        slots, endpoint_id = self._pace.slow_requests, batch.life.endpoint_of(delivery_id)
+        slots.hold(endpoint_id)
+        late = self._track(asyncio.create_task(self._late(attempt, delivery_id, batch)))
+        late.add_done_callback(lambda _: slots.release(endpoint_id))
+        if slots.share_is_used(endpoint_id):
+            batch.life.endpoint_full(endpoint_id)
+
     async def _late(
         self, attempt: asyncio.Task[MemberResult], delivery_id: str, batch: Batch
     ) -> None:
         """Wait for a request that outlives its batch, and hand on its result."""
-        with self._pace.slow_requests.take(batch.life.endpoint_of(delivery_id)):
-            result = await attempt
+        result = await attempt
         match result.status:
             case Status.UNRECORDED if result.unrecorded is not None:
                 await self._hand_over(result.unrecorded, batch.id)

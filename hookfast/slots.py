@@ -30,18 +30,26 @@ class Slots:
         """Whether the owner may hold no more."""
         return self._held[owner] >= (self.free / 2 if self._most is None else self._most)
 
+    def hold(self, owner: str | None) -> None:
+        """Take a slot until its `release`, whether the owner may or not."""
+        self._held[owner] += 1
+        self.free -= 1
+
+    def release(self, owner: str | None) -> None:
+        """Give a slot back."""
+        self.free += 1
+        self._held[owner] -= 1
+        if not self._held[owner]:
+            del self._held[owner]
+
     @contextmanager
     def take(self, owner: str | None) -> Iterator[None]:
         """Take a slot while the block runs, whether the owner may or not."""
-        self._held[owner] += 1
-        self.free -= 1
+        self.hold(owner)
         try:
             yield
         finally:
-            self.free += 1
-            self._held[owner] -= 1
-            if not self._held[owner]:
-                del self._held[owner]
+            self.release(owner)
 
     @contextmanager
     def enter(self, owner: str) -> Iterator[bool]:

@@ -21,6 +21,7 @@ A dot means no change, a dash that it cannot happen yet. Its deliveries:
     answered           ·          ·          RECORDING  ·          ·          ·
     done               LEFT       LEFT       LEFT       LEFT       LEFT       ·
     is slow            ·          ·          BEHIND     ·          ·          ·
+    endpoint is full   LEFT       LEFT       ·          ·          ·          ·
     open for 5 s       LEFT       LEFT       BEHIND     BEHIND     ·          ·
     given up, ended    LEFT       LEFT       LEFT       LEFT       ·          ·
 
@@ -31,6 +32,7 @@ A dot means no change, a dash that it cannot happen yet. Its deliveries:
 - *is slow*: a request without an answer for a second, or for a tenth of one if others to its
   endpoint are BEHIND already. Time in which the worker was too busy to see an answer does not
   count: that is how much later than it had asked for it was called.
+- *endpoint is full*: its worker has as many slow requests to the endpoint as it may.
 - *only slow left*: each request has had no answer for a tenth of a second, and the others wait
   behind those of their endpoint. The worker has room for another batch then.
 - *given up*: Temporal waits for the batch no longer, so another worker may have it. The deliveries
@@ -167,6 +169,7 @@ class BatchLife:
         self._in_hand = 0
         self._turns = Turns(PER_ENDPOINT)
         self._slow_endpoints: set[str] = set()
+        self._full_endpoints: set[str] = set()
         self._leasing = 0
         self._given_up = False
         self._opened_at = math.inf
@@ -207,7 +210,8 @@ class BatchLife:
     @property
     def has_news(self) -> bool:
         """Whether `next_step` has something to do before the time for which it waits."""
-        return self._turns.are_due or self._given_up or self._is_complete or self._has_ended
+        due = self._turns.are_due or bool(self._without_room())
+        return due or self._given_up or self._is_complete or self._has_ended
 
     @property
     def arrived(self) -> list[str]:
@@ -285,6 +289,10 @@ class BatchLife:
         """Its lease ends at this time, as its row says."""
         self._members[delivery_id].leased_until = leased_until
 
+    def endpoint_full(self, endpoint_id: str) -> None:
+        """No more requests to this endpoint may begin now."""
+        self._full_endpoints.add(endpoint_id)
+
     def stopped(self) -> None:
         """Its worker takes nothing any more."""
         if self.phase in _TAKES:
@@ -322,6 +330,10 @@ class BatchLife:
                 self._slow_endpoints |= {one.endpoint_id for one in slow}
                 return self._step_out(slow)
             self._rest_if_slow(now)
+        back = self._without_room()
+        self._full_endpoints.clear()
+        if back:
+            return self._step_out(back)
         if self._turns.are_due:
             return Attempt(self._begin_turns())
         if self._has_ended or self._is_complete:
@@ -340,6 +352,13 @@ class BatchLife:
     def _is_complete(self) -> bool:
         closed = self.phase in (Phase.CLOSED, Phase.RESTING)
         return closed and self.has_begun and not self._in_hand and not self._leasing
+
+    def _without_room(self) -> list[_Member]:
+        """Return the deliveries that have not begun, to endpoints that are full."""
+        if not self._full_endpoints:
+            return []
+        unbegun = (one for one in self._members.values() if one.stage in _UNBEGUN)
+        return [one for one in unbegun if one.endpoint_id in self._full_endpoints]
 
     def _excuse(self, now: float) -> None:
         late, self._check_at = now - self._check_at, now + CHECK_SECONDS

@@ -187,6 +187,11 @@ def is_slow(batch: Batch, one: str) -> None:
     batch.run(batch.now + 1.2)
 
 
+def endpoint_is_full(batch: Batch, one: str) -> None:
+    batch.life.endpoint_full("ep_1")
+    batch.step()
+
+
 def given_up(batch: Batch, one: str) -> None:
     give_up(batch)
 
@@ -197,6 +202,7 @@ MEMBER_FACTS: dict[str, Callable[[Batch, str], object]] = {
     "answered": lambda batch, one: batch.life.answered(one),
     "done": lambda batch, one: batch.life.done(one),
     "is slow": is_slow,
+    "endpoint is full": endpoint_is_full,
     "open for 5 s": lambda batch, one: batch.run(LONGEST_SECONDS),
     "given up": given_up,
     "ended": lambda batch, one: batch.life.ended(batch.now),
@@ -366,7 +372,7 @@ class Walk(Batch):
         life = self.life
         match self.random.choice(
             ["step", "step", "time", "join", "begin", "begin", "answer", "done", "lease"]
-            + (["stop", "long time", "give up"] if self.random.random() < 0.1 else [])
+            + (["stop", "long time", "give up", "full"] if self.random.random() < 0.1 else [])
         ):
             case "time":
                 self.now += self.random.random() / 5
@@ -401,6 +407,8 @@ class Walk(Batch):
                 life.stopped()
             case "give up":
                 life.given_up()
+            case "full":
+                life.endpoint_full(f"ep_{self.random.randint(1, 4)}")
         self.check()
 
     def some(self, *stages: Stage) -> list[str]:
