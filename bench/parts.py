@@ -23,7 +23,7 @@ import psutil
 
 OPERATOR_KEY = "hf_" + "b" * 40
 _READY_TENTHS = 600
-_UP = ("temporal", "api", "worker")
+_UP = ("api", "worker")
 _PYTHON_SINK = (sys.executable, "-m", "bench.sink")
 
 
@@ -39,8 +39,10 @@ class Bench:
     up: psutil.Process
 
     def renew(self) -> None:
-        """Find the processes of `up` again, after it has started or stopped one."""
-        others = {name: one for name, one in self.processes.items() if part_kind(name) not in _UP}
+        """Find the processes of `up` again, after it has started or stopped one. A Temporal that
+        runs elsewhere has a number."""
+        of_up = {name for name in self.processes if name == "temporal" or part_kind(name) in _UP}
+        others = {name: one for name, one in self.processes.items() if name not in of_up}
         self.processes = others | _parts_of(self.up)
 
     def cpu_now(self) -> dict[str, float]:
