@@ -1,8 +1,8 @@
 """Every parameter of a PostgreSQL URL, and what Hookfast does with it.
 
 Each parameter of libpq is used, has no effect here, or is refused with what to do instead. Those
-that other drivers and hosting providers append are refused too: a parameter that is overlooked can
-be the one that was to protect the connection. Any other name is a setting of the server, which
+that other drivers and hosting providers append are refused too, because a parameter without effect
+may be meant to protect the connection. Any other name is a setting of the server, which
 refuses those that it does not know or that a session may not have.
 """
 
