@@ -14,6 +14,8 @@ _BATCHES_ON_POSTGRESQL = Load(workers=(0.77,), apis=0.15, idle=0.45)
 _SINGLES = Load(workers=(0.73,), apis=0.59, idle=0.35)
 _BATCHES_BY_TWO = Load(workers=(0.57, 0.56), apis=0.27, idle=0.19)
 _SINGLES_BY_TWO = Load(workers=(0.42, 0.42), apis=0.51, idle=0.35)
+_CALM_SINGLES = Load(workers=(0.62,), apis=0.54, idle=0.7)
+_CALM_SINGLES_BY_TWO = Load(workers=(0.39, 0.38), apis=0.52, idle=0.55)
 _BROAD = Load(workers=(0.55, 0.55), apis=0.6, idle=2.0)
 _FEW = Load(workers=(0.2, 0.2), apis=0.1, idle=1.4)
 
@@ -33,6 +35,8 @@ def test_full_worker_gets_help_after_three_seconds_if_a_core_idles(load: Load) -
     "load",
     [
         pytest.param(_SINGLES, id="no core idles"),
+        pytest.param(_CALM_SINGLES, id="events come one by one"),
+        pytest.param(Load(workers=(0.75,), apis=0.6, idle=0.6), id="more of them"),
         pytest.param(Load(workers=(0.5,), apis=0.1, idle=1.0), id="not full"),
         pytest.param(Load(workers=(0.9, 0.4), apis=0.1, idle=2.0), id="one of two is not full"),
     ],
@@ -60,6 +64,7 @@ def test_no_more_start_than_allowed() -> None:
         pytest.param(_BATCHES_BY_TWO, [], id="both are needed"),
         pytest.param(_BROAD, [], id="the API has a core of its own"),
         pytest.param(_SINGLES_BY_TWO, [(5, "stop")], id="the API needs the core"),
+        pytest.param(_CALM_SINGLES_BY_TWO, [(5, "stop")], id="events come one by one"),
         pytest.param(_FEW, [(30, "stop")], id="one suffices"),
     ],
 )
