@@ -1,5 +1,5 @@
 """Temporal and the database as a process sees them, and what it logs while one of them is away: a
-line when it goes, a line a minute, and a line when it is back.
+line when it goes, a line a minute for each reason, and a line when it is back.
 
 Everything in a process fails at once while one of them is away. So code whose work failed does not
 log that: it calls `failed`, which makes the watch check the dependency now. If the dependency is
@@ -21,7 +21,7 @@ import structlog
 from hookfast.logs.kind import Kind
 
 REMIND_SECONDS: Final = 60.0
-"""The least time between two lines that say that a dependency is away."""
+"""The least time between two lines that say that a dependency is away, for one reason."""
 _CHECK_SECONDS: Final = 5.0
 _CHECK_AWAY_SECONDS: Final = 2.0
 _LEAST_SECONDS: Final = 0.5
@@ -53,6 +53,7 @@ class OutageLog:
         self._away_since: float | None = None
         self._reported_since: float | None = None
         self._reported_at = self._answered_at = -REMIND_SECONDS - remind
+        self._reasons_at: dict[str, float] = {}
         self._interruptions = 0
         self._failures = 0
         self._unlogged: Counter[str] = Counter()
@@ -121,9 +122,9 @@ class OutageLog:
             self._away_since = now
             self._interruptions += 1
         self._unlogged.clear()  # this is why
-        if now - self._reported_at < self._remind:
+        if now - self._reasons_at.get(failure, now - self._remind) < self._remind:
             return
-        self._reported_at = now
+        self._reported_at = self._reasons_at[failure] = now
         still = self._reported_since is not None
         if not still:
             self._reported_since = self._away_since
@@ -144,6 +145,7 @@ class OutageLog:
             self._log(f"{self._name} is back.", Kind.DEPENDENCY_BACK, now)
             if not reported:
                 self._reported_at = now
+                self._reasons_at = dict.fromkeys(self._reasons_at, now)
             self._reported_since = None
             self._interruptions = self._failures = 0
         if now - self._answered_at < self._remind:

@@ -81,16 +81,33 @@ def test_short_outages_that_had_no_line_are_reported_afterwards(watched: Watched
     assert watched.lines[-1]["interruptions"] == 1
 
 
+def test_each_reason_has_its_line_at_once(watched: Watched) -> None:
+    assert watched.at(0, "a session was ended") == [AWAY]
+    assert watched.at(2, "full") == [STILL]
+    assert watched.at(4, "a session was ended") == []
+    assert watched.at(6, None) == [BACK]
+    assert watched.at(8, "full") == watched.at(10, None) == []
+    assert watched.at(12, "refused") == [AWAY]
+    assert watched.at(14, None) == [BACK]
+    assert [line.get("error") for line in watched.lines] == [
+        *("a session was ended", "full", None),
+        *("refused", None),
+    ]
+
+
+@pytest.mark.parametrize("reasons", [("refused",), ("refused", "full")])
 @pytest.mark.parametrize("seed", range(5))
-def test_no_minute_has_more_than_three_lines_however_it_fails(watched: Watched, seed: int) -> None:
+def test_no_minute_has_more_than_three_lines_for_each_reason_however_it_fails(
+    watched: Watched, seed: int, reasons: tuple[str, ...]
+) -> None:
     chance = random.Random(seed)
     logged: list[float] = []
     second = 0.0
     for _ in range(3_000):
         second += chance.choice((0.5, 2, 5, 20))
-        logged += [second] * len(watched.at(second, chance.choice((None, "refused"))))
+        logged += [second] * len(watched.at(second, chance.choice((None, *reasons))))
     for start in logged:
-        assert sum(start <= one < start + REMIND_SECONDS for one in logged) <= 3
+        assert sum(start <= one < start + REMIND_SECONDS for one in logged) <= 3 * len(reasons)
 
 
 async def until(condition: Callable[[], bool]) -> None:

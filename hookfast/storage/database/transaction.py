@@ -60,7 +60,8 @@ class Connections:
             if self._is_sqlite:
                 driver_of(connection).quick = quick
                 return connection
-            if alone and time.monotonic() - used_at < _ALIVE_SECONDS:
+            used_now = time.monotonic() - used_at < _ALIVE_SECONDS
+            if alone and used_now and not driver_of(connection).is_closed():
                 return connection
             try:
                 await _execute(connection, begin, timeout=postgresql_engine.PING_SECONDS)

@@ -14,11 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from hookfast.clock import utc_now
 from hookfast.storage.database import engine
+from hookfast.storage.database.driver import driver_of
 from hookfast.storage.database.engine import Database
 from hookfast.storage.database.prepared import AnyOf, Prepared, Writes
 from hookfast.storage.tables import WorkerHeartbeat
 from tests.support.database_proxy import DatabaseProxy
 from tests.support.query_plan import sent_by
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -156,6 +158,25 @@ async def test_connections_that_the_server_ended_are_replaced_unnoticed(
         for _ in range(3):
             async with database.read(quick=quick) as connection:
                 assert len(await FIND.rows(connection, {"ids": names(1)})) == 1
+
+
+async def test_connection_that_ended_right_after_its_use_is_replaced_unnoticed(
+    postgresql_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hookfast.storage.database.transaction._ALIVE_SECONDS", 60)
+    async with Database(postgresql_url) as database:
+        async with database.write() as connection:
+            await add(connection, names(1))
+            used = driver_of(connection)
+        with psycopg.connect(postgresql_url.replace("+asyncpg", ""), autocommit=True) as server:
+            server.execute("SELECT pg_terminate_backend(%s)", [used.get_server_pid()])
+
+        async def noticed() -> bool:
+            return bool(used.is_closed())
+
+        await eventually(noticed)
+        async with database.read(quick=True) as connection:
+            assert len(await FIND.rows(connection, {"ids": names(1)})) == 1
 
 
 async def test_connections_beyond_the_pools_size_are_closed_after_a_burst(
