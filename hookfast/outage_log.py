@@ -1,5 +1,5 @@
 """Temporal and the database as a process sees them, and what it logs while one of them is away: a
-line when it goes, a line a minute for each reason, and a line when it is back.
+line when it goes, a line a minute, one for each further reason, and a line when it is back.
 
 Everything in a process fails at once while one of them is away. So code whose work failed does not
 log that: it calls `failed`, which makes the watch check the dependency now. If the dependency is
@@ -22,6 +22,8 @@ from hookfast.logs.kind import Kind
 
 REMIND_SECONDS: Final = 60.0
 """The least time between two lines that say that a dependency is away, for one reason."""
+_MOST_REASONS: Final = 3
+"""Reasons with a line within that time. Some are another service's text, and never repeat."""
 _CHECK_SECONDS: Final = 5.0
 _CHECK_AWAY_SECONDS: Final = 2.0
 _LEAST_SECONDS: Final = 0.5
@@ -53,7 +55,7 @@ class OutageLog:
         self._away_since: float | None = None
         self._reported_since: float | None = None
         self._reported_at = self._answered_at = -REMIND_SECONDS - remind
-        self._reasons_at: dict[str, float] = {}
+        self._told: dict[str, float] = {}
         self._interruptions = 0
         self._failures = 0
         self._unlogged: Counter[str] = Counter()
@@ -122,9 +124,10 @@ class OutageLog:
             self._away_since = now
             self._interruptions += 1
         self._unlogged.clear()  # this is why
-        if now - self._reasons_at.get(failure, now - self._remind) < self._remind:
+        self._told = {why: at for why, at in self._told.items() if now - at < self._remind}
+        if failure in self._told or len(self._told) >= _MOST_REASONS:
             return
-        self._reported_at = self._reasons_at[failure] = now
+        self._reported_at = self._told[failure] = now
         still = self._reported_since is not None
         if not still:
             self._reported_since = self._away_since
@@ -145,7 +148,7 @@ class OutageLog:
             self._log(f"{self._name} is back.", Kind.DEPENDENCY_BACK, now)
             if not reported:
                 self._reported_at = now
-                self._reasons_at = dict.fromkeys(self._reasons_at, now)
+                self._told = dict.fromkeys(self._told, now)
             self._reported_since = None
             self._interruptions = self._failures = 0
         if now - self._answered_at < self._remind:

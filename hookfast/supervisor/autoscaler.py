@@ -21,10 +21,11 @@ _BUSY_SAMPLES: Final = 3
 """In a row, before a worker starts: that takes 1.3 s of CPU."""
 _APIS_SHARE: Final = 0.4
 """Cores that the APIs take, as a share of the workers', from which events come one by one: 0.8 with
-one worker and 0.6 with two, and 0.2 with batch emits. A second worker does harm then as long as
-`_ROOM` is not idle: with 227 events a second (SQLite) the p50 of a 202 went from 5 to 11 ms."""
+one worker and 0.6 with two, and 0.2 with batch emits. A second worker does harm then on two cores:
+with 227 events a second (SQLite) the p50 of a 202 went from 5 to 11 ms."""
 _ROOM: Final = 1.0
-"""Cores that have to idle for a further worker beside busy APIs."""
+"""Cores that have to idle beside a further worker for such events. Twice as many before it starts:
+it takes up to one itself."""
 _APIS_SAMPLES: Final = 5
 """In a row. Batches that are emitted faster than they are delivered keep the API busy, too: for two
 seconds with 9,000 events."""
@@ -54,8 +55,10 @@ class Autoscaler:
     def next(self, load: Load) -> Literal["start", "stop"] | None:
         """Return the step to take after this sample, if any."""
         count = len(load.workers)
-        crowded = load.apis >= _APIS_SHARE * sum(load.workers) and load.idle < _ROOM
-        full = min(load.workers) >= _BUSY and load.idle >= _SPARE and not crowded
+        singles = load.apis >= _APIS_SHARE * sum(load.workers)
+        crowded = singles and load.idle < _ROOM
+        needed = 2 * _ROOM if singles else _SPARE
+        full = min(load.workers) >= _BUSY and load.idle >= needed
         calm = sum(load.workers) <= _CALM * (count - 1)
         self._busy = self._busy + 1 if full and count < self._most else 0
         self._apis = self._apis + 1 if crowded and count > self._least else 0

@@ -110,6 +110,17 @@ def test_no_minute_has_more_than_three_lines_for_each_reason_however_it_fails(
         assert sum(start <= one < start + REMIND_SECONDS for one in logged) <= 3 * len(reasons)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_reasons_that_never_repeat_have_few_lines_too(watched: Watched, seed: int) -> None:
+    chance = random.Random(seed)
+    logged: list[float] = []
+    for second in range(3_000):
+        failure = chance.choice((None, f"refused after {second} seconds"))
+        logged += [second] * len(watched.at(second, failure))
+    for start in logged:
+        assert sum(start <= one < start + REMIND_SECONDS for one in logged) <= 3 * 3
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async def holds() -> bool:
         return condition()

@@ -27,7 +27,7 @@ _FULL_PAUSE_SECONDS = 0.05
 """Waits for a connection while PostgreSQL has none left."""
 _ALIVE_SECONDS: Final = 0.1
 """A connection of PostgreSQL that was used within this time is not checked before statements
-without a transaction."""
+without a transaction, unless the driver knows that it has ended."""
 _PING: Final = "SELECT"
 
 
@@ -60,8 +60,8 @@ class Connections:
             if self._is_sqlite:
                 driver_of(connection).quick = quick
                 return connection
-            used_now = time.monotonic() - used_at < _ALIVE_SECONDS
-            if alone and used_now and not driver_of(connection).is_closed():
+            just_used = time.monotonic() - used_at < _ALIVE_SECONDS
+            if alone and just_used and not driver_of(connection).is_closed():
                 return connection
             try:
                 await _execute(connection, begin, timeout=postgresql_engine.PING_SECONDS)

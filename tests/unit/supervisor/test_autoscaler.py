@@ -80,39 +80,68 @@ def test_the_first_workers_stay_whatever_the_load() -> None:
         assert _steps(Autoscaler(least=2, most=2), load, seconds=600) == []
 
 
+@dataclass(frozen=True)
+class _Costs:
+    """Cores that a thousand deliveries a second take: of one worker, of two together, of the API,
+    and of all others."""
+
+    alone: float
+    by_two: float
+    api: float
+    others: float
+
+
+_COSTS_OF_BATCHES = _Costs(alone=0.51, by_two=0.51, api=0.12, others=0.19)
+_COSTS_OF_SINGLES = _Costs(alone=2.7, by_two=3.4, api=2.3, others=0.4)
+
+
 @dataclass
 class _Machine:
-    """Cores that run batches: a delivery takes half a millisecond of a worker."""
-
     cores: float
     offered: float
+    costs: _Costs
     workers: int = 1
 
     def load(self) -> Load:
-        each, others = 0.51e-3, 0.31e-3
+        each = self.costs.alone if self.workers == 1 else self.costs.by_two
+        sum_of_all = each + self.costs.api + self.costs.others
         rate = min(
-            self.offered,
+            self.offered / 1_000,
             0.9 * self.workers / each,  # full workers
-            self.cores / (each + others),  # a full machine
+            1 / self.costs.api,
+            self.cores / sum_of_all,  # a full machine
         )
-        busy = rate * each / self.workers
         return Load(
-            workers=(busy,) * self.workers,
-            apis=rate * 0.12e-3,
-            idle=self.cores - rate * (each + others),
+            workers=(rate * each / self.workers,) * self.workers,
+            apis=rate * self.costs.api,
+            idle=self.cores - rate * sum_of_all,
         )
+
+    def steps_in(self, seconds: int) -> list[str]:
+        autoscaler = Autoscaler(least=1, most=2)
+        steps = []
+        for _ in range(seconds):
+            step = autoscaler.next(self.load())
+            if step is not None:
+                steps.append(step)
+                self.workers += 1 if step == "start" else -1
+        return steps
 
 
 @pytest.mark.parametrize("cores", [2, 4, 8])
 @pytest.mark.parametrize("offered", range(100, 3000, 50))
-def test_steady_load_never_makes_workers_come_and_go(cores: int, offered: int) -> None:
-    machine = _Machine(cores=cores, offered=offered)
-    autoscaler = Autoscaler(least=1, most=2)
-    steps = []
-    for _ in range(600):
-        step = autoscaler.next(machine.load())
-        if step is not None:
-            steps.append(step)
-            machine.workers += 1 if step == "start" else -1
+def test_steady_batches_never_make_workers_come_and_go(cores: int, offered: int) -> None:
+    steps = _Machine(cores, offered, _COSTS_OF_BATCHES).steps_in(600)
     assert steps in ([], ["start"])
     assert bool(steps) == (offered >= 1_400)
+
+
+@pytest.mark.parametrize("cores", [2, 2.5, 3, 3.5, 4, 8])
+@pytest.mark.parametrize("offered", range(20, 600, 10))
+def test_steady_single_events_never_make_workers_come_and_go(cores: float, offered: int) -> None:
+    steps = _Machine(cores, offered, _COSTS_OF_SINGLES).steps_in(600)
+    assert steps in ([], ["start"])
+    if cores <= 3 or offered < 260:
+        assert steps == []
+    elif cores >= 4:
+        assert steps == ["start"]
